@@ -1,0 +1,38 @@
+//! The project's own commands, run as `cargo xtask <command>`.
+//! Only the words are read here; what a command does is a table in `steps.rs`.
+
+mod command;
+mod run;
+mod steps;
+mod tally;
+
+use std::process::ExitCode;
+
+use run::Run;
+
+const HELP: &str = "\
+cargo xtask test [FILTER]   format check, clippy, all tests, documentation; FILTER narrows the tests by name
+cargo xtask extra           what a fresh machine lacks: cargo-deny, 60 seconds of each fuzz target
+cargo xtask help            this text
+
+A step that cannot run here is skipped with the reason; with CI=true it is a failure.";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        ["test"] => Run::new(None).walk(steps::TEST),
+        ["test", filter] if !filter.starts_with('-') => {
+            Run::new(Some((*filter).to_owned())).walk(steps::TEST)
+        }
+        ["extra"] => Run::new(None).walk(steps::EXTRA),
+        _ => {
+            eprintln!("unknown command \"{}\"\n\n{HELP}", words.join(" "));
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Walks a table of steps: says what it does and how long it took, stops at the first failure,
+//! and ends with one line that tells the outcome. What the steps are is in `steps.rs`.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::command;
+use crate::tally::Tally;
+
+pub struct Step {
+    pub name: &'static str,
+    pub needs: &'static [Need],
+    pub run: fn(&mut Run) -> Result<()>,
+}
+
+/// What the machine must offer before a step can run.
+pub enum Need {
+    /// A command that succeeds, and how to come by it.
+    Works { probe: &'static [&'static str], remedy: &'static str },
+    /// A file or folder of the repository.
+    Path(&'static str),
+}
+
+pub struct Run {
+    pub root: PathBuf,
+    pub filter: Option<String>,
+    pub tally: Option<Tally>,
+}
+
+impl Run {
+    pub fn new(filter: Option<String>) -> Run {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        Run { root: root.parent().unwrap_or(root).to_owned(), filter, tally: None }
+    }
+
+    pub fn walk(mut self, steps: &[Step]) -> ExitCode {
+        let begun = Instant::now();
+        let strict = env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"));
+        let mut skipped = Vec::new();
+        for (index, step) in steps.iter().enumerate() {
+            let title = format!("[{}/{}] {}", index + 1, steps.len(), step.name);
+            if let Some(reason) = step.needs.iter().find_map(|need| need.missing(&self.root)) {
+                if strict {
+                    return self
+                        .fail(&title, &format!("cannot run, and CI=true allows no skipping: {reason}"));
+                }
+                println!("{title}: skipped, {reason}");
+                skipped.push(step.name);
+                continue;
+            }
+            println!("{title} ...");
+            let started = Instant::now();
+            if let Err(error) = (step.run)(&mut self) {
+                return self.fail(&title, &format!("{error:#}"));
+            }
+            println!("{title}: ok, {:.1} s", started.elapsed().as_secs_f64());
+        }
+        let without = match skipped.as_slice() {
+            [] => String::new(),
+            names => format!(", skipped: {}", names.join(", ")),
+        };
+        println!("done in {:.1} s{without}", begun.elapsed().as_secs_f64());
+        self.print_tally();
+        ExitCode::SUCCESS
+    }
+
+    fn fail(&self, title: &str, reason: &str) -> ExitCode {
+        self.print_tally();
+        println!("FAILED at {title}: {reason}");
+        ExitCode::FAILURE
+    }
+
+    fn print_tally(&self) {
+        if let Some(tally) = &self.tally {
+            println!("{tally}");
+        }
+    }
+}
+
+impl Need {
+    fn missing(&self, root: &Path) -> Option<String> {
+        match self {
+            Need::Works { probe, remedy } => (!command::works(root, probe))
+                .then(|| format!("`{}` does not work here; to get it: {remedy}", probe.join(" "))),
+            Need::Path(path) => (!root.join(path).exists()).then(|| format!("there is no {path}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_named_with_the_way_to_get_it() {
+        let need = Need::Works { probe: &["no-such-program-here", "--version"], remedy: "install it" };
+        let reason = need.missing(Path::new(".")).unwrap();
+        assert_eq!(reason, "`no-such-program-here --version` does not work here; to get it: install it");
+    }
+
+    #[test]
+    fn a_path_that_exists_is_not_missing() {
+        let root = Run::new(None).root;
+        assert_eq!(Need::Path("xtask/Cargo.toml").missing(&root), None);
+        assert_eq!(Need::Path("no/such").missing(&root), Some("there is no no/such".to_owned()));
+    }
+}

@@ -1,0 +1,74 @@
+//! The tables of steps: what `cargo xtask test` and `cargo xtask extra` do, in this order.
+//! A new step is a row here and a function below; walking the rows is in `run.rs`.
+
+use anyhow::Result;
+
+use crate::command;
+use crate::run::{Need, Run, Step};
+use crate::tally::Tally;
+
+pub const TEST: &[Step] = &[
+    Step { name: "format", needs: &[RUSTFMT], run: format },
+    Step { name: "clippy", needs: &[CLIPPY], run: clippy },
+    Step { name: "tests", needs: &[], run: tests },
+    Step { name: "documentation", needs: &[], run: documentation },
+];
+
+pub const EXTRA: &[Step] = &[
+    Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies },
+    Step { name: "fuzzing", needs: &[FUZZ_TARGETS, NIGHTLY, CARGO_FUZZ], run: fuzzing },
+];
+
+const RUSTFMT: Need =
+    Need::Works { probe: &["cargo", "fmt", "--version"], remedy: "rustup component add rustfmt" };
+const CLIPPY: Need =
+    Need::Works { probe: &["cargo", "clippy", "--version"], remedy: "rustup component add clippy" };
+const CARGO_DENY: Need =
+    Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
+const FUZZ_TARGETS: Need = Need::Path("fuzz/Cargo.toml");
+const NIGHTLY: Need = Need::Works {
+    probe: &["rustup", "run", "nightly", "rustc", "--version"],
+    remedy: "rustup toolchain install nightly",
+};
+const CARGO_FUZZ: Need =
+    Need::Works { probe: &["cargo", "fuzz", "--version"], remedy: "cargo install --locked cargo-fuzz" };
+
+/// Sanitizers need nightly, whatever toolchain the project itself is pinned to.
+const FUZZ: &[&str] = &["rustup", "run", "nightly", "cargo", "fuzz"];
+
+fn format(run: &mut Run) -> Result<()> {
+    command::show(&run.root, &["cargo", "fmt", "--all", "--check"])
+}
+
+fn clippy(run: &mut Run) -> Result<()> {
+    let line = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    command::show(&run.root, &line)
+}
+
+fn tests(run: &mut Run) -> Result<()> {
+    let mut line = vec!["cargo", "test", "--workspace", "--locked"];
+    line.extend(run.filter.as_deref());
+    let mut tally = Tally::default();
+    let outcome = command::watch(&run.root, &line, |printed| tally.read(printed));
+    run.tally = Some(tally);
+    outcome
+}
+
+/// Links between items. Links between pages are kept by `tests/tidy.rs`.
+fn documentation(run: &mut Run) -> Result<()> {
+    let line = ["cargo", "doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
+    command::show_with(&run.root, &line, &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+fn dependencies(run: &mut Run) -> Result<()> {
+    command::show(&run.root, &["cargo", "deny", "--locked", "check"])
+}
+
+fn fuzzing(run: &mut Run) -> Result<()> {
+    let targets = command::read(&run.root, &[FUZZ, &["list"]].concat())?;
+    for target in targets.split_whitespace() {
+        let line = [FUZZ, &["run", target, "--", "-max_total_time=60"]].concat();
+        command::show(&run.root, &line)?;
+    }
+    Ok(())
+}
