@@ -1,0 +1,20 @@
+//! Plain data and the rules that hold for it: names, servers, what a server offers, secrets.
+//! No I/O and no async; every other layer speaks these words.
+
+pub mod fields;
+pub mod mode;
+pub mod name;
+pub mod offering;
+pub mod redact;
+pub mod registration;
+pub mod secret;
+pub mod server;
+
+pub use fields::{FieldError, Fields};
+pub use mode::Mode;
+pub use name::{QualifiedName, ServerName};
+pub use offering::{Offering, Prompt, Resource, Template, Tool};
+pub use redact::Redactor;
+pub use registration::Registration;
+pub use secret::Secret;
+pub use server::{Endpoint, Flags, OAuthSettings, Process, ServerConfig, SessionMode, Status, Transport};

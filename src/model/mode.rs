@@ -1,0 +1,25 @@
+//! The two ways of running: open on one's own machine, or guarded for a company.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Development,
+    Enterprise,
+}
+
+impl Mode {
+    /// Any case; `production` is another word for enterprise.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "development" => Some(Mode::Development),
+            "enterprise" | "production" => Some(Mode::Enterprise),
+            _ => None,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Development => "development",
+            Mode::Enterprise => "enterprise",
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Names of servers and of what they offer. A full name is `<server>__<item>`, split at the first `__`:
+//! server names never contain `__` nor end in `_`, so the split is the same for everybody.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+pub const SEPARATOR: &str = "__";
+const MAX_LENGTH: usize = 64;
+
+/// The name of a registered server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerName(String);
+
+impl ServerName {
+    /// Err is a sentence fragment that tells what is wrong with the name.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("must not be empty".into());
+        }
+        if text.chars().count() > MAX_LENGTH {
+            return Err(format!("must have at most {MAX_LENGTH} characters"));
+        }
+        if !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
+            return Err("may contain only letters, digits, '-' and '_'".into());
+        }
+        if text.contains(SEPARATOR) {
+            return Err("must not contain '__', which separates server and tool in full names".into());
+        }
+        if text.ends_with('_') {
+            return Err("must not end in '_'".into());
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The full name of something this server offers.
+    pub fn qualify(&self, item: &str) -> String {
+        format!("{}{SEPARATOR}{item}", self.0)
+    }
+}
+
+impl Borrow<str> for ServerName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A full name taken apart, borrowed from the text it came in. Whether such a server exists is not its business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QualifiedName<'a> {
+    pub server: &'a str,
+    pub item: &'a str,
+}
+
+impl<'a> QualifiedName<'a> {
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (server, item) = text.split_once(SEPARATOR)?;
+        Some(Self { server, item })
+    }
+}
+
+impl fmt::Display for QualifiedName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{SEPARATOR}{}", self.server, self.item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_name_splits_at_the_first_double_underscore() {
+        let name = QualifiedName::parse("git__a__b").unwrap();
+        assert_eq!((name.server, name.item), ("git", "a__b"));
+        assert_eq!(QualifiedName::parse("git___b").unwrap().item, "_b");
+        assert_eq!(QualifiedName::parse("git_b"), None);
+    }
+
+    #[test]
+    fn server_names_that_would_break_the_split_are_refused() {
+        for bad in ["", "a__b", "a_", "a b", "ä", "a/b", &"x".repeat(65)] {
+            assert!(ServerName::parse(bad).is_err(), "{bad:?}");
+        }
+        for good in ["a", "A-1", "_a", "a_b", &"x".repeat(64)] {
+            assert!(ServerName::parse(good).is_ok(), "{good:?}");
+        }
+    }
+}

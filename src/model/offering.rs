@@ -1,0 +1,153 @@
+//! What one server offers: its own words about itself and its tools, prompts, resources and templates.
+//! Definitions stay the bytes that the upstream sent; the fields the gateway must know are read beside them.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Clone, Debug, Default)]
+pub struct Offering {
+    pub protocol_version: String,
+    /// The `serverInfo` object.
+    pub server_info: Option<Box<RawValue>>,
+    /// The server's `capabilities` object.
+    pub capabilities: Option<Box<RawValue>>,
+    pub instructions: Option<String>,
+    pub tools: Vec<Tool>,
+    pub prompts: Vec<Prompt>,
+    pub resources: Vec<Resource>,
+    pub templates: Vec<Template>,
+    /// For how long the lists hold, in the words of a modern upstream: the smallest `ttlMs` of its lists.
+    pub ttl_ms: Option<u64>,
+    /// A modern upstream called at least one of its lists private.
+    pub is_private: bool,
+}
+
+impl Offering {
+    /// Whether both would be stored and listed as the same bytes.
+    pub fn same_as(&self, other: &Offering) -> bool {
+        fn text(raw: &Option<Box<RawValue>>) -> Option<&str> {
+            raw.as_deref().map(RawValue::get)
+        }
+        self.protocol_version == other.protocol_version
+            && text(&self.server_info) == text(&other.server_info)
+            && text(&self.capabilities) == text(&other.capabilities)
+            && self.instructions == other.instructions
+            && self.tools == other.tools
+            && self.prompts == other.prompts
+            && self.resources == other.resources
+            && self.templates == other.templates
+            && self.ttl_ms == other.ttl_ms
+            && self.is_private == other.is_private
+    }
+}
+
+/// One listed thing: its key among its kind, and its definition as sent.
+macro_rules! listed {
+    ($(#[$doc:meta])* $kind:ident, $key:ident, $wire_key:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $kind {
+            pub $key: String,
+            pub definition: Box<RawValue>,
+        }
+
+        impl $kind {
+            /// Err tells what the definition lacks.
+            pub fn parse(definition: Box<RawValue>) -> Result<Self, String> {
+                #[derive(Deserialize)]
+                struct Key {
+                    #[serde(rename = $wire_key)]
+                    $key: String,
+                }
+                match serde_json::from_str::<Key>(definition.get()) {
+                    Ok(Key { $key }) => Ok(Self { $key, definition }),
+                    Err(error) => Err(format!("a definition without a usable \"{}\": {error}", $wire_key)),
+                }
+            }
+
+            pub fn key(&self) -> &str {
+                &self.$key
+            }
+        }
+
+        impl PartialEq for $kind {
+            fn eq(&self, other: &Self) -> bool {
+                self.definition.get() == other.definition.get()
+            }
+        }
+    };
+}
+
+listed!(Tool, name, "name");
+listed!(Prompt, name, "name");
+listed!(Resource, uri, "uri");
+listed!(Template, uri_template, "uriTemplate");
+
+/// The fields of a tool definition that people see, each still as the upstream wrote it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolFields<'a> {
+    #[serde(borrow)]
+    pub title: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub input_schema: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub output_schema: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub annotations: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub icons: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub execution: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    pub meta: Option<&'a RawValue>,
+}
+
+impl Tool {
+    pub fn fields(&self) -> ToolFields<'_> {
+        serde_json::from_str(self.definition.get()).unwrap_or_default()
+    }
+
+    /// Whether the upstream says that running it twice does no harm.
+    pub fn is_repeatable(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Definition {
+            #[serde(default)]
+            annotations: Hints,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Hints {
+            #[serde(default)]
+            read_only_hint: bool,
+            #[serde(default)]
+            idempotent_hint: bool,
+        }
+        serde_json::from_str(self.definition.get()).is_ok_and(|definition: Definition| {
+            definition.annotations.read_only_hint || definition.annotations.idempotent_hint
+        })
+    }
+
+    /// Whether the input schema has a property `name` and none called `arguments`.
+    pub fn takes_name_but_not_arguments(&self) -> bool {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Definition<'a> {
+            #[serde(borrow)]
+            input_schema: Schema<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Schema<'a> {
+            #[serde(borrow)]
+            properties: std::collections::HashMap<Cow<'a, str>, &'a RawValue>,
+        }
+        serde_json::from_str(self.definition.get()).is_ok_and(|definition: Definition<'_>| {
+            let properties = &definition.input_schema.properties;
+            properties.contains_key("name") && !properties.contains_key("arguments")
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! Takes the secrets of one server out of text that came from it: errors, status reasons, stderr.
+
+use std::sync::Arc;
+
+use super::{ServerConfig, Transport};
+
+pub const MASK: &str = "***";
+
+/// Shorter values (`1`, `on`) are no secrets, and masking them would garble every sentence.
+const SHORTEST: usize = 4;
+
+#[derive(Clone, Default)]
+pub struct Redactor {
+    /// Longest first, so that a value that contains another is masked whole.
+    values: Arc<[String]>,
+}
+
+impl Redactor {
+    pub fn of(config: &ServerConfig) -> Self {
+        let mut values = Vec::new();
+        match &config.transport {
+            Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => {
+                values.extend(endpoint.bearer_token.iter().map(|token| token.expose().to_owned()));
+                values.extend(endpoint.oauth.client_secret.iter().map(|secret| secret.expose().to_owned()));
+                for header in endpoint.headers.values() {
+                    values.push(header.expose().to_owned());
+                    // `Authorization: Bearer x`: the x alone is as secret as the whole.
+                    values.extend(header.expose().split_once(' ').map(|(_, rest)| rest.trim().to_owned()));
+                }
+                values.push(endpoint.url.username().to_owned());
+                values.extend(endpoint.url.password().map(str::to_owned));
+                for (_, value) in endpoint.url.query_pairs() {
+                    values.push(value.into_owned());
+                }
+                for pair in endpoint.url.query().unwrap_or_default().split('&') {
+                    values.extend(pair.split_once('=').map(|(_, value)| value.to_owned()));
+                }
+            }
+            Transport::Stdio(process) => {
+                values.extend(process.env.values().map(|value| value.expose().to_owned()));
+            }
+        }
+        values.retain(|value| value.len() >= SHORTEST);
+        values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        values.dedup();
+        Self { values: values.into() }
+    }
+
+    pub fn redact(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for value in self.values.iter() {
+            if text.contains(value.as_str()) {
+                text = text.replace(value.as_str(), MASK);
+            }
+        }
+        text
+    }
+}

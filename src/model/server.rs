@@ -1,0 +1,172 @@
+//! A registered server: how it is reached, how its links are shared, and what is switched off.
+//! Reading one from JSON and writing it back is the business of `registration`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use url::Url;
+
+use super::{Secret, ServerName};
+
+pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerConfig {
+    pub name: ServerName,
+    pub description: String,
+    pub transport: Transport,
+    pub session_mode: SessionMode,
+    /// Limit of one call in milliseconds; 0 = none.
+    pub timeout_ms: u64,
+    /// Calls in flight at once; 0 = no cap.
+    pub max_concurrency: u64,
+}
+
+impl ServerConfig {
+    pub fn timeout(&self) -> Option<Duration> {
+        (self.timeout_ms > 0).then(|| Duration::from_millis(self.timeout_ms))
+    }
+
+    /// The server as an error may name it: masked URL or bare command, never arguments or secrets.
+    pub fn target(&self) -> String {
+        match &self.transport {
+            Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => endpoint.masked_url(),
+            Transport::Stdio(process) => process.command.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transport {
+    StreamableHttp(Endpoint),
+    Sse(Endpoint),
+    Stdio(Process),
+}
+
+impl Transport {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Transport::StreamableHttp(_) => "streamable_http",
+            Transport::Sse(_) => "sse",
+            Transport::Stdio(_) => "stdio",
+        }
+    }
+}
+
+/// Where and how a server is reached over HTTP.
+#[derive(Clone, PartialEq)]
+pub struct Endpoint {
+    /// May carry credentials; show it only through [`Endpoint::masked_url`].
+    pub url: Url,
+    pub bearer_token: Option<Secret>,
+    pub headers: BTreeMap<String, Secret>,
+    pub oauth: OAuthSettings,
+}
+
+impl Endpoint {
+    /// The URL with user info and the values of the query masked.
+    pub fn masked_url(&self) -> String {
+        let mut shown = format!("{}://", self.url.scheme());
+        if !self.url.username().is_empty() || self.url.password().is_some() {
+            shown.push_str("***@");
+        }
+        shown.push_str(self.url.host_str().unwrap_or_default());
+        if let Some(port) = self.url.port() {
+            shown.push_str(&format!(":{port}"));
+        }
+        shown.push_str(self.url.path());
+        if let Some(query) = self.url.query() {
+            let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+                Some((key, _)) => format!("{key}=***"),
+                None => "***".to_owned(),
+            });
+            shown.push('?');
+            shown.push_str(&pairs.collect::<Vec<_>>().join("&"));
+        }
+        shown
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint").field("url", &self.masked_url()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OAuthSettings {
+    pub redirect_uri: Option<String>,
+    pub client_id: Option<String>,
+    pub client_secret: Option<Secret>,
+    pub scopes: Vec<String>,
+}
+
+/// A server that runs as a child process of the gateway.
+#[derive(Clone, PartialEq)]
+pub struct Process {
+    pub command: String,
+    pub args: Vec<String>,
+    pub env: BTreeMap<String, Secret>,
+    pub cwd: Option<String>,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").field("command", &self.command).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionMode {
+    /// The server keeps nothing per session: links are shared among all callers.
+    #[default]
+    Stateless,
+    /// Each downstream session has an upstream session of its own.
+    Stateful,
+}
+
+impl SessionMode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SessionMode::Stateless => "stateless",
+            SessionMode::Stateful => "stateful",
+        }
+    }
+}
+
+/// What people switched off. Kept by name, so it outlives lists that change and servers that are replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flags {
+    pub enabled: bool,
+    pub disabled_tools: BTreeSet<String>,
+    pub disabled_prompts: BTreeSet<String>,
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        Self { enabled: true, disabled_tools: BTreeSet::new(), disabled_prompts: BTreeSet::new() }
+    }
+}
+
+/// How a server is doing, as people see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Connecting,
+    Connected,
+    /// Serving, but something is wrong.
+    Degraded,
+    Failed,
+    Disabled,
+}
+
+impl Status {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Connecting => "connecting",
+            Status::Connected => "connected",
+            Status::Degraded => "degraded",
+            Status::Failed => "failed",
+            Status::Disabled => "disabled",
+        }
+    }
+}
