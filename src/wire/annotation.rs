@@ -1,0 +1,148 @@
+//! `x-mcp-header` annotations in a tool's input schema: which arguments travel as headers, and whether the
+//! schema keeps the revision's rules for them. A tool that does not is to be hidden, with the reason given
+//! here.
+
+use super::headers::{HeaderParam, PARAM_PREFIX};
+use super::scan::{self, Span};
+use super::text;
+
+const ANNOTATION: &str = "x-mcp-header";
+
+/// Keywords whose values are instances, not schemas: an annotation in there is plain data.
+const DATA: &[&str] = &["default", "const", "enum", "examples"];
+/// Keywords that map names to schemas, so that a name must not be taken for a keyword.
+const MAPS: &[&str] = &["$defs", "definitions", "dependentSchemas", "patternProperties"];
+
+impl HeaderParam {
+    /// Each annotation must be an HTTP token, unique whatever its case, on a string, integer or boolean that
+    /// is reached from the root through `properties` alone.
+    pub fn from_schema(schema: &[u8]) -> Result<Vec<Self>, String> {
+        let root = scan::whole(schema).map_err(|error| format!("the input schema is {error}"))?;
+        let mut reader = Reader { schema, found: Vec::new() };
+        reader.read(&root, &Place::Property(Vec::new()))?;
+        Ok(reader.found)
+    }
+}
+
+struct Reader<'a> {
+    schema: &'a [u8],
+    found: Vec<HeaderParam>,
+}
+
+/// Where a subschema stands: on a chain of `properties` (with the names so far, none at the root), or
+/// elsewhere.
+#[derive(Clone)]
+enum Place {
+    Property(Vec<String>),
+    Elsewhere,
+}
+
+impl Place {
+    fn below(&self, name: &str) -> Self {
+        match self {
+            Self::Property(path) => Self::Property(path.iter().cloned().chain([name.to_owned()]).collect()),
+            Self::Elsewhere => Self::Elsewhere,
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// The scan has bounded the depth, and with it this recursion.
+    fn read(&mut self, schema: &Span, place: &Place) -> Result<(), String> {
+        for item in scan::elements(self.schema, schema) {
+            self.read(&item, &Place::Elsewhere)?;
+        }
+        for (key, _, value) in scan::members(self.schema, schema) {
+            match key.as_ref() {
+                ANNOTATION => self.annotate(schema, &value, place)?,
+                "properties" => self.read_map(&value, place)?,
+                map if MAPS.contains(&map) => self.read_map(&value, &Place::Elsewhere)?,
+                data if DATA.contains(&data) => {}
+                _ => self.read(&value, &Place::Elsewhere)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_map(&mut self, map: &Span, place: &Place) -> Result<(), String> {
+        for (name, _, schema) in scan::members(self.schema, map) {
+            self.read(&schema, &place.below(&name))?;
+        }
+        Ok(())
+    }
+
+    fn annotate(&mut self, schema: &Span, annotation: &Span, place: &Place) -> Result<(), String> {
+        let path = match place {
+            Place::Property(path) if !path.is_empty() => path.clone(),
+            Place::Property(_) => return Err("x-mcp-header stands at the root of the schema".to_owned()),
+            Place::Elsewhere => {
+                return Err("x-mcp-header stands where not only `properties` lead to".to_owned());
+            }
+        };
+        let property = path.join(".");
+        let Some(name) = text::unescape(&self.schema[annotation.clone()]) else {
+            return Err(format!("x-mcp-header of property {property:?} is not a string"));
+        };
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(format!("x-mcp-header {name:?} of property {property:?} is not an HTTP token"));
+        }
+        let kind = scan::member(self.schema, schema, "type").map(|span| &self.schema[span]);
+        let kind = kind.and_then(text::unescape);
+        if !matches!(kind.as_deref(), Some("string" | "integer" | "boolean")) {
+            return Err(format!(
+                "property {property:?} has an x-mcp-header but is not a string, integer or boolean"
+            ));
+        }
+        let header = format!("{PARAM_PREFIX}{}", name.to_ascii_lowercase());
+        if self.found.iter().any(|other| other.header == header) {
+            return Err(format!("x-mcp-header {name:?} of property {property:?} is used twice"));
+        }
+        self.found.push(HeaderParam { header, path });
+        Ok(())
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotated_properties_are_found_at_any_depth() {
+        let schema = br#"{"type":"object","properties":{"items":{"type":"string","x-mcp-header":"Items"},
+            "at":{"type":"object","default":{"x-mcp-header":1},
+                  "properties":{"region":{"x-mcp-header":"Region","type":"integer"}}}}}"#;
+        let found = HeaderParam::from_schema(schema).unwrap();
+        assert_eq!(found[0], HeaderParam { header: "mcp-param-items".into(), path: vec!["items".into()] });
+        assert_eq!(found[1].path, ["at", "region"]);
+        assert_eq!(HeaderParam::from_schema(b"true"), Ok(vec![]));
+    }
+
+    #[test]
+    fn invalid_annotations_are_refused_with_a_reason() {
+        for (schema, reason) in [
+            (r#"{"x-mcp-header":"A"}"#, "root"),
+            (r#"{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}"#, "not a string, integer"),
+            (r#"{"properties":{"a":{"type":"string","x-mcp-header":""}}}"#, "token"),
+            (r#"{"properties":{"a":{"type":"string","x-mcp-header":"a:b"}}}"#, "token"),
+            (r#"{"properties":{"a":{"type":"string","x-mcp-header":5}}}"#, "not a string"),
+            (r#"{"properties":{"a":{"items":{"type":"string","x-mcp-header":"A"}}}}"#, "lead"),
+            (r#"{"properties":{"a":{"oneOf":[{"type":"string","x-mcp-header":"A"}]}}}"#, "lead"),
+            (r#"{"$defs":{"default":{"type":"string","x-mcp-header":"A"}}}"#, "lead"),
+            (r#"{"then":{"properties":{"x":{"type":"string","x-mcp-header":"A"}}}}"#, "lead"),
+            (
+                r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},
+                    "b":{"properties":{"c":{"type":"string","x-mcp-header":"a"}}}}}"#,
+                "twice",
+            ),
+            ("{", "not valid JSON"),
+        ] {
+            let error = HeaderParam::from_schema(schema.as_bytes()).unwrap_err();
+            assert!(error.contains(reason), "{schema}: {error}");
+        }
+    }
+}

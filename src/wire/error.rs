@@ -1,0 +1,67 @@
+//! JSON-RPC error codes by name, and an error object of a peer read without losing its data.
+
+use std::borrow::Cow;
+
+use super::scan;
+use super::text;
+
+/// The codes that the protocol gives a meaning.
+pub mod code {
+    pub const PARSE_ERROR: i32 = -32700;
+    pub const INVALID_REQUEST: i32 = -32600;
+    pub const METHOD_NOT_FOUND: i32 = -32601;
+    pub const INVALID_PARAMS: i32 = -32602;
+    pub const INTERNAL_ERROR: i32 = -32603;
+    /// Legacy only; modern revisions say `INVALID_PARAMS`.
+    pub const RESOURCE_NOT_FOUND: i32 = -32002;
+    pub const HEADER_MISMATCH: i32 = -32020;
+    pub const MISSING_CLIENT_CAPABILITY: i32 = -32021;
+    pub const UNSUPPORTED_PROTOCOL_VERSION: i32 = -32022;
+    /// Legacy only: the client must open a URL first.
+    pub const URL_ELICITATION_REQUIRED: i32 = -32042;
+}
+
+/// The `error` member of an answer; `data` is its raw JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RpcError<'a> {
+    pub code: i64,
+    pub message: Cow<'a, str>,
+    pub data: Option<&'a [u8]>,
+}
+
+impl<'a> RpcError<'a> {
+    /// `None` if `value` is no object with an integer `code`. A missing message is an empty one.
+    pub fn parse(value: &'a [u8]) -> Option<Self> {
+        let span = scan::whole(value).ok()?;
+        let (mut code, mut message, mut data) = (None, Cow::Borrowed(""), None);
+        for (key, _, part) in scan::members(value, &span) {
+            let raw = &value[part];
+            match key.as_ref() {
+                "code" => code = std::str::from_utf8(raw).ok().and_then(|raw| raw.parse().ok()),
+                "message" => message = text::unescape_lossy(raw),
+                "data" => data = Some(raw),
+                _ => {}
+            }
+        }
+        Some(Self { code: code?, message, data })
+    }
+
+    pub fn is(&self, code: i32) -> bool {
+        self.code == i64::from(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_data_as_sent() {
+        let error =
+            RpcError::parse(br#" {"code":-32002, "message":"no \"x\"","data":{"n":1.0}, "y":1}"#).unwrap();
+        assert!(error.is(code::RESOURCE_NOT_FOUND));
+        assert_eq!((error.message.as_ref(), error.data), ("no \"x\"", Some(&br#"{"n":1.0}"#[..])));
+        assert_eq!(RpcError::parse(br#"{"message":"x"}"#), None);
+        assert_eq!(RpcError::parse(b"[1"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! HTTP headers of MCP: their names, and the values that modern requests repeat from their body so that what
+//! stands between may route by them. Reads bodies and schemas; sends nothing.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::head::Head;
+use super::scan::{self, Span};
+use super::text;
+
+pub const SESSION_ID: &str = "mcp-session-id";
+pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+pub const METHOD: &str = "mcp-method";
+pub const NAME: &str = "mcp-name";
+pub const PARAM_PREFIX: &str = "mcp-param-";
+pub const LAST_EVENT_ID: &str = "last-event-id";
+
+const SENTINEL_START: &str = "=?base64?";
+const SENTINEL_END: &str = "?=";
+
+/// An argument of a tool that travels as a header, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderParam {
+    /// The whole header name, in lower case: `mcp-param-region`.
+    pub header: String,
+    /// Keys from the arguments down to the value.
+    pub path: Vec<String>,
+}
+
+/// `value` as it may stand in a header: wrapped in base64 where it would not arrive as it is.
+pub fn encode_value(value: &str) -> String {
+    let altered = value.starts_with(' ')
+        || value.ends_with(' ')
+        || value.starts_with(SENTINEL_START) && value.ends_with(SENTINEL_END)
+        || value.bytes().any(|byte| !(0x20..=0x7e).contains(&byte));
+    if altered { format!("{SENTINEL_START}{}{SENTINEL_END}", BASE64.encode(value)) } else { value.to_owned() }
+}
+
+/// Undoes [`encode_value`]; `None` if the wrapping holds no base64 of UTF-8.
+pub fn decode_value(value: &str) -> Option<String> {
+    match value.strip_prefix(SENTINEL_START).and_then(|rest| rest.strip_suffix(SENTINEL_END)) {
+        Some(wrapped) => String::from_utf8(BASE64.decode(wrapped).ok()?).ok(),
+        None => Some(value.to_owned()),
+    }
+}
+
+/// The header values of `Mcp-Method` and, where the method has one, `Mcp-Name`, ready to be sent.
+pub fn standard(head: &Head<'_>) -> (String, Option<String>) {
+    let method = encode_value(head.method.as_deref().unwrap_or_default());
+    (method, routed_name(head).map(|name| encode_value(&name)))
+}
+
+/// What `Mcp-Name` must say once decoded: the name, URI or task that the method is about.
+pub fn routed_name<'a>(head: &'a Head<'_>) -> Option<Cow<'a, str>> {
+    let params = head.params.as_ref()?;
+    let text = match head.method.as_deref()? {
+        "tools/call" | "prompts/get" => params.name.as_ref()?,
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params.uri.as_ref()?,
+        "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            return text::unescape(&head.body[scan::member(head.body, &params.span, "taskId")?]);
+        }
+        _ => return None,
+    };
+    Some(Cow::Borrowed(text.as_str()))
+}
+
+/// The `Mcp-Param-*` headers (name, value ready to be sent) of a call with these arguments. An argument that
+/// is absent, null or no plain value has none.
+pub fn param_headers(body: &[u8], arguments: Option<&Span>, params: &[HeaderParam]) -> Vec<(String, String)> {
+    let Some(arguments) = arguments else { return Vec::new() };
+    let header = |param: &HeaderParam| {
+        let walk = |object: Span, key: &String| scan::member(body, &object, key);
+        let span = param.path.iter().try_fold(arguments.clone(), walk)?;
+        Some((param.header.clone(), encode_value(&plain_value(&body[span])?)))
+    };
+    params.iter().filter_map(header).collect()
+}
+
+/// Numbers as they are spelled: any other form might be read as another number.
+fn plain_value(raw: &[u8]) -> Option<Cow<'_, str>> {
+    match raw.first()? {
+        b'"' => text::unescape(raw),
+        b'{' | b'[' | b'n' => None,
+        _ => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_would_not_arrive_are_wrapped() {
+        for plain in ["us-west1", "a b c", "", "42"] {
+            assert_eq!(encode_value(plain), plain);
+        }
+        for odd in ["café", " padded", "tab\t", "a\r\nEvil: 1", "=?base64?eA==?=", "\u{7f}"] {
+            let encoded = encode_value(odd);
+            assert!(encoded.starts_with(SENTINEL_START), "{odd:?}");
+            assert_eq!(decode_value(&encoded).as_deref(), Some(odd));
+        }
+        assert_eq!(decode_value("=?base64?!!?="), None);
+    }
+
+    #[test]
+    fn headers_come_from_the_body() {
+        let body =
+            br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"caf\u00e9","arguments":
+            {"at":{"region":"eu"},"n":10,"flag":true,"none":null,"list":[1]}}}"#;
+        let head = Head::parse(body).unwrap();
+        assert_eq!(standard(&head), ("tools/call".into(), Some("=?base64?Y2Fmw6k=?=".into())));
+        let param = |path: &[&str]| HeaderParam {
+            header: format!("mcp-param-{}", path[0]),
+            path: path.iter().map(|key| (*key).to_owned()).collect(),
+        };
+        let params = [&["at", "region"][..], &["n"], &["flag"], &["none"], &["list"], &["gone"], &["n", "x"]]
+            .map(param);
+        let arguments = head.params.as_ref().unwrap().arguments.as_ref();
+        let sent = param_headers(body, arguments, &params);
+        let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(sent, [("mcp-param-at", "eu"), ("mcp-param-n", "10"), ("mcp-param-flag", "true")]);
+    }
+
+    #[test]
+    fn only_methods_about_one_thing_have_a_name() {
+        let name = |method: &str| {
+            let params = r#"{"name":"n","uri":"u","taskId":"t"}"#;
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+            standard(&Head::parse(body.as_bytes()).unwrap()).1
+        };
+        assert_eq!(name("prompts/get").as_deref(), Some("n"));
+        assert_eq!(name("resources/read").as_deref(), Some("u"));
+        assert_eq!(name("tasks/get").as_deref(), Some("t"));
+        assert_eq!(name("tools/list"), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! Request ids and progress tokens as the peer spelled them, and the quick way to an answer's id: a large
+//! answer is passed on without being parsed, so its id is looked for at both ends first.
+
+use std::borrow::Cow;
+
+use super::scan::{Scan, Span};
+use super::text;
+
+/// A JSON string or number token, byte for byte, so that it goes back exactly as it came (`1` never `1.0`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Id<'a> {
+    raw: &'a [u8],
+    pub span: Span,
+}
+
+impl<'a> Id<'a> {
+    /// The token at `span`, or `None` if that is neither string nor number.
+    pub fn at(body: &'a [u8], span: Span) -> Option<Self> {
+        let raw = body.get(span.clone())?;
+        matches!(raw.first()?, b'"' | b'-' | b'0'..=b'9').then_some(Self { raw, span })
+    }
+
+    pub fn raw(&self) -> &'a [u8] {
+        self.raw
+    }
+
+    /// The ids that the gateway itself gives are such; a string of digits is not one.
+    pub fn as_u64(&self) -> Option<u64> {
+        std::str::from_utf8(self.raw).ok()?.parse().ok()
+    }
+
+    /// One spelling for all spellings of a string, to compare and to keep as a key.
+    pub fn canonical(&self) -> Cow<'a, [u8]> {
+        match text::unescape(self.raw) {
+            Some(text) if self.raw.contains(&b'\\') => Cow::Owned(text::quote(&text)),
+            Some(_) | None => Cow::Borrowed(self.raw),
+        }
+    }
+
+    /// A string, or a number without fraction and exponent: what a request id may be.
+    pub fn is_request_id(&self) -> bool {
+        self.raw.starts_with(b"\"") || !self.raw.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
+    }
+}
+
+/// The span of the id of an answer (a message with `result` or `error`); `None` for any other message and for
+/// an answer without one. What lies between the two ends is not checked, so this finds the id of a message
+/// that may still turn out not to be JSON. Of several `id` members it is one that stands at top level.
+pub fn find_answer_id(body: &[u8]) -> Option<Span> {
+    let mut scan = Scan::unchecked(body);
+    let mut id = None;
+    scan.enter().ok()?;
+    while let Some(key) = scan.key().ok()? {
+        match &body[key] {
+            br#""jsonrpc""# => {
+                scan.value().ok()?;
+            }
+            br#""id""# => id = token(body, scan.value().ok()?),
+            br#""result""# | br#""error""# => return id.or_else(|| at_end(body)).or_else(|| by_scan(body)),
+            br#""method""# | br#""params""# => return None,
+            _ => return by_scan(body),
+        }
+    }
+    None
+}
+
+/// The id if the message ends with `,"id":<id>}`. The last byte of an object is its own closing bracket; a
+/// scalar right before that bracket is therefore a value of this very object, and the quotes around its key
+/// cannot be content of a string, since they are not escaped. An id inside a nested object has a further
+/// bracket behind it.
+fn at_end(body: &[u8]) -> Option<Span> {
+    let rest = body.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
+    let end = rest.len();
+    let start = match rest.strip_suffix(b"\"") {
+        Some(inner) => inner.iter().rposition(|&byte| byte == b'"')?,
+        None => rest.iter().rposition(|byte| !matches!(byte, b'-' | b'0'..=b'9'))? + 1,
+    };
+    if start == end || rest[start..].contains(&b'\\') {
+        return None;
+    }
+    let key = rest[..start].trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
+    let before = key.strip_suffix(br#""id""#)?.trim_ascii_end();
+    (before.last()? == &b',').then_some(start..end)
+}
+
+fn by_scan(body: &[u8]) -> Option<Span> {
+    let mut scan = Scan::new(body).ok()?;
+    let (mut id, mut answers) = (None, false);
+    scan.enter().ok()?;
+    while let Some(key) = scan.key().ok()? {
+        let value = scan.value().ok()?;
+        match text::unescape(&body[key]).as_deref() {
+            Some("id") => id = id.or_else(|| token(body, value)),
+            Some("result" | "error") => answers = true,
+            Some("method") => return None,
+            Some(_) | None => {}
+        }
+    }
+    scan.finish().ok()?;
+    id.filter(|_| answers)
+}
+
+fn token(body: &[u8], span: Span) -> Option<Span> {
+    Id::at(body, span).filter(Id::is_request_id).map(|id| id.span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(body: &str) -> Option<&str> {
+        find_answer_id(body.as_bytes()).map(|span| &body[span])
+    }
+
+    #[test]
+    fn an_answers_id_is_found_wherever_it_stands() {
+        assert_eq!(found(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#), Some("7"));
+        assert_eq!(found(r#"{"result":{"id":1},"jsonrpc":"2.0","id" : "a b" } "#), Some(r#""a b""#));
+        assert_eq!(found(r#"{"result":{},"id":-3}"#), Some("-3"));
+        assert_eq!(found(r#"{"result":{},"id":"a\"b"}"#), Some(r#""a\"b""#));
+        assert_eq!(found(r#"{"x":1,"\u0069d":4,"error":{}}"#), Some("4"));
+        assert_eq!(found(r#"{"result":{},"id":4,"x":{"id":5}}"#), Some("4"));
+    }
+
+    #[test]
+    fn ids_of_others_are_not_taken() {
+        assert_eq!(found(r#"{"result":{"a":1,"id":5}}"#), None);
+        assert_eq!(found(r#"{"result":{},"x\"id":5}"#), None);
+        assert_eq!(found(r#"{"result":{},"x,\"id":"5"}"#), None);
+        assert_eq!(found(r#"{"result":",\"id\":5"}"#), None);
+        assert_eq!(found(r#"{"result":[1,{"id":2}],"ID":5}"#), None);
+        assert_eq!(found(r#"{"id":1,"method":"ping"}"#), None);
+        assert_eq!(found(r#"{"id":null,"error":{"code":1}}"#), None);
+        assert_eq!(found(r#"{"id":1}"#), None);
+        assert_eq!(found(r#"[{"id":1,"result":1}]"#), None);
+    }
+
+    #[test]
+    fn tokens_keep_their_spelling_and_have_one_canonical_form() {
+        let id = Id::at(br#""\u0061""#, 0..8).unwrap();
+        assert_eq!((id.raw(), id.canonical().as_ref()), (&br#""\u0061""#[..], &br#""a""#[..]));
+        assert_eq!(Id::at(b"18446744073709551615", 0..20).unwrap().as_u64(), Some(u64::MAX));
+        assert_eq!(Id::at(b"\"5\"", 0..3).unwrap().as_u64(), None);
+        assert!(!Id::at(b"1.0", 0..3).unwrap().is_request_id());
+        assert_eq!(Id::at(b"null", 0..4), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! The parts of params and `_meta` that the gateway acts on. A known key with a value of the wrong type reads
+//! as absent and is listed in `mistyped`, so that the method decides whether that matters; null is plainly
+//! absent.
+
+use super::guard::Guard;
+use super::head::{HeadError, admit};
+use super::id::Id;
+use super::meta;
+use super::scan::{Scan, Span};
+use super::text::{self, Text};
+
+const KEYS: &[&str] = &[
+    "name",
+    "uri",
+    "ref",
+    "arguments",
+    "cursor",
+    "level",
+    "requestId",
+    "progressToken",
+    "requestState",
+    "inputResponses",
+    "_meta",
+];
+const META_KEYS: &[&str] = &[
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_CAPABILITIES,
+    meta::CLIENT_INFO,
+    meta::LOG_LEVEL,
+    meta::SUBSCRIPTION_ID,
+    meta::PROGRESS_TOKEN,
+];
+const REFERENCE_KEYS: &[&str] = &["type", "name", "uri"];
+
+#[derive(Debug, Clone, Default)]
+pub struct Params<'a> {
+    pub span: Span,
+    pub name: Option<Text<'a>>,
+    pub uri: Option<Text<'a>>,
+    pub reference: Option<Reference<'a>>,
+    /// An object.
+    pub arguments: Option<Span>,
+    pub cursor: Option<Text<'a>>,
+    pub level: Option<Text<'a>>,
+    pub request_id: Option<Id<'a>>,
+    /// In progress notices; a request has it in `_meta`.
+    pub progress_token: Option<Id<'a>>,
+    pub request_state: Option<Text<'a>>,
+    /// An object.
+    pub input_responses: Option<Span>,
+    pub meta: Option<Meta<'a>>,
+    /// Known keys, those of `ref` and `_meta` included, whose value is of the wrong type.
+    pub mistyped: Vec<&'static str>,
+}
+
+/// `params.ref` of a completion request.
+#[derive(Debug, Clone, Default)]
+pub struct Reference<'a> {
+    pub span: Span,
+    pub kind: Option<Text<'a>>,
+    pub name: Option<Text<'a>>,
+    pub uri: Option<Text<'a>>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Meta<'a> {
+    pub span: Span,
+    /// The version key is there, with any value at all: that alone makes a request a modern one.
+    pub declares_version: bool,
+    pub protocol_version: Option<Text<'a>>,
+    /// An object.
+    pub client_capabilities: Option<Span>,
+    /// An object.
+    pub client_info: Option<Span>,
+    pub log_level: Option<Text<'a>>,
+    pub subscription_id: Option<Id<'a>>,
+    pub progress_token: Option<Id<'a>>,
+}
+
+impl<'a> Params<'a> {
+    /// Reads the object that comes next in `scan`.
+    pub(super) fn read(scan: &mut Scan<'a>) -> Result<Self, HeadError> {
+        let mut params = Self::default();
+        let mut mistyped = Vec::new();
+        params.span = each(scan, KEYS, |scan, key| {
+            let opens = scan.peek() == Some(b'{');
+            match key {
+                "ref" if opens => params.reference = Some(Reference::read(scan, &mut mistyped)?),
+                "_meta" if opens => params.meta = Some(Meta::read(scan, &mut mistyped)?),
+                _ => params.take(Member::read(scan, key)?, &mut mistyped),
+            }
+            Ok(())
+        })?;
+        params.mistyped = mistyped;
+        Ok(params)
+    }
+
+    fn take(&mut self, member: Member<'a>, mistyped: &mut Vec<&'static str>) {
+        match member.key {
+            "name" => self.name = member.text(mistyped),
+            "uri" => self.uri = member.text(mistyped),
+            "cursor" => self.cursor = member.text(mistyped),
+            "level" => self.level = member.text(mistyped),
+            "requestState" => self.request_state = member.text(mistyped),
+            "requestId" => self.request_id = member.id(mistyped),
+            "progressToken" => self.progress_token = member.id(mistyped),
+            "arguments" => self.arguments = member.object(mistyped),
+            "inputResponses" => self.input_responses = member.object(mistyped),
+            _ => _ = member.object(mistyped),
+        }
+    }
+}
+
+impl<'a> Reference<'a> {
+    fn read(scan: &mut Scan<'a>, mistyped: &mut Vec<&'static str>) -> Result<Self, HeadError> {
+        let mut reference = Self::default();
+        reference.span = each(scan, REFERENCE_KEYS, |scan, key| {
+            let text = Member::read(scan, key)?.text(mistyped);
+            match key {
+                "type" => reference.kind = text,
+                "name" => reference.name = text,
+                _ => reference.uri = text,
+            }
+            Ok(())
+        })?;
+        Ok(reference)
+    }
+}
+
+impl<'a> Meta<'a> {
+    fn read(scan: &mut Scan<'a>, mistyped: &mut Vec<&'static str>) -> Result<Self, HeadError> {
+        let mut read = Self::default();
+        read.span = each(scan, META_KEYS, |scan, key| {
+            let member = Member::read(scan, key)?;
+            match key {
+                meta::PROTOCOL_VERSION => {
+                    read.declares_version = true;
+                    read.protocol_version = member.text(mistyped);
+                }
+                meta::CLIENT_CAPABILITIES => read.client_capabilities = member.object(mistyped),
+                meta::CLIENT_INFO => read.client_info = member.object(mistyped),
+                meta::LOG_LEVEL => read.log_level = member.text(mistyped),
+                meta::SUBSCRIPTION_ID => read.subscription_id = member.id(mistyped),
+                _ => read.progress_token = member.id(mistyped),
+            }
+            Ok(())
+        })?;
+        Ok(read)
+    }
+}
+
+/// Walks the object that comes next, guards its keys, and hands each known one to `take` with the scan
+/// standing before its value. Returns the object's span.
+fn each<'a>(
+    scan: &mut Scan<'a>,
+    keys: &'static [&'static str],
+    mut take: impl FnMut(&mut Scan<'a>, &'static str) -> Result<(), HeadError>,
+) -> Result<Span, HeadError> {
+    let mut guard = Guard::new(keys);
+    let start = scan.enter()?;
+    while let Some(key) = scan.key()? {
+        match admit(&mut guard, scan.body, key)? {
+            Some(known) => take(scan, known)?,
+            None => _ = scan.value()?,
+        }
+    }
+    Ok(start..scan.position())
+}
+
+/// One known member, to be read as the type it should have.
+struct Member<'a> {
+    key: &'static str,
+    body: &'a [u8],
+    span: Span,
+}
+
+impl<'a> Member<'a> {
+    fn read(scan: &mut Scan<'a>, key: &'static str) -> Result<Self, HeadError> {
+        Ok(Self { key, span: scan.value()?, body: scan.body })
+    }
+
+    fn text(&self, mistyped: &mut Vec<&'static str>) -> Option<Text<'a>> {
+        let text = text::unescape(&self.body[self.span.clone()]);
+        self.noted(text.map(|value| Text { value, span: self.span.clone() }), mistyped)
+    }
+
+    fn id(&self, mistyped: &mut Vec<&'static str>) -> Option<Id<'a>> {
+        self.noted(Id::at(self.body, self.span.clone()), mistyped)
+    }
+
+    fn object(&self, mistyped: &mut Vec<&'static str>) -> Option<Span> {
+        self.noted((self.body[self.span.start] == b'{').then(|| self.span.clone()), mistyped)
+    }
+
+    fn noted<T>(&self, value: Option<T>, mistyped: &mut Vec<&'static str>) -> Option<T> {
+        if value.is_none() && &self.body[self.span.clone()] != b"null" {
+            mistyped.push(self.key);
+        }
+        value
+    }
+}

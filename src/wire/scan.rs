@@ -1,0 +1,284 @@
+//! A strict RFC 8259 scanner that yields spans of the body and allocates nothing: the one pass on which
+//! everything else in `wire` builds. It decides what is JSON and where values lie, not what they mean.
+
+use std::ops::Range;
+
+pub use super::token::SyntaxError;
+use super::token::{literal_end, number_end, string_end};
+pub use super::walk::{Elements, Members, elements, member, members, whole};
+
+/// A byte range of a message; of a string it includes the quotes.
+pub type Span = Range<usize>;
+
+/// Deepest nesting accepted. It is what serde_json accepts too, so that no later typed read of a part can
+/// fail on depth, and it lets a `u128` be the stack.
+pub const MAX_DEPTH: usize = 127;
+
+/// A position in a body. `enter`, then `key` and `value` in turn until `key` gives `None`, walks an object
+/// whose members may be entered the same way; `value` alone skips whatever comes next.
+#[derive(Debug, Clone)]
+pub struct Scan<'a> {
+    pub(super) body: &'a [u8],
+    at: usize,
+    depth: usize,
+    /// Just behind an opening bracket, where no comma is due.
+    fresh: bool,
+}
+
+impl<'a> Scan<'a> {
+    /// UTF-8 is checked here, once, so that strings need not care.
+    pub fn new(body: &'a [u8]) -> Result<Self, SyntaxError> {
+        match std::str::from_utf8(body) {
+            Ok(_) => Ok(Self { body, at: 0, depth: 0, fresh: false }),
+            Err(error) => Err(SyntaxError { at: error.valid_up_to(), reason: "invalid UTF-8" }),
+        }
+    }
+
+    /// For a look at the start of a body that will be passed on unparsed: its UTF-8 is the reader's concern.
+    pub(super) fn unchecked(body: &'a [u8]) -> Self {
+        Self { body, at: 0, depth: 0, fresh: false }
+    }
+
+    pub(super) fn within(body: &'a [u8], span: &Span) -> Option<Self> {
+        Some(Self { body: body.get(..span.end)?, at: span.start, depth: 0, fresh: false })
+    }
+
+    /// The first byte of what comes next, white space skipped.
+    pub fn peek(&self) -> Option<u8> {
+        let mut ahead = self.clone();
+        ahead.skip_space();
+        ahead.byte()
+    }
+
+    /// Steps into the object or array that comes next and returns where it starts.
+    pub fn enter(&mut self) -> Result<usize, SyntaxError> {
+        self.skip_space();
+        let start = self.at;
+        if !matches!(self.byte(), Some(b'{' | b'[')) {
+            return Err(self.fault("expected an object"));
+        }
+        if self.depth == MAX_DEPTH {
+            return Err(self.fault("nesting deeper than 127 levels"));
+        }
+        self.at += 1;
+        self.depth += 1;
+        self.fresh = true;
+        Ok(start)
+    }
+
+    /// `enter` for a scan that is known to stand before a bracket.
+    pub(super) fn entered(mut self) -> Self {
+        self.skip_space();
+        self.at += 1;
+        self.depth = 1;
+        self.fresh = true;
+        self
+    }
+
+    /// The next key of the object entered last, with the colon consumed; `None` when the object has ended.
+    pub fn key(&mut self) -> Result<Option<Span>, SyntaxError> {
+        if self.ends(b'}', "expected ',' or '}'")? { Ok(None) } else { self.key_and_colon().map(Some) }
+    }
+
+    /// The next element of the array entered last; `None` when the array has ended.
+    pub fn element(&mut self) -> Result<Option<Span>, SyntaxError> {
+        if self.ends(b']', "expected ',' or ']'")? { Ok(None) } else { self.value().map(Some) }
+    }
+
+    /// Where the scan stands: right behind the last thing read.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    pub fn finish(&mut self) -> Result<(), SyntaxError> {
+        self.skip_space();
+        if self.at == self.body.len() { Ok(()) } else { Err(self.fault("unexpected text behind the value")) }
+    }
+
+    /// Skips one value of any kind and depth, checking it, and returns its span. Iterative: the input does
+    /// not decide how much stack is used.
+    pub fn value(&mut self) -> Result<Span, SyntaxError> {
+        self.skip_space();
+        let start = self.at;
+        let mut open = Open::default();
+        loop {
+            self.skip_space();
+            let closed = match self.byte() {
+                Some(b'{') => self.open(&mut open, b'}')?,
+                Some(b'[') => self.open(&mut open, b']')?,
+                Some(b'"') => self.token(string_end).map(|_| true)?,
+                Some(b'-' | b'0'..=b'9') => self.token(number_end).map(|_| true)?,
+                Some(_) => self.token(literal_end).map(|_| true)?,
+                None => return Err(self.fault("unexpected end")),
+            };
+            if closed && self.close(&mut open)? {
+                self.fresh = false;
+                return Ok(start..self.at);
+            }
+        }
+    }
+
+    /// Opens a container inside `value`; true if it was empty and is closed already.
+    fn open(&mut self, open: &mut Open, end: u8) -> Result<bool, SyntaxError> {
+        if self.depth + open.count == MAX_DEPTH {
+            return Err(self.fault("nesting deeper than 127 levels"));
+        }
+        self.at += 1;
+        self.skip_space();
+        if self.byte() == Some(end) {
+            self.at += 1;
+            return Ok(true);
+        }
+        open.push(end);
+        if end == b'}' {
+            self.key_and_colon()?;
+        }
+        Ok(false)
+    }
+
+    /// Behind a finished value: closes what ends here; true if that was the outermost, false if a value
+    /// follows.
+    fn close(&mut self, open: &mut Open) -> Result<bool, SyntaxError> {
+        while let Some(end) = open.end() {
+            self.skip_space();
+            match self.byte() {
+                Some(b',') => {
+                    self.at += 1;
+                    if end == b'}' {
+                        self.key_and_colon()?;
+                    }
+                    return Ok(false);
+                }
+                Some(byte) if byte == end => {
+                    self.at += 1;
+                    open.pop();
+                }
+                Some(_) => return Err(self.fault("expected ',' or the closing bracket")),
+                None => return Err(self.fault("unexpected end")),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Consumes the closing bracket or the comma that is due.
+    fn ends(&mut self, end: u8, reason: &'static str) -> Result<bool, SyntaxError> {
+        self.skip_space();
+        let fresh = std::mem::replace(&mut self.fresh, false);
+        match self.byte() {
+            Some(byte) if byte == end => {
+                self.at += 1;
+                self.depth = self.depth.saturating_sub(1);
+                Ok(true)
+            }
+            Some(b',') if !fresh => {
+                self.at += 1;
+                Ok(false)
+            }
+            Some(_) if fresh => Ok(false),
+            Some(_) => Err(self.fault(reason)),
+            None => Err(self.fault("unexpected end")),
+        }
+    }
+
+    fn key_and_colon(&mut self) -> Result<Span, SyntaxError> {
+        self.skip_space();
+        if self.byte() != Some(b'"') {
+            return Err(self.fault("expected a key"));
+        }
+        let key = self.token(string_end)?;
+        self.skip_space();
+        if self.byte() != Some(b':') {
+            return Err(self.fault("expected ':'"));
+        }
+        self.at += 1;
+        Ok(key)
+    }
+
+    /// Steps over a token whose end `measure` finds.
+    fn token(
+        &mut self,
+        measure: impl Fn(&[u8], usize) -> Result<usize, SyntaxError>,
+    ) -> Result<Span, SyntaxError> {
+        let start = self.at;
+        self.at = measure(self.body, start)?;
+        Ok(start..self.at)
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.byte(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.body.get(self.at).copied()
+    }
+
+    fn fault(&self, reason: &'static str) -> SyntaxError {
+        SyntaxError { at: self.at, reason }
+    }
+}
+
+/// The containers open inside one `value`, one bit each: set for an object.
+#[derive(Default)]
+struct Open {
+    objects: u128,
+    count: usize,
+}
+
+impl Open {
+    fn push(&mut self, end: u8) {
+        self.objects = self.objects << 1 | u128::from(end == b'}');
+        self.count += 1;
+    }
+
+    fn pop(&mut self) {
+        self.objects >>= 1;
+        self.count -= 1;
+    }
+
+    fn end(&self) -> Option<u8> {
+        (self.count > 0).then_some(if self.objects & 1 == 1 { b'}' } else { b']' })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_json_passes() {
+        for good in
+            ["{}", " [ ] ", "-0.5e+3", "\"\\ud83d\"", "[1,{\"a\":[null,true]},\"\"]", "{\"a\":{},\"b\":[]}"]
+        {
+            assert!(whole(good.as_bytes()).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "{",
+            "[1,]",
+            "{\"a\":1,}",
+            "{,}",
+            "01",
+            "1.",
+            "-",
+            "tru",
+            "\"\n\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "1 2",
+            "[}",
+        ] {
+            assert!(whole(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert_eq!(whole(b"\"\xff\""), Err(SyntaxError { at: 1, reason: "invalid UTF-8" }));
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(whole(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert!(whole(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(whole("[".repeat(1 << 20).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,314 @@
+//! Server-sent events (the WHATWG event stream format) as bytes: a scanner that takes chunks as they come,
+//! and the frames that the gateway writes. It holds no connection and knows nothing of MCP.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::word;
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// An event that had data. The data may be empty: servers send such events just to tell their id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub name: Option<String>,
+    pub data: Bytes,
+    /// The id that this very event gave; the one to resume from is [`Scanner::last_event_id`].
+    pub id: Option<String>,
+}
+
+/// An event was larger than allowed. It is skipped; the events behind it can still be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong {
+    pub limit: usize,
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an event of the stream is larger than {} bytes", self.limit)
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// Feed it chunks, and take events until there is none. What is unfinished when the stream ends is no event.
+#[derive(Debug)]
+pub struct Scanner {
+    limit: usize,
+    buffer: BytesMut,
+    /// How much of the buffer is known to hold no line end; keeps a line of many chunks linear.
+    searched: usize,
+    started: bool,
+    /// The last line ended with CR: an LF right behind belongs to that end.
+    after_cr: bool,
+    /// The rest of the present event is thrown away, for its size.
+    skipping: bool,
+    /// Bytes of the present line are gone already, so it is not the empty one that ends an event.
+    line_cut: bool,
+    pending: Pending,
+    last_event_id: Option<String>,
+    retry: Option<Duration>,
+}
+
+impl Scanner {
+    /// `max_event_bytes` bounds one line and all data of one event; nothing larger is ever held.
+    pub fn new(max_event_bytes: usize) -> Self {
+        Self {
+            limit: max_event_bytes,
+            buffer: BytesMut::new(),
+            searched: 0,
+            started: false,
+            after_cr: false,
+            skipping: false,
+            line_cut: false,
+            pending: Pending::default(),
+            last_event_id: None,
+            retry: None,
+        }
+    }
+
+    pub fn feed(&mut self, chunk: &[u8]) {
+        self.buffer.extend_from_slice(chunk);
+    }
+
+    pub fn next_event(&mut self) -> Option<Result<Event, TooLong>> {
+        if !self.begin() {
+            return None;
+        }
+        while let Some(line) = self.next_line() {
+            let cut = std::mem::replace(&mut self.line_cut, false);
+            let blank = line.is_empty() && !cut;
+            if self.skipping {
+                self.skipping = !blank;
+            } else if blank {
+                if let Some(event) = self.dispatch() {
+                    return Some(Ok(event));
+                }
+            } else if self.pending.size + line.len() > self.limit {
+                return Some(Err(self.skip()));
+            } else {
+                self.field(line);
+            }
+        }
+        if self.skipping {
+            self.line_cut |= !self.buffer.is_empty();
+            self.cut();
+        } else if self.pending.size + self.buffer.len() > self.limit {
+            self.line_cut = true;
+            self.cut();
+            return Some(Err(self.skip()));
+        }
+        None
+    }
+
+    /// The id to resume behind; events without data count, too.
+    pub fn last_event_id(&self) -> Option<&str> {
+        self.last_event_id.as_deref()
+    }
+
+    /// How long the server wants a client to wait before it reconnects.
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
+    /// Drops the byte order mark; false while it cannot be told yet whether there is one.
+    fn begin(&mut self) -> bool {
+        if !self.started {
+            if self.buffer.len() < BOM.len() && BOM.starts_with(&self.buffer) {
+                return false;
+            }
+            if self.buffer.starts_with(BOM) {
+                self.buffer.advance(BOM.len());
+            }
+            self.started = true;
+        }
+        true
+    }
+
+    fn next_line(&mut self) -> Option<Bytes> {
+        if self.after_cr && !self.buffer.is_empty() {
+            self.after_cr = false;
+            if self.buffer[0] == b'\n' {
+                self.buffer.advance(1);
+            }
+        }
+        let Some(end) = word::line_end(&self.buffer, self.searched) else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let line = self.buffer.split_to(end).freeze();
+        self.after_cr = self.buffer[0] == b'\r';
+        self.buffer.advance(1);
+        self.searched = 0;
+        Some(line)
+    }
+
+    fn field(&mut self, line: Bytes) {
+        let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
+        let mut value = line.slice((colon + 1).min(line.len())..);
+        if value.starts_with(b" ") {
+            value.advance(1);
+        }
+        match &line[..colon] {
+            b"data" => self.pending.add(value),
+            b"event" => self.pending.name = Some(owned(&value)).filter(|name| !name.is_empty()),
+            b"id" if !value.contains(&0) => self.pending.id = Some(owned(&value)),
+            b"retry" if value.iter().all(u8::is_ascii_digit) => {
+                let milliseconds = owned(&value).parse().ok().map(Duration::from_millis);
+                self.retry = milliseconds.or(self.retry);
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) -> Option<Event> {
+        let pending = std::mem::take(&mut self.pending);
+        if let Some(id) = &pending.id {
+            self.last_event_id = Some(id.clone()).filter(|id| !id.is_empty());
+        }
+        let data = pending.data?.into_bytes();
+        Some(Event { name: pending.name, data, id: pending.id })
+    }
+
+    fn skip(&mut self) -> TooLong {
+        self.skipping = true;
+        self.pending = Pending::default();
+        TooLong { limit: self.limit }
+    }
+
+    fn cut(&mut self) {
+        self.buffer.clear();
+        self.searched = 0;
+    }
+}
+
+/// The event that is being read.
+#[derive(Debug, Default)]
+struct Pending {
+    name: Option<String>,
+    id: Option<String>,
+    data: Option<Data>,
+    size: usize,
+}
+
+/// One line, the usual case, is handed on as it lies in the buffer; only further lines are copied together.
+#[derive(Debug)]
+enum Data {
+    Line(Bytes),
+    Lines(BytesMut),
+}
+
+impl Pending {
+    fn add(&mut self, line: Bytes) {
+        self.size += line.len() + 1;
+        self.data = Some(match self.data.take() {
+            None => Data::Line(line),
+            Some(Data::Line(first)) => Data::Lines(joined(BytesMut::from(first), &line)),
+            Some(Data::Lines(lines)) => Data::Lines(joined(lines, &line)),
+        });
+    }
+}
+
+impl Data {
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Line(line) => line,
+            Self::Lines(lines) => lines.freeze(),
+        }
+    }
+}
+
+fn joined(mut lines: BytesMut, line: &[u8]) -> BytesMut {
+    lines.extend_from_slice(b"\n");
+    lines.extend_from_slice(line);
+    lines
+}
+
+fn owned(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).into_owned()
+}
+
+/// One event as it goes over the wire. Every line end in `data` starts a further data line, and arrives as
+/// LF; of `event` only the first line is written.
+pub fn frame(event: Option<&str>, data: &[u8]) -> Bytes {
+    let name = event.map(|name| name.split(['\r', '\n']).next().unwrap_or_default());
+    let mut out = BytesMut::with_capacity(data.len() + name.map_or(0, |name| name.len() + 8) + 8);
+    if let Some(name) = name {
+        for part in ["event: ", name, "\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    let mut rest = Some(data);
+    while let Some(text) = rest {
+        let end = word::line_end(text, 0);
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(&text[..end.unwrap_or(text.len())]);
+        out.extend_from_slice(b"\n");
+        rest =
+            end.map(|end| &text[end..]).map(|tail| tail.strip_prefix(b"\r\n").unwrap_or_else(|| &tail[1..]));
+    }
+    out.extend_from_slice(b"\n");
+    out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(scanner: &mut Scanner, input: &[u8]) -> Vec<Result<(String, String), TooLong>> {
+        scanner.feed(input);
+        std::iter::from_fn(|| scanner.next_event())
+            .map(|event| event.map(|event| (event.name.unwrap_or_default(), owned(&event.data))))
+            .collect()
+    }
+
+    fn event(name: &str, data: &str) -> Result<(String, String), TooLong> {
+        Ok((name.to_owned(), data.to_owned()))
+    }
+
+    #[test]
+    fn all_line_ends_and_fields_are_understood() {
+        let mut scanner = Scanner::new(100);
+        let input = b"\xef\xbb\xbfevent: a\r\ndata:1\rdata:  2\ndata\n\n: comment\n\nid: 7\nretry: 20\n\r\ndata: x\r\r";
+        assert_eq!(events(&mut scanner, input), [event("a", "1\n 2\n"), event("", "x")]);
+        assert_eq!((scanner.last_event_id(), scanner.retry()), (Some("7"), Some(Duration::from_millis(20))));
+        assert_eq!(events(&mut scanner, b"\nid: a\0b\nretry: 1s\ndata: cut\n"), []);
+        assert_eq!(events(&mut scanner, b"\nid\n\n"), [event("", "cut")]);
+        assert_eq!((scanner.last_event_id(), scanner.retry()), (None, Some(Duration::from_millis(20))));
+    }
+
+    #[test]
+    fn a_too_long_event_is_skipped_and_the_next_one_read() {
+        let mut scanner = Scanner::new(12);
+        let long = TooLong { limit: 12 };
+        assert_eq!(
+            events(&mut scanner, b"data: 1234567\ndata: 2\n\ndata: 3\n\n"),
+            [Err(long), event("", "3")]
+        );
+        assert_eq!(events(&mut scanner, b"data: 12345678"), [Err(long)]);
+        assert_eq!(events(&mut scanner, b"90"), []);
+        assert_eq!(events(&mut scanner, b"\n\ndata: 4\n\n"), [event("", "4")]);
+        assert_eq!(events(&mut scanner, b"data: 1234\ndata: 5678\n\n"), [Err(long)]);
+    }
+
+    #[test]
+    fn a_single_line_is_handed_out_without_a_copy() {
+        let mut scanner = Scanner::new(1 << 20);
+        let line = vec![b'x'; 300_000];
+        for chunk in frame(Some("message"), &line).chunks(1 << 16) {
+            scanner.feed(chunk);
+        }
+        let start = scanner.buffer.as_ptr() as usize;
+        let event = scanner.next_event().unwrap().unwrap();
+        assert_eq!(event.data, line);
+        assert_eq!(event.data.as_ptr() as usize - start, "event: message\ndata: ".len());
+    }
+
+    #[test]
+    fn frames_carry_newlines_as_lines() {
+        assert_eq!(frame(None, b"{}"), "data: {}\n\n");
+        assert_eq!(frame(Some("a\nb"), b"1\r\n2\r3\n"), "event: a\ndata: 1\ndata: 2\ndata: 3\ndata: \n\n");
+    }
+}

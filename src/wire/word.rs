@@ -1,0 +1,78 @@
+//! Byte search eight bytes at a time, without unsafe code: the inner loop of [`super::scan`] and
+//! [`super::sse`], which meet messages of many megabytes.
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// The first quote, backslash or control character at or after `from`: where plain string content ends.
+pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
+    find(
+        bytes,
+        from,
+        |word| equals(word, b'"') | equals(word, b'\\') | below(word, 0x20),
+        |byte| byte == b'"' || byte == b'\\' || byte < 0x20,
+    )
+}
+
+/// The first CR or LF at or after `from`.
+pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
+    find(bytes, from, |word| equals(word, b'\n') | equals(word, b'\r'), |byte| byte == b'\n' || byte == b'\r')
+}
+
+/// `in_word` only says whether a word may hold a hit; `is_hit` then finds the byte, so borrows that spread to
+/// higher bytes of the word do no harm.
+fn find(
+    bytes: &[u8],
+    from: usize,
+    in_word: impl Fn(u64) -> u64,
+    is_hit: impl Fn(u8) -> bool,
+) -> Option<usize> {
+    let mut at = from;
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        if in_word(u64::from_le_bytes(*chunk)) & HIGHS != 0
+            && let Some(offset) = chunk.iter().position(|&byte| is_hit(byte))
+        {
+            return Some(at + offset);
+        }
+        at += 8;
+    }
+    bytes.get(at..)?.iter().position(|&byte| is_hit(byte)).map(|offset| at + offset)
+}
+
+fn equals(word: u64, byte: u8) -> u64 {
+    below(word ^ (ONES * u64::from(byte)), 1)
+}
+
+/// High bits of the bytes smaller than `limit` (at most 0x80).
+fn below(word: u64, limit: u8) -> u64 {
+    word.wrapping_sub(ONES * u64::from(limit)) & !word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_position_is_found() {
+        for length in 0..40 {
+            for hit in 0..length {
+                for byte in [b'"', b'\\', 0, 0x1f, b'\n', b'\r'] {
+                    let mut bytes = vec![0xc3; length];
+                    bytes[hit] = byte;
+                    let stops = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
+                    assert_eq!(string_stop(&bytes, 0), stops(byte).then_some(hit));
+                    assert_eq!(string_stop(&bytes, hit + 1), None);
+                    assert_eq!(line_end(&bytes, 0), matches!(byte, b'\n' | b'\r').then_some(hit));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_of_the_wanted_bytes_are_no_hits() {
+        let bytes: Vec<u8> = (0x20..=0xff).filter(|byte| *byte != b'"' && *byte != b'\\').collect();
+        assert_eq!(string_stop(&bytes, 0), None);
+        assert_eq!(line_end(&bytes, 0), None);
+        assert_eq!(string_stop(&bytes, bytes.len() + 9), None);
+    }
+}
