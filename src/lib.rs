@@ -2,3 +2,6 @@
 
 pub mod model;
 pub mod wire;
+
+pub mod seal;
+pub mod store;

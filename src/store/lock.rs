@@ -1,0 +1,83 @@
+//! Finds the database file and makes sure that this process is the only gateway that works on it.
+//! SQLite itself would let two gateways share a file, and each would miss what the other changes.
+
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::OpenError;
+
+/// Nobody but the owner; SQLite gives its `-wal` and `-shm` files the mode of the database.
+pub(super) const PRIVATE: u32 = 0o600;
+
+const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
+
+/// Whether there is something in the database that a new key could not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    Empty,
+    Data,
+}
+
+/// The one true path of the database, so that links and relative paths lead to the same lock.
+pub(super) fn locate(path: &Path) -> Result<PathBuf, OpenError> {
+    let unusable = |cause| OpenError::Unusable { path: path.to_owned(), cause };
+    match path.canonicalize() {
+        Ok(real) => return Ok(real),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(unusable(error)),
+        Err(_) if path.is_symlink() => {
+            return Err(unusable(io::Error::other("it is a link to a missing file")));
+        }
+        Err(_) => {}
+    }
+    let name = path.file_name().ok_or_else(|| unusable(io::Error::other("it does not name a file")))?;
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    match directory.canonicalize() {
+        Ok(real) => Ok(real.join(name)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(OpenError::NoDirectory { directory: directory.to_owned(), database: path.to_owned() })
+        }
+        Err(error) => Err(unusable(error)),
+    }
+}
+
+/// Taken before the database is touched: opening and closing it here while another thread of this process
+/// has it open would drop the locks that SQLite holds. The file stays behind, for removing it would race.
+pub(super) fn take(database: &Path) -> Result<File, OpenError> {
+    let mut name = OsString::from(database);
+    name.push(".lock");
+    let path = PathBuf::from(name);
+    let unusable = |cause| OpenError::Unusable { path: path.clone(), cause };
+    let file = File::options().write(true).create(true).truncate(false).mode(PRIVATE).open(&path);
+    let file = file.map_err(unusable)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { database: database.to_owned() }),
+        Err(TryLockError::Error(cause)) => Err(unusable(cause)),
+    }
+}
+
+/// Creates the database file if it is missing, for nobody else to read, and tells what is in it.
+pub(super) fn prepare(database: &Path) -> Result<Contents, OpenError> {
+    let unusable = |cause| OpenError::Unusable { path: database.to_owned(), cause };
+    let file =
+        File::options().read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(database);
+    let file = file.map_err(unusable)?;
+    if !file.metadata().map_err(unusable)?.is_file() {
+        return Err(unusable(io::Error::other("it is not a regular file")));
+    }
+    let mut header = Vec::new();
+    file.take(SQLITE_HEADER.len() as u64).read_to_end(&mut header).map_err(unusable)?;
+    if header.is_empty() {
+        return Ok(Contents::Empty);
+    }
+    if header != SQLITE_HEADER {
+        return Err(OpenError::NotADatabase { path: database.to_owned() });
+    }
+    Ok(Contents::Data)
+}

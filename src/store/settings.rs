@@ -1,0 +1,73 @@
+//! The table `settings`: single values about the whole gateway, as text.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::db::{Tx, on};
+use super::{Store, StoreError};
+
+const MODE: &str = "mode";
+const KEY_CHECK: &str = "key_check";
+
+/// What is sealed to tell later whether the key is still the same.
+const KEY_CHECK_PLAIN: &[u8] = b"toolgate";
+
+impl Store {
+    /// The mode this database was initialized in, if it was.
+    pub async fn mode(&self) -> Result<Option<String>, StoreError> {
+        let mut tx = self.read().await?;
+        let mode = get(&mut tx, MODE).await?;
+        tx.commit().await?;
+        Ok(mode)
+    }
+
+    pub async fn set_mode(&self, mode: &str) -> Result<(), StoreError> {
+        let mut tx = self.write().await?;
+        set(&mut tx, MODE, mode).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// A number that goes up with every change to the database.
+    pub async fn epoch(&self) -> Result<i64, StoreError> {
+        let mut tx = self.read().await?;
+        let epoch = get(&mut tx, "epoch").await?;
+        tx.commit().await?;
+        let Some(epoch) = epoch else { return Ok(0) };
+        epoch.parse().map_err(|_| StoreError::Corrupt("the setting \"epoch\" is not a number".into()))
+    }
+
+    /// A database without a check value is a new one: the key of today becomes its key.
+    pub(super) async fn key_fits(&self) -> Result<bool, StoreError> {
+        let mut tx = self.read().await?;
+        let check = get(&mut tx, KEY_CHECK).await?;
+        tx.commit().await?;
+        if let Some(check) = check {
+            let sealed = STANDARD.decode(check);
+            let sealed =
+                sealed.map_err(|_| StoreError::Corrupt("the setting \"key_check\" is not Base64".into()))?;
+            return Ok(self.seal.open(KEY_CHECK, &sealed).is_ok_and(|plain| *plain == KEY_CHECK_PLAIN));
+        }
+        let check = STANDARD.encode(self.seal.seal(KEY_CHECK, KEY_CHECK_PLAIN));
+        let mut tx = self.write().await?;
+        set(&mut tx, KEY_CHECK, &check).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+pub(super) async fn bump_epoch(tx: &mut Tx) -> Result<(), sqlx::Error> {
+    const SQL: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
+        ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
+    on!(tx, |db| sqlx::query(SQL).execute(db).await.map(|_| ()))
+}
+
+async fn get(tx: &mut Tx, key: &str) -> Result<Option<String>, sqlx::Error> {
+    const SQL: &str = "SELECT value FROM settings WHERE key = $1";
+    on!(tx, |db| sqlx::query_scalar(SQL).bind(key).fetch_optional(db).await)
+}
+
+async fn set(tx: &mut Tx, key: &str, value: &str) -> Result<(), sqlx::Error> {
+    const SQL: &str = "INSERT INTO settings (key, value) VALUES ($1, $2)
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    on!(tx, |db| sqlx::query(SQL).bind(key).bind(value).execute(db).await.map(|_| ()))
+}
