@@ -5,3 +5,4 @@ pub mod wire;
 
 pub mod seal;
 pub mod store;
+pub mod upstream;

@@ -1,0 +1,202 @@
+//! The calls in flight on one link, and who gets which message that comes from the upstream.
+//! Ids and progress tokens are the link's own numbers (token = id), so callers can never meet each other's.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::error::CallError;
+use super::exchange::Inbound;
+use crate::wire::error::code;
+use crate::wire::{Head, Kind, authored};
+
+/// Notices that wait for one caller; a caller who does not read loses notices, never the answer.
+const NOTICE_BACKLOG: usize = 256;
+
+#[derive(Default)]
+pub struct Calls {
+    last_id: AtomicU64,
+    pending: Mutex<Pending>,
+    pub signals: Signals,
+}
+
+#[derive(Default)]
+struct Pending {
+    calls: HashMap<u64, Waiting>,
+    /// Set once; from then on every call fails with it.
+    lost: Option<String>,
+}
+
+struct Waiting {
+    notices: mpsc::Sender<Inbound>,
+    answer: Option<oneshot::Sender<Result<Bytes, CallError>>>,
+}
+
+/// The caller's ends of one call.
+pub struct Ticket {
+    pub notices: mpsc::Receiver<Inbound>,
+    pub answer: oneshot::Receiver<Result<Bytes, CallError>>,
+}
+
+impl Calls {
+    pub fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Err when the link is already lost.
+    pub fn begin(&self, id: u64) -> Result<Ticket, CallError> {
+        let mut pending = self.lock();
+        if let Some(reason) = &pending.lost {
+            return Err(CallError::NotSent(reason.clone()));
+        }
+        let (notice_sender, notices) = mpsc::channel(NOTICE_BACKLOG);
+        let (answer_sender, answer) = oneshot::channel();
+        pending.calls.insert(id, Waiting { notices: notice_sender, answer: Some(answer_sender) });
+        Ok(Ticket { notices, answer })
+    }
+
+    pub fn end(&self, id: u64) {
+        self.lock().calls.remove(&id);
+    }
+
+    /// The link is gone: every call in flight fails, every later one too. Only the first reason counts.
+    pub fn lose(&self, reason: &str) {
+        let mut pending = self.lock();
+        if pending.lost.is_some() {
+            return;
+        }
+        pending.lost = Some(reason.to_owned());
+        for (_, waiting) in pending.calls.drain() {
+            if let Some(answer) = waiting.answer {
+                let _ = answer.send(Err(CallError::Lost(reason.to_owned())));
+            }
+        }
+        drop(pending);
+        self.signals.notify.notify_one();
+    }
+
+    pub fn lost(&self) -> Option<String> {
+        self.lock().lost.clone()
+    }
+
+    /// Gives a message to whom it belongs. `own` is the call on whose own stream it came, where there is one.
+    /// Returns what the gateway itself has to say to it.
+    pub fn sort(&self, message: Bytes, own: Option<u64>) -> Option<Bytes> {
+        let head = match Head::parse(&message) {
+            Ok(head) => head,
+            Err(reason) => {
+                tracing::debug!(%reason, "ignored something from an upstream that is no message");
+                return None;
+            }
+        };
+        match head.kind {
+            Kind::Result | Kind::Error => {
+                let id = head.id.as_ref().and_then(|id| id.as_u64()).or(own);
+                drop(head);
+                self.answer(id?, message);
+                None
+            }
+            Kind::Notice => {
+                match head.method.as_deref().unwrap_or_default() {
+                    "notifications/tools/list_changed"
+                    | "notifications/prompts/list_changed"
+                    | "notifications/resources/list_changed" => self.signals.lists_changed(),
+                    "notifications/progress" => {
+                        let token =
+                            head.params.as_ref().and_then(|params| params.progress_token.as_ref()?.as_u64());
+                        drop(head);
+                        self.notice(token, Inbound::Notice(message));
+                    }
+                    "notifications/message" => {
+                        drop(head);
+                        self.notice(own.or_else(|| self.only_call()), Inbound::Notice(message));
+                    }
+                    _ => {}
+                }
+                None
+            }
+            Kind::Request => {
+                let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+                let method = head.method.as_deref().unwrap_or_default().to_owned();
+                drop(head);
+                self.request(&method, &id, message, own)
+            }
+        }
+    }
+
+    fn request(&self, method: &str, id: &[u8], message: Bytes, own: Option<u64>) -> Option<Bytes> {
+        match method {
+            "ping" => return Some(authored::result(id, b"{}")),
+            "roots/list" => return Some(authored::result(id, br#"{"roots":[]}"#)),
+            _ => {}
+        }
+        if self.notice(own.or_else(|| self.only_call()), Inbound::Request(message)) {
+            return None;
+        }
+        let text = format!(
+            "{method} cannot be tied to one call of this shared link; register the server as stateful"
+        );
+        Some(authored::error(Some(id), code::METHOD_NOT_FOUND, &text, None))
+    }
+
+    fn answer(&self, id: u64, message: Bytes) {
+        let waiting = self.lock().calls.get_mut(&id).and_then(|waiting| waiting.answer.take());
+        match waiting {
+            Some(answer) => drop(answer.send(Ok(message))),
+            // Its caller gave up in the meantime.
+            None => tracing::debug!(id, "dropped an answer that nobody waits for"),
+        }
+    }
+
+    fn notice(&self, id: Option<u64>, message: Inbound) -> bool {
+        let Some(id) = id else { return false };
+        self.lock().calls.get(&id).is_some_and(|waiting| waiting.notices.try_send(message).is_ok())
+    }
+
+    fn only_call(&self) -> Option<u64> {
+        let pending = self.lock();
+        let mut ids = pending.calls.keys();
+        ids.next().copied().filter(|_| ids.next().is_none())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.pending.lock().expect("no code panics while it holds the calls")
+    }
+}
+
+/// What a link noticed that concerns the server as a whole; its supervisor looks after it.
+#[derive(Default)]
+pub struct Signals {
+    lists_changed: AtomicBool,
+    suspect: Mutex<Option<String>>,
+    notify: Notify,
+}
+
+impl Signals {
+    /// A call failed in a way that says the link is of no more use, though calls in flight may still end well.
+    pub fn suspect(&self, reason: &str) {
+        *self.suspect.lock().expect("no code panics while it holds the reason") = Some(reason.to_owned());
+        self.notify.notify_one();
+    }
+
+    pub fn take_suspect(&self) -> Option<String> {
+        self.suspect.lock().expect("no code panics while it holds the reason").take()
+    }
+
+    fn lists_changed(&self) {
+        self.lists_changed.store(true, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    pub fn take_lists_changed(&self) -> bool {
+        self.lists_changed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Resolves when something happened since the last time.
+    pub async fn wait(&self) {
+        self.notify.notified().await;
+    }
+}

@@ -1,0 +1,242 @@
+//! Connecting, whole: open the transport, find out the era, shake hands, read every list. All of it happens
+//! within one time limit, and when it fails the sentence says how far it came.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::calls::Calls;
+use super::error::{CallError, ConnectError, seconds};
+use super::exchange::Inbound;
+use super::http::{HttpClient, Streamable, start_listening};
+use super::link::{Carrier, Link, Request};
+use super::probe::{self, Greeting};
+use super::sse::EventStream;
+use super::stdio::{Child, StderrTail};
+use super::{Options, lists};
+use crate::model::{Endpoint, Offering, Process, Redactor, ServerConfig, Transport};
+use crate::wire::{Era, Head, Version};
+
+/// Before a subscription that ended is opened again.
+const LISTEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a server turned out to offer.
+#[derive(Clone, Debug)]
+pub struct Discovery {
+    pub offering: Arc<Offering>,
+    /// What is wrong although the server can be used.
+    pub problems: Vec<String>,
+}
+
+/// What connecting is busy with, for the sentence when its time is up.
+#[derive(Default)]
+pub struct Step(Mutex<String>);
+
+impl Step {
+    pub fn set(&self, doing: impl Into<String>) {
+        *self.0.lock().expect("no code panics while it holds the step") = doing.into();
+    }
+}
+
+/// Connects and reads everything. `known` is the era that this server had the last time, which saves the probe.
+pub async fn connect(
+    config: &ServerConfig,
+    options: &Options,
+    known: Option<Era>,
+    stderr: &StderrTail,
+) -> Result<(Arc<Link>, Discovery), ConnectError> {
+    let step = Step::default();
+    let attempt = attempt(config, options, known, stderr, &step);
+    let Ok(result) = tokio::time::timeout(options.init_timeout, attempt).await else {
+        let late = late(config, options, &step);
+        let words = stderr.last_words(5);
+        return Err(if words.is_empty() {
+            late
+        } else {
+            ConnectError::Failed(format!("{late}; it said: {words}"))
+        });
+    };
+    result
+}
+
+/// Reads every list again over a link that works.
+pub async fn read_again(
+    link: &Arc<Link>,
+    config: &ServerConfig,
+    options: &Options,
+    before: &Offering,
+) -> Result<Discovery, ConnectError> {
+    let greeting = Greeting {
+        version: link.version().unwrap_or(Version::LATEST_LEGACY),
+        capabilities: before.capabilities.clone(),
+        server_info: before.server_info.clone(),
+        instructions: before.instructions.clone(),
+    };
+    let step = Step::default();
+    match tokio::time::timeout(options.init_timeout, lists::read(link, &greeting, &step)).await {
+        Ok(discovery) => discovery.map_err(|refusal| explain(refusal, config, &Redactor::of(config))),
+        Err(_) => Err(late(config, options, &step)),
+    }
+}
+
+fn late(config: &ServerConfig, options: &Options, step: &Step) -> ConnectError {
+    let doing = step.0.lock().expect("no code panics while it holds the step").clone();
+    let limit = seconds(options.init_timeout);
+    ConnectError::Failed(format!("{} did not finish {doing} within {limit}", config.target()))
+}
+
+async fn attempt(
+    config: &ServerConfig,
+    options: &Options,
+    known: Option<Era>,
+    stderr: &StderrTail,
+    step: &Step,
+) -> Result<(Arc<Link>, Discovery), ConnectError> {
+    step.set("connecting");
+    let redactor = Redactor::of(config);
+    let (link, greeting) = match &config.transport {
+        Transport::StreamableHttp(endpoint) => {
+            let link = open_http(endpoint, redactor.clone(), options);
+            let greeting = probe::over_http(&link, known, options.init_timeout, step).await;
+            (link, greeting.map_err(|error| explain(error, config, &redactor))?)
+        }
+        Transport::Sse(endpoint) => {
+            let link = open_sse(endpoint, redactor.clone(), options).await;
+            let link = link.map_err(|error| explain(error.into(), config, &redactor))?;
+            let greeting = probe::initialize(&link, step).await;
+            (link, greeting.map_err(|error| explain(error, config, &redactor))?)
+        }
+        Transport::Stdio(process) => {
+            let greeted = greet_process(process, options, known, &redactor, stderr, step).await;
+            greeted.map_err(|error| explain(error, config, &redactor))?
+        }
+    };
+    link.agree_on(greeting.version);
+    watch(&link, &greeting);
+    let discovery = lists::read(&link, &greeting, step).await;
+    let discovery = discovery.map_err(|error| explain(error, config, &redactor))?;
+    Ok((link, discovery))
+}
+
+/// A process that ends on the probe is a legacy server that tolerates nothing before `initialize`.
+async fn greet_process(
+    process: &Process,
+    options: &Options,
+    known: Option<Era>,
+    redactor: &Redactor,
+    stderr: &StderrTail,
+    step: &Step,
+) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
+    let link = open_stdio(process, options, redactor.clone(), stderr)?;
+    if known == Some(Era::Legacy) {
+        let greeting = probe::initialize(&link, step).await?;
+        return Ok((link, greeting));
+    }
+    match probe::over_stdio(&link, step).await {
+        Ok(greeting) => Ok((link, greeting)),
+        Err(_) if link.calls.lost().is_some() => {
+            let link = open_stdio(process, options, redactor.clone(), stderr)?;
+            let greeting = probe::initialize(&link, step).await?;
+            Ok((link, greeting))
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn open_stdio(
+    process: &Process,
+    options: &Options,
+    redactor: Redactor,
+    stderr: &StderrTail,
+) -> Result<Arc<Link>, CallError> {
+    stderr.clear();
+    let (child, running) =
+        Child::start(process, options, redactor, stderr.clone()).map_err(CallError::NotSent)?;
+    let (calls, tasks, stop) = (Arc::<Calls>::default(), TaskTracker::new(), CancellationToken::new());
+    let link = Link::new(Carrier::Stdio(child), calls, tasks, stop);
+    link.tasks.spawn(running.run(Arc::downgrade(&link), link.stop.clone()));
+    Ok(link)
+}
+
+fn open_http(endpoint: &Endpoint, redactor: Redactor, options: &Options) -> Arc<Link> {
+    let (streamable, outbox) = Streamable::new(HttpClient::new(endpoint, redactor, options.tls.clone()));
+    let deliver = streamable.clone().deliver(outbox);
+    let link =
+        Link::new(Carrier::Http(streamable), Arc::default(), TaskTracker::new(), CancellationToken::new());
+    let stop = link.stop.clone();
+    link.tasks.spawn(async move { stop.run_until_cancelled(deliver).await });
+    link
+}
+
+async fn open_sse(
+    endpoint: &Endpoint,
+    redactor: Redactor,
+    options: &Options,
+) -> Result<Arc<Link>, CallError> {
+    let (stream, incoming) =
+        EventStream::open(HttpClient::new(endpoint, redactor, options.tls.clone())).await?;
+    let link = Link::new(Carrier::Sse(stream), Arc::default(), TaskTracker::new(), CancellationToken::new());
+    let (run, stop) = (incoming.run(Arc::downgrade(&link)), link.stop.clone());
+    link.tasks.spawn(async move { stop.run_until_cancelled(run).await });
+    Ok(link)
+}
+
+/// Starts listening for what the upstream says outside of any call.
+fn watch(link: &Arc<Link>, greeting: &Greeting) {
+    match greeting.version.era() {
+        Era::Legacy => start_listening(link, greeting.version),
+        Era::Modern => {
+            let Some(wanted) = greeting.change_notices() else { return };
+            let (weak, stop) = (Arc::downgrade(link), link.stop.clone());
+            link.tasks.spawn(async move { stop.run_until_cancelled(subscribe(weak, wanted)).await });
+        }
+    }
+}
+
+/// Keeps one `subscriptions/listen` open; what comes on it is sorted like everything else.
+async fn subscribe(link: Weak<Link>, wanted: String) {
+    loop {
+        let Some(link) = link.upgrade() else { return };
+        let params: &[(&str, &[u8])] = &[("notifications", wanted.as_bytes())];
+        let request = Request { method: "subscriptions/listen", params, progress: false };
+        let opened = link.request(request).await;
+        let (weak, Ok(mut exchange)) = (Arc::downgrade(&link), opened) else { return };
+        drop(link);
+        loop {
+            match exchange.next().await {
+                Ok(Inbound::Answer(answer)) => {
+                    // A graceful end is a result; an error means that there is nothing to listen to.
+                    match Head::parse(&answer) {
+                        Ok(head) if head.result.is_some() => break,
+                        Ok(_) | Err(_) => return,
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        drop(exchange);
+        tokio::time::sleep(LISTEN_PAUSE).await;
+        if weak.upgrade().is_none_or(|link| link.calls.lost().is_some()) {
+            return;
+        }
+    }
+}
+
+/// Turns what went wrong on the way into the sentence for people.
+fn explain(refusal: probe::Refusal, config: &ServerConfig, redactor: &Redactor) -> ConnectError {
+    match refusal {
+        probe::Refusal::Call(CallError::Unauthorized(text)) => ConnectError::Unauthorized(format!(
+            "{text}; the server wants credentials: give a bearer_token, or an Authorization value in headers"
+        )),
+        probe::Refusal::Call(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
+            ConnectError::Unreachable(redactor.redact(&error.to_string()))
+        }
+        probe::Refusal::Call(error) => ConnectError::Failed(redactor.redact(&error.to_string())),
+        probe::Refusal::Words(words) => {
+            ConnectError::Failed(redactor.redact(&format!("{}: {words}", config.target())))
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! One request to an upstream and everything that comes back for it, until its answer.
+//! Dropping an exchange before its answer cancels the call at the upstream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::calls::Ticket;
+use super::error::CallError;
+use super::http::AnswerStream;
+use super::link::Link;
+use crate::wire::Version;
+
+/// A message that belongs to a call, as the upstream sent it.
+#[derive(Debug)]
+pub enum Inbound {
+    /// Progress or a log line.
+    Notice(Bytes),
+    /// The upstream asks the caller for something; see [`Exchange::reply`].
+    Request(Bytes),
+    /// The answer: a result or an error. Nothing comes after it.
+    Answer(Bytes),
+}
+
+pub struct Exchange {
+    pub(super) link: Arc<Link>,
+    pub(super) id: u64,
+    pub(super) ticket: Ticket,
+    /// Over streamable HTTP every request has a stream of its own; this task reads it.
+    pub(super) stream: Option<AnswerStream>,
+    /// The revision it was sent under.
+    pub(super) version: Option<Version>,
+    pub(super) answered: bool,
+}
+
+impl Exchange {
+    pub async fn next(&mut self) -> Result<Inbound, CallError> {
+        loop {
+            tokio::select! {
+                biased;
+                Some(notice) = self.ticket.notices.recv() => return Ok(notice),
+                answer = &mut self.ticket.answer => {
+                    self.answered = true;
+                    return match answer {
+                        Ok(answer) => answer.map(Inbound::Answer),
+                        Err(_) => Err(CallError::Lost("the link was closed".into())),
+                    };
+                }
+                message = read(&mut self.stream) => match message {
+                    Ok(message) => self.link.take_in(message, Some(self.id)),
+                    Err(error) => {
+                        self.answered = true;
+                        return Err(error);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Waits for the answer and drops what comes before it.
+    pub async fn answer(mut self, limit: Option<Duration>) -> Result<Bytes, CallError> {
+        let answer = async {
+            loop {
+                match self.next().await? {
+                    Inbound::Answer(answer) => return Ok(answer),
+                    Inbound::Notice(_) => {}
+                    Inbound::Request(request) => self.link.refuse(&request),
+                }
+            }
+        };
+        match limit {
+            None => answer.await,
+            Some(limit) => {
+                tokio::time::timeout(limit, answer).await.unwrap_or(Err(CallError::TimedOut(limit)))
+            }
+        }
+    }
+
+    /// Tells the upstream that what it asked for is not to be had from this caller.
+    pub fn refuse(&self, request: &[u8]) {
+        self.link.refuse(request);
+    }
+}
+
+async fn read(stream: &mut Option<AnswerStream>) -> Result<Bytes, CallError> {
+    match stream {
+        Some(stream) => stream.next_message().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.link.calls.end(self.id);
+        if !self.answered {
+            self.link.cancel(self.id, self.version);
+        }
+    }
+}

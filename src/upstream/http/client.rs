@@ -1,0 +1,279 @@
+//! Requests to one registered URL: its credentials on every request, connections from the pool, redirects only
+//! within the origin.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use hyper::{Method, Request, Uri};
+use url::Url;
+
+use super::dial::{Connection, Tls, dial};
+use super::pool::Pool;
+use crate::model::{Endpoint, Redactor};
+use crate::upstream::error::CallError;
+use crate::upstream::{CLIENT, MAX_MESSAGE};
+
+const MAX_REDIRECTS: usize = 5;
+/// What is read of a body that nobody wants, to keep its connection.
+const DISCARD_LIMIT: usize = 64 * 1024;
+const EXCERPT: usize = 500;
+
+pub struct HttpClient {
+    pub url: Url,
+    masked_url: String,
+    redactor: Redactor,
+    /// Sent with every request: what the registration says.
+    fixed: HeaderMap,
+    tls: Tls,
+    pool: Arc<Pool>,
+}
+
+/// The head of an upstream's answer and the way to its body.
+pub struct Received {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Body,
+}
+
+impl HttpClient {
+    pub fn new(endpoint: &Endpoint, redactor: Redactor, tls: Tls) -> Self {
+        Self {
+            url: endpoint.url.clone(),
+            masked_url: endpoint.masked_url(),
+            redactor,
+            fixed: fixed_headers(endpoint),
+            tls,
+            pool: Arc::default(),
+        }
+    }
+
+    /// One request; `NotSent` when the upstream certainly did not see it.
+    pub async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, CallError> {
+        let mut url = url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let received = self.send_once(&method, &url, headers, body).await?;
+            // The method stays: a message sent as GET would make no sense to the server that redirects it.
+            if !matches!(received.status, 301 | 302 | 307 | 308) {
+                return Ok(received);
+            }
+            let target =
+                received.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let target = url.join(target).map_err(|_| self.lost("redirects to something that is no URL"))?;
+            if target.origin() != url.origin() {
+                return Err(
+                    self.lost("redirects to another origin, which is not followed; register that URL")
+                );
+            }
+            received.body.discard().await;
+            url = target;
+        }
+        Err(self.lost("redirects in a circle"))
+    }
+
+    async fn send_once(
+        &self,
+        method: &Method,
+        url: &Url,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, CallError> {
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = request_target(url);
+        let sent = request.headers_mut();
+        *sent = self.fixed.clone();
+        sent.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if !sent.contains_key(HOST)
+            && let Ok(host) = HeaderValue::from_str(&authority(url))
+        {
+            sent.insert(HOST, host);
+        }
+        let mut fresh = false;
+        loop {
+            let mut connection = match self.pool.take() {
+                Some(connection) => connection,
+                None => {
+                    fresh = true;
+                    dial(url, &self.tls).await.map_err(|reason| self.not_sent(&reason))?
+                }
+            };
+            if connection.sender.ready().await.is_err() {
+                if fresh {
+                    return Err(self.not_sent("the connection was closed at once"));
+                }
+                continue;
+            }
+            match connection.sender.try_send_request(request).await {
+                Ok(response) => {
+                    let (head, incoming) = response.into_parts();
+                    let body = Body { incoming, connection: Some(connection), pool: self.pool.clone() };
+                    return Ok(Received { status: head.status.as_u16(), headers: head.headers, body });
+                }
+                Err(mut error) => match error.take_message() {
+                    // hyper gives the request back when not a byte of it went out.
+                    Some(unsent) if !fresh => request = unsent,
+                    Some(_) => return Err(self.not_sent(&error.error().to_string())),
+                    None => return Err(self.lost(&cause(error.error()))),
+                },
+            }
+        }
+    }
+
+    /// The error for an answer whose status says that there is no message in it.
+    pub async fn status_error(&self, received: Received) -> CallError {
+        let status = received.status;
+        let text = received.body.collect(DISCARD_LIMIT).await.unwrap_or_default();
+        self.status_text(status, &text)
+    }
+
+    pub fn status_text(&self, status: u16, body: &[u8]) -> CallError {
+        let text = String::from_utf8_lossy(body);
+        let excerpt: String =
+            text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
+        let excerpt = self.redactor.redact(&excerpt);
+        let said = if excerpt.is_empty() { String::new() } else { format!(": {excerpt}") };
+        let text = format!("{} answered with HTTP status {status}{said}", self.masked_url);
+        match status {
+            401 | 403 => CallError::Unauthorized(text),
+            _ => CallError::Status { status, text },
+        }
+    }
+
+    pub fn not_sent(&self, reason: &str) -> CallError {
+        CallError::NotSent(self.redactor.redact(&format!("cannot reach {}: {reason}", self.masked_url)))
+    }
+
+    pub fn lost(&self, reason: &str) -> CallError {
+        CallError::Lost(self.redactor.redact(&format!("{}: {reason}", self.masked_url)))
+    }
+
+    pub fn session_lost(&self) -> CallError {
+        CallError::SessionLost(format!("{} no longer knows the session", self.masked_url))
+    }
+}
+
+/// A body under way. Read to its end it gives its connection back; dropped before, it closes it.
+pub struct Body {
+    incoming: Incoming,
+    connection: Option<Connection>,
+    pool: Arc<Pool>,
+}
+
+impl Body {
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, String> {
+        loop {
+            match self.incoming.frame().await {
+                None => {
+                    if let Some(connection) = self.connection.take() {
+                        self.pool.put(connection);
+                    }
+                    return Ok(None);
+                }
+                Some(Ok(frame)) => {
+                    // Trailers carry nothing for us.
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+                Some(Err(error)) => return Err(cause(&error)),
+            }
+        }
+    }
+
+    /// The whole body, in one piece and without a copy where it came in one piece.
+    pub async fn collect(mut self, limit: usize) -> Result<Bytes, String> {
+        let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.chunk().await? else { return Ok(first) };
+        let mut whole = BytesMut::from(first);
+        whole.extend_from_slice(&second);
+        while let Some(chunk) = self.chunk().await? {
+            if whole.len() + chunk.len() > limit {
+                return Err(format!("the answer is larger than {limit} bytes"));
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+
+    pub async fn message(self) -> Result<Bytes, String> {
+        self.collect(MAX_MESSAGE).await
+    }
+
+    pub async fn discard(self) {
+        let _ = self.collect(DISCARD_LIMIT).await;
+    }
+}
+
+fn fixed_headers(endpoint: &Endpoint) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let agent = format!("{}/{}", CLIENT.name, CLIENT.version);
+    headers.extend(HeaderValue::from_str(&agent).ok().map(|value| (USER_AGENT, value)));
+    let credentials = url_credentials(&endpoint.url);
+    let bearer = endpoint.bearer_token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    if let Some(value) = bearer.or(credentials).and_then(|text| sensitive(&text)) {
+        headers.insert(AUTHORIZATION, value);
+    }
+    for (name, value) in &endpoint.headers {
+        if let (Ok(name), Some(value)) = (HeaderName::try_from(name), sensitive(value.expose())) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// `user:password@` in a URL means basic authentication.
+fn url_credentials(url: &Url) -> Option<String> {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let plain =
+        format!("{}:{}", percent_decoded(url.username()), percent_decoded(url.password().unwrap_or("")));
+    Some(format!("Basic {}", BASE64_STANDARD.encode(plain)))
+}
+
+fn percent_decoded(text: &str) -> String {
+    // A query string decodes `%xx` the same way; `+` must stay what it is.
+    let query = format!("x={}", text.replace('+', "%2B"));
+    url::form_urlencoded::parse(query.as_bytes())
+        .next()
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
+}
+
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_bytes(text.as_bytes()).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn request_target(url: &Url) -> Uri {
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    target.parse().unwrap_or_else(|_| Uri::from_static("/"))
+}
+
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// hyper's own words are about hyper; the cause beneath them says what happened.
+fn cause(error: &hyper::Error) -> String {
+    use std::error::Error;
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,19 @@
+//! HTTP to upstreams: hyper's connections with a small pool of our own (`client`, `pool`, `dial`), and MCP's
+//! streamable transport on it (`streamable`, `answer`). Nothing of a downstream request reaches these headers.
+
+mod answer;
+mod client;
+mod dial;
+mod pool;
+mod streamable;
+
+pub use answer::{AnswerStream, EventReader, is_event_stream};
+pub use client::HttpClient;
+pub use dial::Tls;
+pub use streamable::{Streamable, start_listening};
+
+use hyper::header::HeaderValue;
+
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");

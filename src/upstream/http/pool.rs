@@ -1,0 +1,31 @@
+//! Idle connections to one origin, ready for the next request.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::dial::Connection;
+
+/// Common servers close idle connections after 5 s; one retired earlier is never used while that happens.
+const IDLE_LIMIT: Duration = Duration::from_secs(4);
+const MAX_IDLE: usize = 64;
+
+#[derive(Default)]
+pub struct Pool {
+    idle: Mutex<Vec<(Connection, Instant)>>,
+}
+
+impl Pool {
+    /// The connection used last, so that the surplus of a burst grows old and goes.
+    pub fn take(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock().expect("no code panics while it holds the pool");
+        idle.retain(|(connection, since)| since.elapsed() < IDLE_LIMIT && !connection.sender.is_closed());
+        idle.pop().map(|(connection, _)| connection)
+    }
+
+    pub fn put(&self, connection: Connection) {
+        let mut idle = self.idle.lock().expect("no code panics while it holds the pool");
+        if idle.len() < MAX_IDLE && !connection.sender.is_closed() {
+            idle.push((connection, Instant::now()));
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! MCP's streamable HTTP transport, client side: POST for every message, one GET stream for what the upstream
+//! says unasked, DELETE at the end of a session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::mpsc;
+
+use super::answer::{AnswerStream, EventReader, Events, content_type, is_event_stream};
+use super::client::{Body, HttpClient, Received};
+use super::{EVENTS, JSON, JSON_OR_EVENTS};
+use crate::upstream::error::CallError;
+use crate::upstream::link::{Carrier, Link};
+use crate::wire::headers::{self, HeaderParam};
+use crate::wire::{Era, Head, Kind, Version};
+
+const END_SESSION_LIMIT: Duration = Duration::from_secs(2);
+
+#[derive(Clone)]
+pub struct Streamable {
+    client: Arc<HttpClient>,
+    /// The session that the upstream gave us with the answer to `initialize`.
+    session: Arc<OnceLock<HeaderValue>>,
+    /// Notices and answers, sent one after the other by a task of the link.
+    outbox: mpsc::UnboundedSender<(Bytes, Option<Version>)>,
+}
+
+/// Messages that wait to be sent; [`Streamable::deliver`] takes them.
+pub type Outbox = mpsc::UnboundedReceiver<(Bytes, Option<Version>)>;
+
+impl Streamable {
+    pub fn new(client: HttpClient) -> (Self, Outbox) {
+        let (outbox, waiting) = mpsc::unbounded_channel();
+        (Self { client: Arc::new(client), session: Arc::default(), outbox }, waiting)
+    }
+
+    pub async fn send(
+        &self,
+        body: Bytes,
+        version: Option<Version>,
+        params: &HashMap<String, Vec<HeaderParam>>,
+    ) -> Result<AnswerStream, CallError> {
+        let headers = self.headers_of(&body, version, params);
+        let received = self.client.send(Method::POST, &self.client.url, &headers, &body).await?;
+        if received.status == 200 && is_event_stream(&received.headers) {
+            let resumer = (version.map(Version::era) != Some(Era::Modern))
+                .then(|| Resumer { streamable: self.clone(), version });
+            self.learn_session(&received.headers);
+            return Ok(AnswerStream::Events(Box::new(Events::new(
+                self.client.clone(),
+                received.body,
+                resumer,
+            ))));
+        }
+        self.read_json(received, version).await
+    }
+
+    async fn read_json(
+        &self,
+        received: Received,
+        version: Option<Version>,
+    ) -> Result<AnswerStream, CallError> {
+        let session_is_gone = received.status == 404
+            && version.map(Version::era) == Some(Era::Legacy)
+            && self.session.get().is_some();
+        if session_is_gone {
+            return Err(self.client.session_lost());
+        }
+        let is_json = content_type(&received.headers).starts_with("application/json");
+        if received.status == 200 && is_json {
+            self.learn_session(&received.headers);
+            return Ok(AnswerStream::Json { client: self.client.clone(), body: Some(received.body) });
+        }
+        if is_json && !matches!(received.status, 401 | 403) {
+            return self.read_error(received).await;
+        }
+        Err(self.client.status_error(received).await)
+    }
+
+    /// A status of 400 and more may still carry a JSON-RPC error, which then is the answer.
+    async fn read_error(&self, received: Received) -> Result<AnswerStream, CallError> {
+        let status = received.status;
+        let body = received.body.message().await.map_err(|reason| self.client.lost(&reason))?;
+        match Head::parse(&body) {
+            // Servers built after a widespread example refuse an unknown session with 400 instead of 404.
+            Ok(Head { kind: Kind::Error, id: None, .. }) if status == 400 && self.blames_session(&body) => {
+                Err(self.client.session_lost())
+            }
+            Ok(Head { kind: Kind::Error, .. }) => Ok(AnswerStream::Read(Some(body))),
+            Ok(_) | Err(_) => Err(self.client.status_text(status, &body)),
+        }
+    }
+
+    fn blames_session(&self, error: &[u8]) -> bool {
+        self.session.get().is_some()
+            && String::from_utf8_lossy(error).to_ascii_lowercase().contains("session")
+    }
+
+    pub fn post(&self, message: Bytes, version: Option<Version>) {
+        let _ = self.outbox.send((message, version));
+    }
+
+    /// Sends what [`Streamable::post`] took, in order, for as long as the link lives.
+    pub async fn deliver(self, mut outbox: Outbox) {
+        while let Some((message, version)) = outbox.recv().await {
+            let headers = self.headers_of(&message, version, &HashMap::new());
+            match self.client.send(Method::POST, &self.client.url, &headers, &message).await {
+                Ok(received) => received.body.discard().await,
+                Err(error) => tracing::debug!(%error, "a notice did not reach its upstream"),
+            }
+        }
+    }
+
+    /// Listens to what a legacy upstream says outside of any call, until the link ends or the session is lost.
+    pub async fn listen(self, link: std::sync::Weak<Link>, version: Version) {
+        let mut reader: Option<EventReader> = None;
+        loop {
+            let after = reader.as_ref().and_then(EventReader::last_event_id);
+            let Ok(received) = self.open_stream(after, Some(version)).await else {
+                if let Some(link) = link.upgrade() {
+                    link.calls.lose(&self.client.lost("cannot be reached any more").to_string());
+                }
+                return;
+            };
+            if received.status == 404 && self.session.get().is_some() {
+                if let Some(link) = link.upgrade() {
+                    link.calls.lose(&self.client.session_lost().to_string());
+                }
+                return;
+            }
+            if received.status != 200 || !is_event_stream(&received.headers) {
+                // Not offering such a stream is fine.
+                return received.body.discard().await;
+            }
+            let reader = match &mut reader {
+                Some(reader) => {
+                    reader.go_on_with(received.body);
+                    reader
+                }
+                None => reader.insert(EventReader::new(self.client.clone(), received.body)),
+            };
+            while let Ok(Some(data)) = reader.next_data().await {
+                match link.upgrade() {
+                    Some(link) => link.take_in(data, None),
+                    None => return,
+                }
+            }
+            tokio::time::sleep(reader.retry()).await;
+        }
+    }
+
+    pub async fn end_session(&self, version: Option<Version>) {
+        if self.session.get().is_none() {
+            return;
+        }
+        let mut headers = HeaderMap::new();
+        self.identify(&mut headers, version);
+        let nothing = Bytes::new();
+        let end = self.client.send(Method::DELETE, &self.client.url, &headers, &nothing);
+        // Servers may refuse to end sessions; there is nothing more to do then.
+        let _ = tokio::time::timeout(END_SESSION_LIMIT, end).await;
+    }
+
+    async fn open_stream(
+        &self,
+        after: Option<&str>,
+        version: Option<Version>,
+    ) -> Result<Received, CallError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, EVENTS);
+        self.identify(&mut headers, version);
+        if let Some(id) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert(HeaderName::from_static(headers::LAST_EVENT_ID), id);
+        }
+        self.client.send(Method::GET, &self.client.url, &headers, &Bytes::new()).await
+    }
+
+    fn headers_of(
+        &self,
+        body: &[u8],
+        version: Option<Version>,
+        params: &HashMap<String, Vec<HeaderParam>>,
+    ) -> HeaderMap {
+        let mut sent = HeaderMap::new();
+        sent.insert(CONTENT_TYPE, JSON);
+        sent.insert(ACCEPT, JSON_OR_EVENTS);
+        self.identify(&mut sent, version);
+        if version.map(Version::era) == Some(Era::Modern)
+            && let Ok(head) = Head::parse(body)
+        {
+            let (method, name) = headers::standard(&head);
+            put(&mut sent, headers::METHOD, &method);
+            if let Some(name) = name {
+                put(&mut sent, headers::NAME, &name);
+            }
+            if let Some(call) = &head.params
+                && let Some(wanted) = call.name.as_ref().and_then(|name| params.get(&*name.value))
+            {
+                for (name, value) in headers::param_headers(body, call.arguments.as_ref(), wanted) {
+                    put(&mut sent, &name, &value);
+                }
+            }
+        }
+        sent
+    }
+
+    fn identify(&self, headers: &mut HeaderMap, version: Option<Version>) {
+        if let Some(version) = version {
+            put(headers, headers::PROTOCOL_VERSION, version.as_str());
+        }
+        if let Some(session) = self.session.get()
+            && version.map(Version::era) != Some(Era::Modern)
+        {
+            headers.insert(HeaderName::from_static(headers::SESSION_ID), session.clone());
+        }
+    }
+
+    fn learn_session(&self, headers: &HeaderMap) {
+        if let Some(id) = headers.get(headers::SESSION_ID) {
+            let _ = self.session.set(id.clone());
+        }
+    }
+}
+
+fn put(headers: &mut HeaderMap, name: &str, value: &str) {
+    if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+        headers.insert(name, value);
+    }
+}
+
+/// Picks up a broken answer stream after the last event that arrived.
+pub struct Resumer {
+    streamable: Streamable,
+    version: Option<Version>,
+}
+
+impl Resumer {
+    pub async fn resume(&self, last_event_id: &str) -> Result<Body, CallError> {
+        let received = self.streamable.open_stream(Some(last_event_id), self.version).await?;
+        if received.status == 200 && is_event_stream(&received.headers) {
+            return Ok(received.body);
+        }
+        Err(self.streamable.client.status_error(received).await)
+    }
+}
+
+/// Starts what a legacy link over HTTP needs beside its calls.
+pub fn start_listening(link: &Arc<Link>, version: Version) {
+    if let Carrier::Http(http) = &link.carrier {
+        let listen = http.clone().listen(Arc::downgrade(link), version);
+        let stop = link.stop.clone();
+        link.tasks.spawn(async move { stop.run_until_cancelled(listen).await });
+    }
+}

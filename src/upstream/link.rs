@@ -1,0 +1,185 @@
+//! A live session with one upstream, shared by all callers: gives requests their ids and the marks of their era,
+//! and hands what comes in to whom it belongs. How bytes travel is the business of the transports.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::CLIENT;
+use super::calls::Calls;
+use super::error::CallError;
+use super::exchange::Exchange;
+use super::http::Streamable;
+use super::sse::EventStream;
+use super::stdio::Child;
+use crate::wire::error::code;
+use crate::wire::{Era, Head, HeaderParam, Version, authored};
+
+/// After closing, requests under way (a session's end, a last notice) get this long.
+const CLOSING: Duration = Duration::from_secs(4);
+
+pub struct Link {
+    pub(super) carrier: Carrier,
+    pub(super) calls: Arc<Calls>,
+    /// Decided by the handshake.
+    version: OnceLock<Version>,
+    /// By tool: which arguments a modern upstream wants to see in headers too.
+    header_params: ArcSwap<HashMap<String, Vec<HeaderParam>>>,
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+    _stop_on_drop: DropGuard,
+}
+
+/// How the bytes travel.
+pub enum Carrier {
+    Stdio(Child),
+    Http(Streamable),
+    Sse(EventStream),
+}
+
+/// A request of the gateway's own wording.
+pub struct Request<'a> {
+    pub method: &'a str,
+    /// The members of `params` besides `_meta`, values as JSON.
+    pub params: &'a [(&'a str, &'a [u8])],
+    /// Whether the caller wants to hear about progress.
+    pub progress: bool,
+}
+
+impl Link {
+    pub fn new(
+        carrier: Carrier,
+        calls: Arc<Calls>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let stop_on_drop = stop.clone().drop_guard();
+        Arc::new(Self {
+            carrier,
+            calls,
+            version: OnceLock::new(),
+            header_params: ArcSwap::default(),
+            tasks,
+            stop,
+            _stop_on_drop: stop_on_drop,
+        })
+    }
+
+    pub fn version(&self) -> Option<Version> {
+        self.version.get().copied()
+    }
+
+    fn era(&self) -> Era {
+        self.version().map_or(Era::Legacy, Version::era)
+    }
+
+    pub(super) fn agree_on(&self, version: Version) {
+        let _ = self.version.set(version);
+    }
+
+    pub(super) fn set_header_params(&self, params: HashMap<String, Vec<HeaderParam>>) {
+        self.header_params.store(Arc::new(params));
+    }
+
+    pub async fn request(self: &Arc<Self>, request: Request<'_>) -> Result<Exchange, CallError> {
+        let id = self.calls.next_id();
+        let params = self.params_of(&request, id);
+        let body = authored::request(id, request.method, Some(&params));
+        self.send(id, body, self.version()).await
+    }
+
+    /// Sends a message that already carries `id`, under the given revision (none before the handshake).
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        id: u64,
+        body: Bytes,
+        version: Option<Version>,
+    ) -> Result<Exchange, CallError> {
+        let ticket = self.calls.begin(id)?;
+        // Built before sending: if this future is dropped half-way, the call is still cancelled and forgotten.
+        let mut exchange =
+            Exchange { link: self.clone(), id, ticket, stream: None, version, answered: false };
+        let sent = match &self.carrier {
+            Carrier::Stdio(child) => child.send(body).await,
+            Carrier::Sse(stream) => stream.send(body).await,
+            Carrier::Http(http) => {
+                let params = self.header_params.load();
+                http.send(body, version, &params).await.map(|stream| exchange.stream = Some(stream))
+            }
+        };
+        if let Err(error) = sent {
+            exchange.answered = true;
+            return Err(error);
+        }
+        Ok(exchange)
+    }
+
+    /// Sends a notice or an answer; whether it arrives shows elsewhere.
+    pub(super) fn post(&self, message: Bytes) {
+        match &self.carrier {
+            Carrier::Stdio(child) => child.post(message),
+            Carrier::Sse(stream) => stream.post(message),
+            Carrier::Http(http) => http.post(message, self.version()),
+        }
+    }
+
+    /// A message came in, on the stream of the call `own` or on one that all calls share.
+    pub(super) fn take_in(&self, message: Bytes, own: Option<u64>) {
+        if let Some(reply) = self.calls.sort(message, own) {
+            self.post(reply);
+        }
+    }
+
+    pub(super) fn refuse(&self, request: &[u8]) {
+        if let Ok(Head { id: Some(id), method, .. }) = Head::parse(request) {
+            let text = format!("{} is not available to this caller", method.as_deref().unwrap_or("this"));
+            self.post(authored::error(Some(id.raw()), code::METHOD_NOT_FOUND, &text, None));
+        }
+    }
+
+    /// Tells the upstream that nobody waits for this answer any more.
+    pub(super) fn cancel(&self, id: u64, sent_under: Option<Version>) {
+        // The handshake itself is never cancelled, and over modern HTTP closing the response says it.
+        let Some(agreed) = self.version() else { return };
+        let closing_says_it = matches!(self.carrier, Carrier::Http(_)) && agreed.era() == Era::Modern;
+        if sent_under == Some(agreed) && !closing_says_it && self.calls.lost().is_none() {
+            let params = format!(r#"{{"requestId":{id},"reason":"the caller gave up"}}"#);
+            self.post(authored::notice("notifications/cancelled", Some(params.as_bytes())));
+        }
+    }
+
+    /// Ends the session in good order: the upstream is told where it can be, the process is ended.
+    pub async fn close(&self) {
+        self.calls.lose("the link was closed");
+        if let Carrier::Http(http) = &self.carrier {
+            http.end_session(self.version()).await;
+        }
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(CLOSING, self.tasks.wait()).await.is_err() {
+            tracing::warn!("a link's tasks did not end in time");
+        }
+    }
+
+    fn params_of(&self, request: &Request<'_>, id: u64) -> Vec<u8> {
+        let token = request.progress.then_some(id);
+        let meta = match (self.era(), token) {
+            (Era::Modern, token) => Some(modern_meta(token)),
+            (Era::Legacy, Some(token)) => Some(format!(r#"{{"progressToken":{token}}}"#).into_bytes()),
+            (Era::Legacy, None) => None,
+        };
+        let mut members = request.params.to_vec();
+        members.extend(meta.as_deref().map(|meta| ("_meta", meta)));
+        authored::object(&members)
+    }
+}
+
+/// The `_meta` of a request that the gateway makes for a caller without capabilities.
+pub fn modern_meta(progress_token: Option<u64>) -> Vec<u8> {
+    authored::modern_meta(Version::MODERN, CLIENT, b"{}", progress_token, None)
+}

@@ -1,0 +1,48 @@
+//! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
+//! Reading order: `supervise` (one server, kept alive), `connect` with
+//! `probe` and `lists` (what connecting means), `link` and
+//! `exchange` (a request and what comes back), `calls` (who gets which message), then the transports.
+//! Nothing here knows the database or who is asking.
+
+mod calls;
+mod connect;
+mod error;
+mod exchange;
+mod http;
+mod link;
+mod lists;
+mod probe;
+mod sse;
+pub mod stdio;
+mod supervise;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::wire::authored::ClientInfo;
+
+pub use connect::Discovery;
+pub use error::{CallError, ConnectError};
+pub use exchange::{Exchange, Inbound};
+pub use http::Tls;
+pub use link::{Link, Request};
+pub use supervise::{Event, State, Upstream};
+
+/// What every link of this gateway has in common.
+#[derive(Clone)]
+pub struct Options {
+    /// Limit for the whole of connecting: handshake and lists.
+    pub init_timeout: Duration,
+    /// The program that starts children: this one, called as `<program> __guard`.
+    pub guard: PathBuf,
+    /// The environment that children inherit, already without what is the gateway's own.
+    pub child_env: Vec<(OsString, OsString)>,
+    pub tls: Tls,
+}
+
+/// How the gateway names itself to upstreams.
+const CLIENT: ClientInfo<'static> = ClientInfo { name: "toolgate", version: env!("CARGO_PKG_VERSION") };
+
+/// A message may be of any reasonable size; beyond this an upstream is considered broken.
+const MAX_MESSAGE: usize = 256 * 1024 * 1024;

@@ -1,0 +1,117 @@
+//! The legacy HTTP+SSE transport, client side: one GET stream carries everything from the upstream, beginning
+//! with the address to POST to. Both belong to one origin.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use tokio::sync::mpsc;
+use url::Url;
+
+use super::error::CallError;
+use super::http::{EVENTS, EventReader, HttpClient, JSON, is_event_stream};
+use super::link::Link;
+
+pub struct EventStream {
+    client: Arc<HttpClient>,
+    /// Where messages are posted to.
+    address: Url,
+    outbox: mpsc::UnboundedSender<Bytes>,
+}
+
+/// The halves of an open connection that tasks of the link work on.
+pub struct Incoming {
+    reader: EventReader,
+    outbox: mpsc::UnboundedReceiver<Bytes>,
+    client: Arc<HttpClient>,
+    address: Url,
+}
+
+impl EventStream {
+    /// Opens the stream and waits for the address.
+    pub async fn open(client: HttpClient) -> Result<(Self, Incoming), CallError> {
+        let client = Arc::new(client);
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, EVENTS);
+        let received = client.send(Method::GET, &client.url, &headers, &Bytes::new()).await?;
+        if received.status != 200 {
+            return Err(client.status_error(received).await);
+        }
+        if !is_event_stream(&received.headers) {
+            return Err(client.lost("does not answer with an event stream; is it a streamable_http server?"));
+        }
+        let mut reader = EventReader::new(client.clone(), received.body);
+        let address = loop {
+            match reader.next_event().await? {
+                None => return Err(client.lost("the event stream ended before it named an endpoint")),
+                Some(event) if event.name.as_deref() == Some("endpoint") => break event.data,
+                Some(_) => {}
+            }
+        };
+        let address = String::from_utf8_lossy(&address);
+        let address =
+            client.url.join(address.trim()).map_err(|_| client.lost("names an endpoint that is no URL"))?;
+        if address.origin() != client.url.origin() {
+            return Err(client.lost("names an endpoint of another origin"));
+        }
+        let (outbox, waiting) = mpsc::unbounded_channel();
+        let incoming = Incoming { reader, outbox: waiting, client: client.clone(), address: address.clone() };
+        Ok((Self { client, address, outbox }, incoming))
+    }
+
+    pub async fn send(&self, body: Bytes) -> Result<(), CallError> {
+        submit(&self.client, &self.address, &body).await
+    }
+
+    pub fn post(&self, message: Bytes) {
+        let _ = self.outbox.send(message);
+    }
+}
+
+impl Incoming {
+    /// Carries messages both ways until the stream ends; then the link is lost.
+    pub async fn run(mut self, link: Weak<Link>) {
+        let outbox = async {
+            while let Some(message) = self.outbox.recv().await {
+                if let Err(error) = submit(&self.client, &self.address, &message).await {
+                    tracing::debug!(%error, "a notice did not reach its upstream");
+                }
+            }
+            std::future::pending::<()>().await;
+        };
+        let inbox = async {
+            loop {
+                match self.reader.next_data().await {
+                    Ok(Some(data)) => match link.upgrade() {
+                        Some(link) => link.take_in(data, None),
+                        None => return None,
+                    },
+                    Ok(None) => return Some(self.client.lost("the event stream ended")),
+                    Err(error) => return Some(error),
+                }
+            }
+        };
+        let ended = tokio::select! {
+            () = outbox => None,
+            ended = inbox => ended,
+        };
+        if let (Some(error), Some(link)) = (ended, link.upgrade()) {
+            link.calls.lose(&error.to_string());
+        }
+    }
+}
+
+async fn submit(client: &HttpClient, address: &Url, body: &Bytes) -> Result<(), CallError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, JSON);
+    let received = client.send(Method::POST, address, &headers, body).await?;
+    match received.status {
+        200..=299 => {
+            received.body.discard().await;
+            Ok(())
+        }
+        404 => Err(client.session_lost()),
+        _ => Err(client.status_error(received).await),
+    }
+}

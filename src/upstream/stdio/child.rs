@@ -1,0 +1,182 @@
+//! One running server process: lines in, lines out, and its end.
+
+use std::process::Stdio;
+use std::sync::Weak;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::StderrTail;
+use super::guard::{self, Leash};
+use crate::model::{Process, Redactor};
+use crate::upstream::error::CallError;
+use crate::upstream::link::Link;
+use crate::upstream::{MAX_MESSAGE, Options};
+
+/// Messages that wait for a server which does not read; beyond that callers wait.
+const INBOX: usize = 1024;
+/// After its last words a process has this long to be gone before its end is reported without a status.
+const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// The guard ends a group within 2.5 s; past this it is ended by force.
+const END_LIMIT: Duration = Duration::from_millis(3500);
+const LAST_WORDS: usize = 10;
+
+pub struct Child {
+    inbox: mpsc::Sender<Bytes>,
+    command: String,
+}
+
+/// The parts that the link's task works on.
+pub struct Running {
+    process: tokio::process::Child,
+    leash: Leash,
+    inbox: mpsc::Receiver<Bytes>,
+    stderr: StderrTail,
+    command: String,
+}
+
+impl Child {
+    /// Starts the process behind its guard. Whether the command itself could be started shows in its exit.
+    pub fn start(
+        process: &Process,
+        options: &Options,
+        redactor: Redactor,
+        stderr: StderrTail,
+    ) -> Result<(Self, Running), String> {
+        let mut command = Command::new(&options.guard);
+        command.arg(guard::COMMAND).arg("--").arg(&process.command).args(&process.args);
+        command.env_clear().envs(options.child_env.iter().map(|(name, value)| (name, value)));
+        command.envs(process.env.iter().map(|(name, value)| (name, value.expose())));
+        if let Some(cwd) = &process.cwd {
+            command.current_dir(cwd);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let leash =
+            guard::leash(command.as_std_mut()).map_err(|error| format!("cannot make a pipe: {error}"))?;
+        let mut child = command.spawn().map_err(|error| match &process.cwd {
+            Some(cwd) => format!("cannot start {} in the directory {cwd}: {error}", process.command),
+            None => format!("cannot start {}: {error}", process.command),
+        })?;
+        if let Some(pipe) = child.stderr.take() {
+            tokio::spawn(stderr.clone().collect(pipe, redactor));
+        }
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let running = Running {
+            process: child,
+            leash: leash.started(),
+            inbox,
+            stderr,
+            command: process.command.clone(),
+        };
+        Ok((Self { inbox: sender, command: process.command.clone() }, running))
+    }
+
+    pub async fn send(&self, body: Bytes) -> Result<(), CallError> {
+        let gone = |_| CallError::NotSent(format!("{} is not running", self.command));
+        self.inbox.send(body).await.map_err(gone)
+    }
+
+    pub fn post(&self, message: Bytes) {
+        if self.inbox.try_send(message).is_err() {
+            tracing::debug!(command = self.command, "a notice did not reach its upstream");
+        }
+    }
+}
+
+impl Running {
+    /// Carries messages both ways until the process ends or the link does; then nothing of it is left.
+    pub async fn run(mut self, link: Weak<Link>, stop: CancellationToken) {
+        let stdin = self.process.stdin.take().expect("stdin is piped");
+        let stdout = self.process.stdout.take().expect("stdout is piped");
+        let inbox = &mut self.inbox;
+        let end = tokio::select! {
+            () = stop.cancelled() => None,
+            () = write_lines(stdin, inbox) => Some("closed its standard input".to_owned()),
+            end = read_lines(stdout, &link) => Some(end),
+        };
+        if let Some(end) = end {
+            let reason = self.describe(&end).await;
+            if let Some(link) = link.upgrade() {
+                link.calls.lose(&reason);
+            }
+        }
+        self.inbox.close();
+        self.end().await;
+    }
+
+    /// What happened to the process, as a person would want to read it.
+    async fn describe(&mut self, end: &str) -> String {
+        let status = tokio::time::timeout(EXIT_GRACE, self.process.wait()).await;
+        let happened = match status {
+            Ok(Ok(status)) if status.code() == Some(guard::NOT_STARTED) => "could not be started".to_owned(),
+            Ok(Ok(status)) => format!("ended ({status})"),
+            Ok(Err(_)) | Err(_) => end.to_owned(),
+        };
+        let words = self.stderr.last_words(LAST_WORDS);
+        match words.is_empty() {
+            true => format!("{} {happened}", self.command),
+            false => format!("{} {happened}; it said: {words}", self.command),
+        }
+    }
+
+    /// Lets go of the guard, which then ends the whole group, and waits for that.
+    async fn end(mut self) {
+        let group = self.process.id();
+        drop(self.leash);
+        if tokio::time::timeout(END_LIMIT, self.process.wait()).await.is_err() {
+            let _ = self.process.start_kill();
+            let _ = self.process.wait().await;
+        }
+        // Should the guard itself have been killed, its group still stands.
+        if let Some(group) = group {
+            guard::kill_group(group);
+        }
+    }
+}
+
+async fn write_lines(mut stdin: ChildStdin, inbox: &mut mpsc::Receiver<Bytes>) {
+    let mut line = Vec::new();
+    while let Some(message) = inbox.recv().await {
+        line.clear();
+        append_line(&mut line, &message);
+        while line.len() < 64 * 1024
+            && let Ok(more) = inbox.try_recv()
+        {
+            append_line(&mut line, &more);
+        }
+        if stdin.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+    // The link is being dropped; `stop` ends the process.
+    std::future::pending::<()>().await;
+}
+
+/// One message, one line: a newline between JSON tokens is white space, and inside strings it is escaped.
+fn append_line(out: &mut Vec<u8>, message: &[u8]) {
+    out.extend(message.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+    out.push(b'\n');
+}
+
+async fn read_lines(stdout: ChildStdout, link: &Weak<Link>) -> String {
+    let mut reader = BufReader::with_capacity(64 * 1024, stdout);
+    loop {
+        let mut line = Vec::new();
+        match (&mut reader).take(MAX_MESSAGE as u64).read_until(b'\n', &mut line).await {
+            Ok(0) => return "closed its standard output".to_owned(),
+            Ok(_) if !line.ends_with(b"\n") && line.len() >= MAX_MESSAGE => {
+                return "sent a line beyond any reasonable size".to_owned();
+            }
+            Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Ok(_) => match link.upgrade() {
+                Some(link) => link.take_in(Bytes::from(line), None),
+                None => return "is no longer needed".to_owned(),
+            },
+            Err(error) => return format!("cannot be read: {error}"),
+        }
+    }
+}
