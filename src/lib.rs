@@ -6,3 +6,13 @@ pub mod wire;
 pub mod seal;
 pub mod store;
 pub mod upstream;
+
+pub mod gateway;
+
+pub mod http;
+pub mod routes;
+
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod telemetry;

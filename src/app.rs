@@ -1,0 +1,137 @@
+//! Wiring: builds the parts from the configuration, listens, and ends everything in good order.
+//! Whoever calls [`App::serve`] decides with `shutdown` when that is.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Bind, Config};
+use crate::gateway::Gateway;
+use crate::http::{Face, Settings};
+use crate::store::{OpenOptions, Store};
+use crate::telemetry::Metrics;
+use crate::{routes, upstream};
+
+/// Requests under way when the gateway stops get this long.
+const DRAIN: Duration = Duration::from_secs(10);
+/// A connection on which no request arrives is closed after this.
+const IDLE_CONNECTION: Duration = Duration::from_secs(75);
+
+pub struct App {
+    gateway: Arc<Gateway>,
+    router: axum::Router,
+    listeners: Vec<TcpListener>,
+}
+
+impl App {
+    /// Listens and starts everything; from here on requests are accepted, though not yet served.
+    pub async fn build(config: &Config) -> anyhow::Result<Self> {
+        let listeners = listen(&config.bind, config.port).await?;
+        let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
+        let store = Store::open(options).await?;
+        let options = upstream::Options {
+            init_timeout: config.init_timeout,
+            guard: config.program.clone(),
+            child_env: config.child_env.clone(),
+            tls: upstream::Tls::default(),
+        };
+        let gateway = Gateway::start(store, config.mode, options, Metrics::default()).await?;
+        let settings = Settings {
+            public_url: config.public_url.clone(),
+            allowed_origins: config.allowed_origins.clone(),
+            is_loopback: config.bind.is_loopback(),
+            telemetry: config.telemetry,
+        };
+        let router = routes::router(Face { gateway: gateway.clone(), settings: Arc::new(settings) });
+        Ok(Self { gateway, router, listeners })
+    }
+
+    /// Where the gateway can be reached.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Serves until `shutdown`; `hurry` ends the waiting for requests under way.
+    pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
+        let connections = TaskTracker::new();
+        for listener in self.listeners {
+            connections.spawn(accept(listener, self.router.clone(), connections.clone(), shutdown.clone()));
+        }
+        shutdown.cancelled().await;
+        connections.close();
+        tokio::select! {
+            () = connections.wait() => {}
+            () = tokio::time::sleep(DRAIN) => tracing::warn!("gave up on requests that did not end"),
+            () = hurry.cancelled() => {}
+        }
+        self.gateway.stop().await;
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    router: axum::Router,
+    connections: TaskTracker,
+    shutdown: CancellationToken,
+) {
+    while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((stream, _)) => {
+                connections.spawn(serve_connection(stream, router.clone(), shutdown.clone()));
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: existing connections must end first.
+                tracing::error!(%error, "cannot accept connections");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, router: axum::Router, shutdown: CancellationToken) {
+    // Answers are whole writes; waiting for more to send would stall event streams.
+    let _ = stream.set_nodelay(true);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(IDLE_CONNECTION);
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let served = tokio::select! {
+        served = &mut connection => served,
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+async fn listen(bind: &Bind, port: u16) -> anyhow::Result<Vec<TcpListener>> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    for address in bind.addresses() {
+        // With port 0 the first address picks the port for all.
+        let port =
+            listeners.first().and_then(|first| first.local_addr().ok()).map_or(port, |first| first.port());
+        match TcpListener::bind((address, port)).await {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                bail!("port {port} is already in use on {address}; choose another with --port or PORT");
+            }
+            // A machine without IPv6 still has the other loopback address.
+            Err(error) if !listeners.is_empty() => tracing::debug!(%address, %error, "not listening there"),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot listen on {address}, port {port}"));
+            }
+        }
+    }
+    Ok(listeners)
+}

@@ -1,0 +1,70 @@
+//! `toolgate start`: runs the gateway until it is told to stop.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::output;
+use crate::app::App;
+use crate::config::{self, Config, Flags};
+use crate::telemetry;
+
+#[derive(Args)]
+pub struct Start {
+    /// Port to listen on; 0 takes any free one [default: 8080]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Address to listen on [default: this machine only]
+    #[arg(long)]
+    host: Option<String>,
+    /// File of the database [default: ./toolgate.db]
+    #[arg(long)]
+    sqlite_db_path: Option<PathBuf>,
+    /// Ask every caller for a token
+    #[arg(long, alias = "prod")]
+    enterprise: bool,
+}
+
+pub fn run(start: Start) -> anyhow::Result<()> {
+    telemetry::start_logging(config::log_filter()?);
+    let flags = Flags {
+        port: start.port,
+        host: start.host,
+        sqlite_db_path: start.sqlite_db_path,
+        enterprise: start.enterprise,
+    };
+    let config = Config::load(&flags)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let app = App::build(&config).await?;
+        let Some(address) = app.addresses().first().copied() else {
+            anyhow::bail!("there is no address to listen on")
+        };
+        output::line(&format!("toolgate v{} listens on http://{address}", env!("CARGO_PKG_VERSION")))?;
+        output::line(&format!("  REST API  http://{address}/api/v0"))?;
+        let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
+        tokio::spawn(watch_signals(shutdown.clone(), hurry.clone())?);
+        app.serve(shutdown, hurry).await;
+        Ok(())
+    })
+}
+
+/// The first signal asks for a good end, the second for a quick one.
+fn watch_signals(
+    shutdown: CancellationToken,
+    hurry: CancellationToken,
+) -> std::io::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        for token in [shutdown, hurry] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping");
+            token.cancel();
+        }
+    })
+}

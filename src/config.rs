@@ -1,0 +1,344 @@
+//! Every flag and variable of the gateway with its default and its check; the only place that reads the environment.
+//! Flags win over the environment, the environment over `.env` in the working directory. A value that does not
+//! parse stops the start with one sentence that names the variable.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+use url::Url;
+
+use crate::model::{Mode, Secret};
+
+/// What is wrong with the configuration, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+/// The flags of `toolgate start`.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    pub port: Option<u16>,
+    pub host: Option<String>,
+    pub sqlite_db_path: Option<PathBuf>,
+    pub enterprise: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub port: u16,
+    pub bind: Bind,
+    pub mode: Mode,
+    pub sqlite_path: PathBuf,
+    pub secret_key: Option<Secret>,
+    pub init_timeout: Duration,
+    pub public_url: Option<Url>,
+    pub trust_proxy: bool,
+    pub allowed_origins: Vec<String>,
+    pub telemetry: bool,
+    /// What children inherit: our environment without what is our own.
+    pub child_env: Vec<(OsString, OsString)>,
+    /// This program, which also starts the children.
+    pub program: PathBuf,
+}
+
+/// Which addresses to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// Both loopback addresses; the second only where the machine has it.
+    Loopback,
+    Address(IpAddr),
+}
+
+impl Bind {
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        match self {
+            Bind::Loopback => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            Bind::Address(address) => vec![*address],
+        }
+    }
+
+    pub fn is_loopback(&self) -> bool {
+        self.addresses().iter().all(IpAddr::is_loopback)
+    }
+}
+
+impl Config {
+    /// From flags, the process's environment and `.env`.
+    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+        let file = match std::fs::read_to_string(".env") {
+            Ok(text) => parse_env_file(&text)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashMap::new(),
+            Err(error) => return Err(ConfigError(format!(".env cannot be read: {error}"))),
+        };
+        let program = std::env::current_exe()
+            .map_err(|error| ConfigError(format!("the path of this program is unknown: {error}")))?;
+        let variables = Variables { file, environment: |name: &str| std::env::var(name).ok() };
+        Self::from(flags, &variables, std::env::vars_os().collect(), program)
+    }
+
+    fn from<E: Fn(&str) -> Option<String>>(
+        flags: &Flags,
+        variables: &Variables<E>,
+        environment: Vec<(OsString, OsString)>,
+        program: PathBuf,
+    ) -> Result<Self, ConfigError> {
+        let mode = match flags.enterprise {
+            true => Mode::Enterprise,
+            false => variables
+                .parse("SERVER_MODE", "development or enterprise", Mode::parse)?
+                .unwrap_or(Mode::Development),
+        };
+        if mode == Mode::Enterprise {
+            return Err(ConfigError("SERVER_MODE=enterprise is not available in this version yet".into()));
+        }
+        variables
+            .parse("SESSION_IDLE_TIMEOUT_SEC", "a number of seconds", |text| text.parse::<u64>().ok())?;
+        variables.flag("OAUTH_ALLOW_PRIVATE")?;
+        let port = variables.parse("PORT", "a number from 0 to 65535", |text| text.parse().ok())?;
+        let init_timeout = variables
+            .parse("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "a number of seconds from 1", |text| {
+                text.parse().ok().filter(|&seconds: &u64| seconds > 0)
+            })?
+            .unwrap_or(30);
+        let public_url = variables.parse("PUBLIC_URL", "an http or https URL", |text| {
+            Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        })?;
+        Ok(Self {
+            port: flags.port.or(port).unwrap_or(8080),
+            bind: bind(flags, variables, mode)?,
+            mode,
+            sqlite_path: sqlite_path(flags, variables)?,
+            secret_key: variables.get("TOOLGATE_SECRET_KEY").map(Secret::new),
+            init_timeout: Duration::from_secs(init_timeout),
+            public_url,
+            trust_proxy: variables.flag("TRUST_PROXY")?.unwrap_or(false),
+            allowed_origins: variables.origins("ALLOWED_ORIGINS")?,
+            telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
+            child_env: environment.into_iter().filter(|(name, _)| !is_our_own(name)).collect(),
+            program,
+        })
+    }
+}
+
+/// The filter of the log: `RUST_LOG`, or what a person wants to see of a healthy gateway.
+pub fn log_filter() -> Result<EnvFilter, ConfigError> {
+    match std::env::var("RUST_LOG") {
+        Ok(text) if !text.is_empty() => {
+            text.parse().map_err(|error| ConfigError(format!("RUST_LOG is not a log filter: {error}")))
+        }
+        Ok(_) | Err(_) => Ok(EnvFilter::new("info")),
+    }
+}
+
+struct Variables<E> {
+    file: HashMap<String, String>,
+    environment: E,
+}
+
+impl<E: Fn(&str) -> Option<String>> Variables<E> {
+    /// An empty value counts as not set, as in a compose file that passes everything through.
+    fn get(&self, name: &str) -> Option<String> {
+        (self.environment)(name).or_else(|| self.file.get(name).cloned()).filter(|value| !value.is_empty())
+    }
+
+    fn parse<T>(
+        &self,
+        name: &str,
+        wanted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, ConfigError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match parse(text.trim()) {
+            Some(value) => Ok(Some(value)),
+            None => Err(ConfigError(format!("{name}={text} is wrong: it must be {wanted}"))),
+        }
+    }
+
+    fn flag(&self, name: &str) -> Result<Option<bool>, ConfigError> {
+        self.parse(name, "true, 1, false or 0", |text| match text.to_ascii_lowercase().as_str() {
+            "true" | "1" => Some(true),
+            "false" | "0" => Some(false),
+            _ => None,
+        })
+    }
+
+    fn origins(&self, name: &str) -> Result<Vec<String>, ConfigError> {
+        let origin = |text: &str| {
+            let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+            url.has_host().then(|| url.origin().ascii_serialization())
+        };
+        let list =
+            self.parse(name, "a comma-separated list of origins such as https://app.example.com", |text| {
+                text.split(',')
+                    .map(str::trim)
+                    .filter(|part| !part.is_empty())
+                    .map(origin)
+                    .collect::<Option<Vec<_>>>()
+            });
+        Ok(list?.unwrap_or_default())
+    }
+}
+
+fn bind<E: Fn(&str) -> Option<String>>(
+    flags: &Flags,
+    variables: &Variables<E>,
+    mode: Mode,
+) -> Result<Bind, ConfigError> {
+    let Some(host) = flags.host.clone().or_else(|| variables.get("HOST")) else {
+        return Ok(match mode {
+            Mode::Development => Bind::Loopback,
+            Mode::Enterprise => Bind::Address(Ipv4Addr::UNSPECIFIED.into()),
+        });
+    };
+    if host.eq_ignore_ascii_case("localhost") {
+        return Ok(Bind::Loopback);
+    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let resolved = (bare, 0).to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    match resolved {
+        Some(address) => Ok(Bind::Address(address.ip())),
+        None => {
+            Err(ConfigError(format!("HOST={host} is wrong: it must be an address or name of this machine")))
+        }
+    }
+}
+
+fn sqlite_path<E: Fn(&str) -> Option<String>>(
+    flags: &Flags,
+    variables: &Variables<E>,
+) -> Result<PathBuf, ConfigError> {
+    if let Some(path) = &flags.sqlite_db_path {
+        return Ok(path.clone());
+    }
+    if let Some(url) = variables.get("DATABASE_URL") {
+        let (scheme, rest) = url.split_once(':').unwrap_or_default();
+        return match scheme {
+            "sqlite" => match rest.strip_prefix("//").unwrap_or(rest).split('?').next() {
+                Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
+                Some(_) | None => Err(ConfigError("DATABASE_URL=sqlite: names no file".into())),
+            },
+            "postgres" | "postgresql" => Err(ConfigError(
+                "DATABASE_URL names Postgres, which is not available in this version yet".into(),
+            )),
+            _ => Err(ConfigError("DATABASE_URL must start with sqlite: or postgres:".into())),
+        };
+    }
+    if variables.get("POSTGRES_HOST").is_some() {
+        return Err(ConfigError(
+            "POSTGRES_HOST is set, but Postgres is not available in this version yet".into(),
+        ));
+    }
+    Ok(variables.get("SQLITE_DB_PATH").map_or_else(|| PathBuf::from("./toolgate.db"), PathBuf::from))
+}
+
+/// Variables that children must not see: they open the gateway's own doors.
+fn is_our_own(name: &OsString) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("TOOLGATE_") || name.starts_with("POSTGRES_") || name == "DATABASE_URL"
+}
+
+fn parse_env_file(text: &str) -> Result<HashMap<String, String>, ConfigError> {
+    let mut values = HashMap::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (name, value) = line.split_once('=').ok_or_else(|| {
+            ConfigError(format!(".env, line {}: a line has the form NAME=value", number + 1))
+        })?;
+        values.insert(name.trim().to_owned(), unquote(value.trim()));
+    }
+    Ok(values)
+}
+
+/// The value without its quotes, or without the comment behind it where it has none.
+fn unquote(value: &str) -> String {
+    for quote in ['"', '\''] {
+        if let Some(inner) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
+            return inner.0.to_owned();
+        }
+    }
+    value.split(" #").next().unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(flags: &Flags, env: &[(&str, &str)], file: &str) -> Result<Config, ConfigError> {
+        let find =
+            |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let variables = Variables { file: parse_env_file(file)?, environment: find };
+        let environment =
+            env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect();
+        Config::from(flags, &variables, environment, PathBuf::from("toolgate"))
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let file = "# comment\nexport PORT=1\nSQLITE_DB_PATH=\"a b.db\" # why\nTRUST_PROXY=1 # yes\n";
+        assert_eq!(load(&Flags::default(), &[], file).unwrap().port, 1);
+        assert_eq!(load(&Flags::default(), &[("PORT", "2")], file).unwrap().port, 2);
+        let flags = Flags { port: Some(3), ..Flags::default() };
+        let config = load(&flags, &[("PORT", "2")], file).unwrap();
+        assert_eq!((config.port, config.trust_proxy), (3, true));
+        assert_eq!(config.sqlite_path, PathBuf::from("a b.db"));
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_variable() {
+        for (name, value) in [
+            ("PORT", "http"),
+            ("PORT", "65536"),
+            ("SERVER_MODE", "sandbox"),
+            ("SERVER_MODE", "Enterprise"),
+            ("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "0"),
+            ("SESSION_IDLE_TIMEOUT_SEC", "-1"),
+            ("PUBLIC_URL", "gate.example.com"),
+            ("TRUST_PROXY", "maybe"),
+            ("OAUTH_ALLOW_PRIVATE", "2"),
+            ("ALLOWED_ORIGINS", "https://a.example, b"),
+            ("OTEL_ENABLED", "on"),
+            ("DATABASE_URL", "mysql://x"),
+            ("DATABASE_URL", "postgres://x"),
+            ("DATABASE_URL", "sqlite:"),
+            ("POSTGRES_HOST", "db"),
+        ] {
+            let error = load(&Flags::default(), &[(name, value)], "").unwrap_err();
+            assert!(error.to_string().starts_with(name), "{name}={value}: {error}");
+        }
+        assert!(load(&Flags::default(), &[], "PORT").unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn children_do_not_see_what_is_the_gateways_own() {
+        let env =
+            [("PATH", "/bin"), ("TOOLGATE_SECRET_KEY", "k"), ("POSTGRES_PASSWORD", "p"), ("HOME", "/root")];
+        let config = load(&Flags::default(), &env, "").unwrap();
+        let names: Vec<_> =
+            config.child_env.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+        assert_eq!(names, ["PATH", "HOME"]);
+    }
+
+    #[test]
+    fn database_urls_name_a_file() {
+        let path = |url: &str| load(&Flags::default(), &[("DATABASE_URL", url)], "").unwrap().sqlite_path;
+        assert_eq!(path("sqlite:x.db"), PathBuf::from("x.db"));
+        assert_eq!(path("sqlite://x.db?mode=rwc"), PathBuf::from("x.db"));
+        assert_eq!(path("sqlite:///var/x.db"), PathBuf::from("/var/x.db"));
+    }
+
+    #[test]
+    fn development_listens_on_both_loopback_addresses() {
+        assert_eq!(load(&Flags::default(), &[], "").unwrap().bind, Bind::Loopback);
+        let all = load(&Flags::default(), &[("HOST", "0.0.0.0")], "").unwrap().bind;
+        assert!(!all.is_loopback());
+        assert!(load(&Flags::default(), &[("HOST", "::1")], "").unwrap().bind.is_loopback());
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong for whoever asked: a kind that a face turns into a status, and one sentence for people.
+
+use std::fmt;
+
+use crate::model::FieldError;
+use crate::store::StoreError;
+use crate::upstream::{CallError, ConnectError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The request itself is wrong.
+    Invalid,
+    NotFound,
+    Conflict,
+    /// The upstream failed; the sentence is its reason.
+    Upstream,
+    /// We failed; the cause is in the log.
+    Internal,
+}
+
+#[derive(Debug)]
+pub struct Error {
+    pub kind: Kind,
+    sentence: String,
+}
+
+impl Error {
+    pub fn invalid(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Invalid, sentence: sentence.into() }
+    }
+
+    pub fn not_found(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::NotFound, sentence: sentence.into() }
+    }
+
+    pub fn conflict(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Conflict, sentence: sentence.into() }
+    }
+
+    pub fn upstream(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Upstream, sentence: sentence.into() }
+    }
+
+    pub fn internal(cause: impl fmt::Display) -> Self {
+        tracing::error!(%cause, "an internal error");
+        Self { kind: Kind::Internal, sentence: "internal error; the log of the gateway says more".into() }
+    }
+
+    pub fn unknown_server(name: &str) -> Self {
+        Self::not_found(format!("server {name:?} does not exist"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<FieldError> for Error {
+    fn from(error: FieldError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Conflict(name) => {
+                Self::conflict(format!("server {:?} is already registered", name.as_str()))
+            }
+            StoreError::NotFound(name) => Self::unknown_server(name.as_str()),
+            StoreError::Unavailable(cause) => Self::internal(format!("the database failed: {cause}")),
+            StoreError::Corrupt(what) => Self::internal(format!("the database is damaged: {what}")),
+        }
+    }
+}
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        Self::upstream(error.to_string())
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        Self::upstream(error.to_string())
+    }
+}

@@ -1,0 +1,187 @@
+//! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
+//! Reading order: `catalog` (what there is), `servers`, `tools` and `invoke` (what can be done with it).
+//!
+//! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
+
+pub mod catalog;
+pub mod error;
+pub mod invoke;
+pub mod record;
+pub mod servers;
+pub mod tools;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::model::{Flags, Mode, Offering, ServerName};
+use crate::store::{Store, StoreError};
+use crate::telemetry::Metrics;
+use crate::upstream::{Event, Options, Upstream};
+
+pub use catalog::{Catalog, Entry};
+pub use error::{Error, Kind};
+
+pub struct Gateway {
+    store: Store,
+    catalog: ArcSwap<Catalog>,
+    /// Whoever changes the store and the catalog holds this: the two never tell different stories for long.
+    turn: tokio::sync::Mutex<()>,
+    /// Servers that are being registered, replaced or removed, which may take as long as connecting does.
+    in_change: Mutex<HashSet<ServerName>>,
+    upstream_options: Options,
+    events: mpsc::UnboundedSender<Event>,
+    pub metrics: Metrics,
+    pub mode: Mode,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Gateway {
+    /// Starts from what is stored: the catalog is there at once, servers connect in the background.
+    pub async fn start(
+        store: Store,
+        mode: Mode,
+        options: Options,
+        metrics: Metrics,
+    ) -> Result<Arc<Self>, Error> {
+        check_mode(&store, mode).await?;
+        let (events, received) = mpsc::unbounded_channel();
+        let stored = store.load_servers().await?;
+        let entries = stored.into_iter().map(|server| {
+            let config = server.registration.config.clone();
+            let upstream = server
+                .registration
+                .flags
+                .enabled
+                .then(|| Upstream::resume(config, options.clone(), events.clone(), &server.offering));
+            let discovered = server.discovered_at_ms;
+            Entry::new(
+                server.registration,
+                Arc::new(server.offering),
+                upstream,
+                server.updated_at_ms,
+                discovered,
+            )
+        });
+        let gateway = Arc::new(Self {
+            catalog: ArcSwap::from_pointee(entries.collect()),
+            store,
+            turn: tokio::sync::Mutex::default(),
+            in_change: Mutex::default(),
+            upstream_options: options,
+            events,
+            metrics,
+            mode,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        let follow = gateway.clone().follow(received);
+        let stop = gateway.stop.clone();
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
+        Ok(gateway)
+    }
+
+    /// The state of things at this moment; it does not change under the reader's hands.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// Ends every link and process, then the store.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        let mut ending = tokio::task::JoinSet::new();
+        for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.clone()) {
+            ending.spawn(async move { upstream.stop().await });
+        }
+        ending.join_all().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.store.close().await;
+    }
+
+    /// Takes over what upstreams find out by themselves.
+    async fn follow(self: Arc<Self>, mut events: mpsc::UnboundedReceiver<Event>) {
+        while let Some(Event::Offered(upstream, offering)) = events.recv().await {
+            self.take_offering(&upstream, offering).await;
+        }
+    }
+
+    /// Stores and shows new lists, unless the server was replaced in the meantime.
+    async fn take_offering(&self, upstream: &Upstream, offering: Arc<Offering>) {
+        let _turn = self.turn.lock().await;
+        let catalog = self.catalog();
+        let name = &upstream.config().name;
+        let Some(entry) = catalog.get(name.as_str()) else { return };
+        if !entry.upstream.as_ref().is_some_and(|current| current.is(upstream)) {
+            return;
+        }
+        let now = now_ms();
+        if let Err(error) = self.store.update_offering(name, &offering, now).await {
+            // The lists are right in memory and will be read again after a restart.
+            tracing::error!(server = %name, %error, "cannot store the lists of a server");
+        }
+        let tools = offering.tools.len();
+        tracing::info!(server = %name, tools, "the lists of a server changed");
+        self.swap(catalog.with(entry.with_offering(offering, now)));
+    }
+
+    fn swap(&self, catalog: Catalog) {
+        self.catalog.store(Arc::new(catalog));
+    }
+
+    /// Runs a change to its end even if the request that asked for it goes away: nothing is left half done.
+    async fn to_the_end<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let running = self.tasks.spawn(change(self.clone()));
+        running
+            .await
+            .unwrap_or_else(|error| Err(Error::internal(format!("a change was interrupted: {error}"))))
+    }
+
+    /// Changes the flags of one server in store and catalog; `store` makes the same change there.
+    async fn change_flags<S>(
+        &self,
+        name: &ServerName,
+        change: impl FnOnce(&mut Flags),
+        store: impl FnOnce(i64) -> S,
+    ) -> Result<(), Error>
+    where
+        S: Future<Output = Result<(), StoreError>>,
+    {
+        let _turn = self.turn.lock().await;
+        let now = now_ms();
+        store(now).await?;
+        let catalog = self.catalog();
+        let entry = catalog.require(name.as_str())?;
+        self.swap(catalog.with(entry.with_flags(change, now)));
+        Ok(())
+    }
+}
+
+/// The mode belongs to the database: users and tokens of one mode mean nothing in the other.
+async fn check_mode(store: &Store, mode: Mode) -> Result<(), Error> {
+    match store.mode().await? {
+        None => Ok(store.set_mode(mode.as_str()).await?),
+        Some(stored) if stored == mode.as_str() => Ok(()),
+        Some(stored) => Err(Error::invalid(format!(
+            "this database was initialized in {stored} mode and cannot be started in {mode} mode; \
+             set SERVER_MODE={stored} or use another database",
+            mode = mode.as_str()
+        ))),
+    }
+}
+
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

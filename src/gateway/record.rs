@@ -1,0 +1,117 @@
+//! Servers and tools as people read them: the JSON records, without a single secret.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::catalog::Entry;
+use crate::model::redact::MASK;
+use crate::model::{Status, Tool, Transport};
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerRecord {
+    pub name: String,
+    pub transport: &'static str,
+    pub enabled: bool,
+    pub description: String,
+    pub url: String,
+    pub command: String,
+    pub args: Vec<String>,
+    /// Names of the variables; the values are masked.
+    pub env: BTreeMap<String, &'static str>,
+    pub session_mode: &'static str,
+    pub status: &'static str,
+    pub status_reason: String,
+    pub protocol_version: String,
+    pub server_info: Option<Box<RawValue>>,
+    pub instructions: String,
+    pub tool_count: usize,
+    pub prompt_count: usize,
+    pub resource_count: usize,
+}
+
+impl ServerRecord {
+    pub fn of(entry: &Entry) -> Self {
+        let config = &entry.registration.config;
+        let offering = entry.offering();
+        let (url, command, args, env) = match &config.transport {
+            Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => {
+                (endpoint.masked_url(), String::new(), Vec::new(), BTreeMap::new())
+            }
+            Transport::Stdio(process) => {
+                let env = process.env.keys().map(|name| (name.clone(), MASK)).collect();
+                (String::new(), process.command.clone(), process.args.clone(), env)
+            }
+        };
+        let (status, status_reason) = match &entry.upstream {
+            Some(upstream) => {
+                let state = upstream.state();
+                (state.status, state.reason)
+            }
+            None => (Status::Disabled, String::new()),
+        };
+        Self {
+            name: config.name.to_string(),
+            transport: config.transport.as_str(),
+            enabled: entry.is_enabled(),
+            description: config.description.clone(),
+            url,
+            command,
+            args,
+            env,
+            session_mode: config.session_mode.as_str(),
+            status: status.as_str(),
+            status_reason,
+            protocol_version: offering.protocol_version.clone(),
+            server_info: offering.server_info.clone(),
+            instructions: offering.instructions.clone().unwrap_or_default(),
+            tool_count: offering.tools.len(),
+            prompt_count: offering.prompts.len(),
+            resource_count: offering.resources.len(),
+        }
+    }
+}
+
+/// A tool; what the upstream wrote is passed on as it wrote it.
+#[derive(Serialize)]
+pub struct ToolRecord<'a> {
+    pub name: String,
+    pub enabled: bool,
+    pub description: &'a RawValue,
+    pub input_schema: &'a RawValue,
+    pub annotations: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icons: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<&'a RawValue>,
+}
+
+impl<'a> ToolRecord<'a> {
+    pub fn of(entry: &Entry, tool: &'a Tool) -> Self {
+        let fields = tool.fields();
+        Self {
+            name: entry.name().qualify(&tool.name),
+            enabled: entry.shows_tool(&tool.name),
+            description: fields.description.unwrap_or_else(|| raw(r#""""#)),
+            input_schema: fields.input_schema.unwrap_or_else(|| raw("{}")),
+            annotations: fields.annotations.unwrap_or_else(|| raw("{}")),
+            title: fields.title,
+            output_schema: fields.output_schema,
+            icons: fields.icons,
+            meta: fields.meta,
+            execution: fields.execution,
+        }
+    }
+}
+
+/// Stands in for what an upstream left out but a record always has.
+fn raw(json: &'static str) -> &'static RawValue {
+    serde_json::from_str(json).expect("the stand-ins are JSON")
+}

@@ -1,0 +1,305 @@
+//! Registering servers, changing them, switching them on and off, removing them.
+//! A server is connected before anything is stored, so a failed attempt leaves everything as it was.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::catalog::Entry;
+use super::record::ServerRecord;
+use super::{Error, Gateway, now_ms};
+use crate::model::{Offering, Registration, ServerName};
+use crate::upstream::Upstream;
+
+/// What became visible or hidden when a server was switched.
+#[derive(Debug, Serialize)]
+pub struct Switched {
+    pub name: String,
+    pub tools_affected: Vec<String>,
+    pub prompts_affected: Vec<String>,
+}
+
+/// Whether a registration may take the place of a server with the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    Refuse,
+    Replace,
+}
+
+impl Gateway {
+    pub fn servers(&self) -> Vec<ServerRecord> {
+        self.catalog().entries().map(|entry| ServerRecord::of(entry)).collect()
+    }
+
+    pub fn server(&self, name: &str) -> Result<ServerRecord, Error> {
+        Ok(ServerRecord::of(self.catalog().require(name)?))
+    }
+
+    /// The registration inputs that would give the same servers again, secrets in clear.
+    pub fn server_configs(&self) -> Vec<Map<String, Value>> {
+        self.catalog().entries().map(|entry| entry.registration.to_json()).collect()
+    }
+
+    pub async fn register(
+        self: &Arc<Self>,
+        input: Map<String, Value>,
+        existing: Existing,
+    ) -> Result<ServerRecord, Error> {
+        let keeps = Keeps {
+            disabled_tools: !input.contains_key("disabled_tools"),
+            disabled_prompts: !input.contains_key("disabled_prompts"),
+        };
+        let registration = Registration::parse(input)?;
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let name = registration.config.name.clone();
+            let _change = gateway.begin_change(&name)?;
+            if existing == Existing::Refuse && gateway.catalog().get(name.as_str()).is_some() {
+                return Err(Error::conflict(format!(
+                    "server {:?} is already registered; use force=true to replace it",
+                    name.as_str()
+                )));
+            }
+            let connected = gateway.connect(&registration).await?;
+            gateway.commit(registration, connected, keeps).await
+        })
+        .await
+    }
+
+    /// Changes the given keys; a changed way of connecting is tried before it replaces the old one.
+    pub async fn amend(
+        self: &Arc<Self>,
+        name: &str,
+        changes: Map<String, Value>,
+    ) -> Result<ServerRecord, Error> {
+        let name = self.catalog().require(name)?.name().clone();
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _change = gateway.begin_change(&name)?;
+            let catalog = gateway.catalog();
+            let entry = catalog.require(name.as_str())?;
+            let registration = entry.registration.amended(changes)?;
+            let (old, new) = (&entry.registration.config, &registration.config);
+            let same_link = old.transport == new.transport
+                && old.session_mode == new.session_mode
+                && old.max_concurrency == new.max_concurrency;
+            let connected = match &entry.upstream {
+                Some(upstream) if same_link => {
+                    Connected { upstream: upstream.clone(), offering: entry.offering().clone() }
+                }
+                None if same_link && !registration.flags.enabled => {
+                    return gateway.commit_unconnected(registration, entry).await;
+                }
+                Some(_) | None => gateway.connect(&registration).await?,
+            };
+            gateway.commit(registration, connected, Keeps::default()).await
+        })
+        .await
+    }
+
+    pub async fn remove(self: &Arc<Self>, name: &str) -> Result<(), Error> {
+        let name = self.catalog().require(name)?.name().clone();
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _change = gateway.begin_change(&name)?;
+            let entry = gateway.catalog().require(name.as_str())?.clone();
+            {
+                let _turn = gateway.turn.lock().await;
+                gateway.store.delete_server(&name).await?;
+                gateway.swap(gateway.catalog().without(&name));
+            }
+            tracing::info!(server = %name, "removed a server");
+            if let Some(upstream) = &entry.upstream {
+                upstream.stop().await;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub async fn switch_server(self: &Arc<Self>, name: &str, enabled: bool) -> Result<Switched, Error> {
+        let name = self.catalog().require(name)?.name().clone();
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _change = gateway.begin_change(&name)?;
+            let before = gateway.catalog().require(name.as_str())?.clone();
+            if before.is_enabled() == enabled {
+                return Ok(Switched {
+                    name: name.to_string(),
+                    tools_affected: vec![],
+                    prompts_affected: vec![],
+                });
+            }
+            let upstream = enabled.then(|| gateway.resume(&before));
+            {
+                let _turn = gateway.turn.lock().await;
+                let now = now_ms();
+                gateway.store.set_enabled(&name, enabled, now).await?;
+                let catalog = gateway.catalog();
+                let mut entry =
+                    catalog.require(name.as_str())?.with_flags(|flags| flags.enabled = enabled, now);
+                entry.upstream = upstream;
+                gateway.swap(catalog.with(entry));
+            }
+            tracing::info!(server = %name, enabled, "switched a server");
+            if let Some(upstream) = before.upstream.as_ref().filter(|_| !enabled) {
+                upstream.stop().await;
+            }
+            Ok(affected(&before))
+        })
+        .await
+    }
+
+    /// Reads the server's lists now.
+    pub async fn refresh(self: &Arc<Self>, name: &str) -> Result<ServerRecord, Error> {
+        let entry = self.catalog().require(name)?.clone();
+        let upstream = entry.upstream.clone();
+        let upstream = upstream
+            .ok_or_else(|| Error::invalid(format!("server {name:?} is disabled; enable it first")))?;
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let offering = upstream.refresh().await?;
+            let name = upstream.config().name.as_str();
+            if gateway.catalog().get(name).is_some_and(|entry| !entry.offering().same_as(&offering)) {
+                gateway.take_offering(&upstream, offering).await;
+            }
+            gateway.server(name)
+        })
+        .await
+    }
+
+    async fn connect(&self, registration: &Registration) -> Result<Connected, Error> {
+        let config = registration.config.clone();
+        let options = self.upstream_options.clone();
+        let (upstream, discovery) = Upstream::connect(config, options, self.events.clone()).await?;
+        Ok(Connected { upstream, offering: discovery.offering })
+    }
+
+    fn resume(&self, entry: &Entry) -> Upstream {
+        let config = entry.registration.config.clone();
+        Upstream::resume(config, self.upstream_options.clone(), self.events.clone(), entry.offering())
+    }
+
+    /// Stores and shows a server that is connected; whatever was there before it makes room.
+    async fn commit(
+        &self,
+        mut registration: Registration,
+        connected: Connected,
+        keeps: Keeps,
+    ) -> Result<ServerRecord, Error> {
+        let Connected { upstream, offering } = connected;
+        let name = registration.config.name.clone();
+        let replaced;
+        {
+            let _turn = self.turn.lock().await;
+            let (catalog, now) = (self.catalog(), now_ms());
+            replaced = catalog.get(name.as_str()).and_then(|old| old.upstream.clone());
+            if let Some(old) = catalog.get(name.as_str()) {
+                keeps.apply(&mut registration, &old.registration);
+            }
+            if let Err(error) = self.store.replace_server(&registration, &offering, now).await {
+                if !replaced.as_ref().is_some_and(|old| old.is(&upstream)) {
+                    upstream.stop().await;
+                }
+                return Err(error.into());
+            }
+            let live = registration.flags.enabled.then(|| upstream.clone());
+            self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
+        }
+        tracing::info!(server = %name, tools = offering.tools.len(), "stored a server");
+        if let Some(old) = replaced.filter(|old| !old.is(&upstream)) {
+            old.stop().await;
+        }
+        let current = self.catalog();
+        let current = current.require(name.as_str())?;
+        if !current.is_enabled() {
+            upstream.stop().await;
+        } else if let Some(newer) = upstream.offering().filter(|newer| !newer.same_as(&offering)) {
+            // Its lists changed while it was being stored, when nobody could take that in.
+            self.take_offering(&upstream, newer).await;
+        }
+        self.server(name.as_str())
+    }
+
+    /// A disabled server whose connection did not change has nothing to prove.
+    async fn commit_unconnected(
+        &self,
+        registration: Registration,
+        old: &Entry,
+    ) -> Result<ServerRecord, Error> {
+        let name = registration.config.name.clone();
+        {
+            let _turn = self.turn.lock().await;
+            let now = now_ms();
+            let offering: Arc<Offering> = old.offering().clone();
+            self.store.replace_server(&registration, &offering, now).await?;
+            self.swap(self.catalog().with(Entry::new(
+                registration,
+                offering,
+                None,
+                now,
+                old.discovered_at_ms,
+            )));
+        }
+        self.server(name.as_str())
+    }
+
+    /// Claims a server for a change that takes a while, so that two of them never mix.
+    fn begin_change(self: &Arc<Self>, name: &ServerName) -> Result<Change, Error> {
+        let mut in_change = self.in_change.lock().expect("no code panics while it holds the names");
+        if !in_change.insert(name.clone()) {
+            return Err(Error::conflict(format!(
+                "server {:?} is being changed by another request right now; try again",
+                name.as_str()
+            )));
+        }
+        Ok(Change { gateway: self.clone(), name: name.clone() })
+    }
+}
+
+struct Connected {
+    upstream: Upstream,
+    offering: Arc<Offering>,
+}
+
+/// Which flags of the server that is replaced live on.
+#[derive(Default)]
+struct Keeps {
+    disabled_tools: bool,
+    disabled_prompts: bool,
+}
+
+impl Keeps {
+    fn apply(self, new: &mut Registration, old: &Registration) {
+        if self.disabled_tools {
+            new.flags.disabled_tools.clone_from(&old.flags.disabled_tools);
+        }
+        if self.disabled_prompts {
+            new.flags.disabled_prompts.clone_from(&old.flags.disabled_prompts);
+        }
+    }
+}
+
+struct Change {
+    gateway: Arc<Gateway>,
+    name: ServerName,
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.gateway.in_change.lock().expect("no code panics while it holds the names").remove(&self.name);
+    }
+}
+
+/// What a server shows when it is enabled.
+fn affected(entry: &Entry) -> Switched {
+    let flags = &entry.registration.flags;
+    let qualify = |name: &str| entry.name().qualify(name);
+    let tools = entry.tools().map(|tool| tool.name.as_str());
+    Switched {
+        name: entry.name().to_string(),
+        tools_affected: tools.filter(|tool| !flags.disabled_tools.contains(*tool)).map(qualify).collect(),
+        prompts_affected: entry
+            .prompt_names()
+            .into_iter()
+            .filter(|prompt| !flags.disabled_prompts.contains(*prompt))
+            .map(qualify)
+            .collect(),
+    }
+}

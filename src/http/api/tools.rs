@@ -1,0 +1,143 @@
+//! `/api/v0/tools`: listing, calling and switching tools.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::gateway::tools::Scope;
+use crate::http::Face;
+use crate::http::error::Refusal;
+use crate::http::extract::{Query, json_object};
+use crate::http::reply::{Answer, Json, Written};
+use crate::http::stream::EventBody;
+use crate::model::{FieldError, Fields};
+use crate::wire::{authored, scan, sse, text};
+
+/// Progress events that wait for a slow reader.
+const PROGRESS_BACKLOG: usize = 64;
+
+pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
+    let scope = match (query.text("server"), query.flag("all")?) {
+        (None, false) => Scope::Enabled,
+        (None, true) => Scope::All,
+        (Some(server), false) => Scope::Server(server),
+        (Some(server), true) => Scope::ServerAtAll(server),
+    };
+    Ok(Json(face.gateway.catalog().tool_records(&scope)?).into_response())
+}
+
+pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
+    let name = query.required("name")?;
+    Ok(Json(face.gateway.catalog().tool_record(name)?).into_response())
+}
+
+pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+    Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true).await?))
+}
+
+pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+    Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
+}
+
+/// What to switch: in the query, or in the body as `entity` or `name`.
+fn entity(query: &Query, body: &Bytes) -> Result<String, Refusal> {
+    if let Some(entity) = query.text("entity") {
+        return Ok(entity.to_owned());
+    }
+    let missing =
+        || Refusal::from(FieldError::new("entity", "is required: the name of a tool or of a server"));
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(missing());
+    }
+    let mut fields = Fields::new(json_object(body)?);
+    let (entity, name) = (fields.text("entity")?, fields.text("name")?);
+    fields.finish()?;
+    entity.or(name).filter(|entity| !entity.is_empty()).ok_or_else(missing)
+}
+
+/// Calls a tool; with `Accept: text/event-stream` the answer streams progress and then the result.
+pub async fn invoke(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Response> {
+    let call = Call::parse(&face, &body)?;
+    if !wants_events(&headers) {
+        let result = face.gateway.invoke(&call.name, &call.arguments, None).await?;
+        return Ok(Written(result.to_json()).into_response());
+    }
+    // What is wrong with the request itself is said with a status, before the stream begins.
+    let _ = face.gateway.catalog().tool(&call.name)?;
+    let (sender, mut params) = mpsc::channel(PROGRESS_BACKLOG);
+    let (frames, notices) = mpsc::channel(PROGRESS_BACKLOG);
+    let work = async move {
+        let invoked = face.gateway.invoke(&call.name, &call.arguments, Some(sender));
+        tokio::pin!(invoked);
+        let invoked = loop {
+            tokio::select! {
+                biased;
+                Some(params) = params.recv() => {
+                    let _ = frames.try_send(sse::frame(Some("progress"), &params));
+                }
+                invoked = &mut invoked => break invoked,
+            }
+        };
+        match invoked {
+            Ok(result) => sse::frame(Some("result"), &result.to_json()),
+            Err(error) => {
+                let error = text::quote(&error.to_string());
+                sse::frame(Some("error"), &authored::object(&[("error", &error)]))
+            }
+        }
+    };
+    Ok(EventBody::response(work, notices))
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|part| {
+        part.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
+    })
+}
+
+/// Which tool to call with which arguments, the latter as they were written.
+struct Call {
+    name: String,
+    arguments: Vec<u8>,
+}
+
+impl Call {
+    fn parse(face: &Face, body: &Bytes) -> Result<Self, Refusal> {
+        let span = scan::whole(body)
+            .map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
+        if body.get(span.start) != Some(&b'{') {
+            return Err(Refusal::bad_request("the body must be a JSON object"));
+        }
+        let (mut name, mut rest) = (None, Vec::new());
+        for (key, key_span, value_span) in scan::members(body, &span) {
+            if key != "name" {
+                rest.push((key, key_span, value_span));
+            } else if name.replace(value_span).is_some() {
+                return Err(FieldError::new("name", "is given twice").into());
+            }
+        }
+        let name = name.ok_or_else(|| FieldError::new("name", "is required: the full name of a tool"))?;
+        let name = text::unescape(&body[name]).ok_or_else(|| FieldError::new("name", "must be a string"))?;
+        if let [(key, _, value)] = rest.as_slice()
+            && key == "arguments"
+            && body[value.start] == b'{'
+            && face.gateway.catalog().tool(&name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
+        {
+            return Ok(Self { arguments: body[value.clone()].to_vec(), name: name.into_owned() });
+        }
+        let mut arguments = vec![b'{'];
+        for (_, key, value) in rest {
+            if arguments.len() > 1 {
+                arguments.push(b',');
+            }
+            arguments.extend_from_slice(&body[key]);
+            arguments.push(b':');
+            arguments.extend_from_slice(&body[value]);
+        }
+        arguments.push(b'}');
+        Ok(Self { name: name.into_owned(), arguments })
+    }
+}

@@ -1,0 +1,74 @@
+//! Takes requests apart. Bodies are read as JSON whatever their content type says; every mistake is a sentence
+//! that names the field.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::error::Refusal;
+use crate::model::FieldError;
+
+/// The body as a JSON object.
+pub fn json_object(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(Refusal::bad_request("the body is empty; it must be a JSON object"));
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(Refusal::bad_request("the body must be a JSON object")),
+        Err(error) => Err(Refusal::bad_request(format!("the body is not valid JSON: {error}"))),
+    }
+}
+
+/// The query of a request; of a key that is given twice the first value counts.
+pub struct Query(HashMap<String, String>);
+
+impl Query {
+    /// An empty value is no value.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub fn required(&self, key: &str) -> Result<&str, Refusal> {
+        self.text(key)
+            .ok_or_else(|| Refusal::bad_request(format!("the query parameter \"{key}\" is required")))
+    }
+
+    pub fn flag(&self, key: &str) -> Result<bool, Refusal> {
+        match self.text(key) {
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1") => Ok(true),
+            Some(_) => Err(FieldError::new(key, "must be true or false").into()),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let query = parts.uri.query().unwrap_or_default();
+        let mut values = HashMap::new();
+        for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            values.entry(key.into_owned()).or_insert_with(|| value.into_owned());
+        }
+        Ok(Self(values))
+    }
+}
+
+/// The `:name` of a path, decoded.
+pub struct Name(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let name: Result<Path<String>, PathRejection> = Path::from_request_parts(parts, state).await;
+        name.map(|Path(name)| Self(name)).map_err(|error| Refusal::bad_request(error.body_text()))
+    }
+}

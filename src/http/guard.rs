@@ -1,0 +1,198 @@
+//! What every request passes before a handler sees it: Host and Origin (a web page somewhere must not reach a
+//! gateway on somebody's machine), CORS for the origins that people allowed, and the limit of bodies.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use url::Url;
+
+use super::error::Refusal;
+use super::reply::NoContent;
+use super::{Face, Settings};
+
+pub const BODY_LIMIT: usize = 4 * 1024 * 1024;
+/// A client that is still sending would not see our refusal; so much is read and thrown away for its sake.
+const DISCARD_LIMIT: usize = 16 * 1024 * 1024;
+const DISCARD_TIME: Duration = Duration::from_secs(5);
+
+pub async fn check(State(face): State<Face>, request: Request, next: Next) -> Response {
+    let cors = match admit(&face.settings, request.headers()) {
+        Ok(cors) => cors,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let is_preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let asked_headers = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    let mut response = match (&cors, is_preflight) {
+        (Some(_), true) => NoContent.into_response(),
+        (Some(_) | None, _) => read_body_and_go_on(request, next).await,
+    };
+    if let Some(origin) = cors {
+        allow(response.headers_mut(), origin, asked_headers.filter(|_| is_preflight));
+    }
+    response
+}
+
+async fn read_body_and_go_on(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match read_body(body).await {
+        Ok(body) => next.run(Request::from_parts(parts, Body::from(body))).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// The whole body, if it is within the limit.
+async fn read_body(mut body: Body) -> Result<Bytes, Refusal> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| Refusal::bad_request(format!("the body cannot be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > BODY_LIMIT {
+            let mut discarded = whole.len() + data.len();
+            drop(whole);
+            let rest = async {
+                while discarded < DISCARD_LIMIT
+                    && let Some(Ok(frame)) = body.frame().await
+                {
+                    discarded += frame.data_ref().map_or(0, Bytes::len);
+                }
+            };
+            let _ = tokio::time::timeout(DISCARD_TIME, rest).await;
+            return Err(Refusal::too_large(BODY_LIMIT));
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+/// Refuses foreign hosts and origins; gives back the origin that CORS headers must name.
+fn admit(settings: &Settings, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    if settings.is_loopback
+        && let Some(host) = host
+        && !is_loopback_name(host_of(host))
+        && settings.public_url.as_ref().is_none_or(|url| url.host_str() != Some(host_of(host)))
+    {
+        return Err(Refusal::forbidden(format!(
+            "the host {host:?} is not a name of this machine; use localhost, or set PUBLIC_URL"
+        )));
+    }
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let Some(origin) = origins.next() else { return Ok(None) };
+    let text = origin.to_str().unwrap_or_default();
+    if origins.next().is_none() {
+        if settings.allowed_origins.iter().any(|allowed| allowed == text) {
+            return Ok(Some(origin.clone()));
+        }
+        if is_own_origin(settings, text, host) {
+            return Ok(None);
+        }
+    }
+    Err(Refusal::forbidden(format!(
+        "requests from the origin {text:?} are refused; ALLOWED_ORIGINS can allow it"
+    )))
+}
+
+fn is_own_origin(settings: &Settings, origin: &str, host: Option<&str>) -> bool {
+    let Some(url) = Url::parse(origin).ok().filter(|url| matches!(url.scheme(), "http" | "https")) else {
+        return false;
+    };
+    let authority = authority_of(&url);
+    let is_host = host.is_some_and(|host| {
+        let host = Url::parse(&format!("{}://{host}", url.scheme()));
+        host.is_ok_and(|host| authority_of(&host) == authority)
+    });
+    let is_public = settings.public_url.as_ref().is_some_and(|public| authority_of(public) == authority);
+    let is_local = settings.is_loopback && url.host_str().is_some_and(is_loopback_name);
+    is_host || is_public || is_local
+}
+
+fn authority_of(url: &Url) -> (Option<&str>, Option<u16>) {
+    (url.host_str(), url.port_or_known_default())
+}
+
+fn is_loopback_name(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || host == "127.0.0.1" || host == "[::1]"
+}
+
+/// The host without its port.
+fn host_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !host.is_empty() => host,
+        Some(_) | None => authority,
+    }
+}
+
+fn allow(headers: &mut HeaderMap, origin: HeaderValue, asked_headers: Option<HeaderValue>) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    let exposed = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate");
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+    if let Some(asked) = asked_headers {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked);
+    }
+    let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            public_url: Some(Url::parse("https://gate.example").unwrap()),
+            allowed_origins: vec!["https://app.example".into()],
+            is_loopback: true,
+            telemetry: false,
+        }
+    }
+
+    fn admitted(settings: &Settings, host: &str, origin: Option<&str>) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().unwrap())));
+        admit(settings, &headers).is_ok()
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_hosts_on_loopback() {
+        for host in ["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]", "[::1]:8080", "gate.example"] {
+            assert!(admitted(&settings(), host, None), "{host}");
+        }
+        for host in
+            ["evil.example", "localhost.evil.example", "127.0.0.1.evil", "[::2]:80", "", "192.168.0.1"]
+        {
+            assert!(!admitted(&settings(), host, None), "{host}");
+        }
+        let open = Settings { is_loopback: false, ..settings() };
+        assert!(admitted(&open, "anything.example", None));
+    }
+
+    #[test]
+    fn foreign_origins_are_refused() {
+        for origin in [
+            "http://localhost:3000",
+            "http://127.0.0.1",
+            "http://[::1]:9",
+            "https://gate.example",
+            "https://app.example",
+        ] {
+            assert!(admitted(&settings(), "localhost:8080", Some(origin)), "{origin}");
+        }
+        for origin in ["null", "https://evil.example", "http://gate.example", "file://", "localhost", ""] {
+            assert!(!admitted(&settings(), "localhost:8080", Some(origin)), "{origin}");
+        }
+        let open = Settings { is_loopback: false, ..settings() };
+        assert!(admitted(&open, "a.example:8080", Some("http://a.example:8080")));
+        assert!(!admitted(&open, "a.example:8080", Some("http://a.example")));
+        assert!(!admitted(&open, "a.example", Some("http://localhost")));
+    }
+}

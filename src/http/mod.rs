@@ -1,0 +1,33 @@
+//! The people's face: the REST API under `/api/v0` and the system routes. Handlers take the request apart, call the
+//! gateway once and shape the answer; what they may answer with in trouble is decided in `error`.
+
+pub mod api;
+pub mod error;
+pub mod extract;
+pub mod guard;
+pub mod reply;
+pub mod stream;
+pub mod system;
+
+use std::sync::Arc;
+
+use url::Url;
+
+use crate::gateway::Gateway;
+
+/// What every handler gets.
+#[derive(Clone)]
+pub struct Face {
+    pub gateway: Arc<Gateway>,
+    pub settings: Arc<Settings>,
+}
+
+/// How this gateway presents itself to browsers and proxies.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub public_url: Option<Url>,
+    pub allowed_origins: Vec<String>,
+    /// Only this machine can connect, so only its own names are right.
+    pub is_loopback: bool,
+    pub telemetry: bool,
+}

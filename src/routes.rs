@@ -1,0 +1,94 @@
+//! Every route of the process on one page: method, path, who may use it, and the handler.
+//! A row cannot exist without an access level.
+
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Router, middleware};
+
+use crate::http::api::{servers, tools};
+use crate::http::error::Refusal;
+use crate::http::{Face, guard, system};
+
+/// Who may use a route. In development mode nobody is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody, without a token.
+    Open,
+    /// Users of both roles.
+    User,
+    /// Users with the role `admin`.
+    Admin,
+}
+
+pub struct Route {
+    pub method: Method,
+    pub path: &'static str,
+    pub access: Access,
+    handler: MethodRouter<Face>,
+}
+
+pub fn table() -> Vec<Route> {
+    use Access::{Admin, Open, User};
+    vec![
+        get("/health", Open, system::health),
+        get("/metadata", Open, system::metadata),
+        get("/metrics", Open, system::metrics),
+        post("/init", Open, system::init),
+        get("/api/v0/servers", User, servers::list),
+        post("/api/v0/servers", Admin, servers::register),
+        get("/api/v0/servers/{name}", User, servers::get),
+        patch("/api/v0/servers/{name}", Admin, servers::amend),
+        delete("/api/v0/servers/{name}", Admin, servers::remove),
+        post("/api/v0/servers/{name}/enable", Admin, servers::enable),
+        post("/api/v0/servers/{name}/disable", Admin, servers::disable),
+        post("/api/v0/servers/{name}/refresh", Admin, servers::refresh),
+        get("/api/v0/server_configs", Admin, servers::configs),
+        get("/api/v0/tools", User, tools::list),
+        get("/api/v0/tool", User, tools::get),
+        post("/api/v0/tools/invoke", User, tools::invoke),
+        post("/api/v0/tools/enable", Admin, tools::enable),
+        post("/api/v0/tools/disable", Admin, tools::disable),
+    ]
+}
+
+/// The table as a service, behind what every request must pass.
+pub fn router(face: Face) -> Router {
+    let mut router = Router::new();
+    for route in table() {
+        router = router.route(route.path, route.handler);
+    }
+    router
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_route)
+        .layer(middleware::from_fn_with_state(face.clone(), guard::check))
+        .with_state(face)
+}
+
+async fn unknown_route(request: Request) -> Response {
+    Refusal::unknown_route(request.method().as_str(), request.uri().path()).into_response()
+}
+
+async fn wrong_method(request: Request) -> Response {
+    Refusal::wrong_method(request.method().as_str(), request.uri().path()).into_response()
+}
+
+fn row<H, T>(method: Method, filter: MethodFilter, path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Face>,
+    T: 'static,
+{
+    Route { method, path, access, handler: on(filter, handler) }
+}
+
+macro_rules! verbs {
+    ($($verb:ident $method:ident),*) => {$(
+        fn $verb<H: Handler<T, Face>, T: 'static>(path: &'static str, access: Access, handler: H) -> Route {
+            row(Method::$method, MethodFilter::$method, path, access, handler)
+        }
+    )*};
+}
+
+verbs!(get GET, post POST, patch PATCH, delete DELETE);

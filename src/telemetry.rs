@@ -1,0 +1,132 @@
+//! Logs and metrics. Metrics are counted always and shown at `/metrics` when telemetry is on.
+//! Labels are bounded: only names of registered servers and tools are ever used.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tracing_subscriber::EnvFilter;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum Outcome {
+    Ok,
+    /// The tool ran and said that it failed.
+    ToolError,
+    Failed,
+    TimedOut,
+    /// The caller went away before the answer.
+    Cancelled,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    server: String,
+    tool: String,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServerLabel {
+    server: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    status: &'static str,
+}
+
+/// Cheap to clone; clones count together.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    calls: Family<CallLabels, Counter>,
+    latency: Family<ServerLabel, Histogram, fn() -> Histogram>,
+    links: Family<StatusLabel, Gauge>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("toolgate");
+        let calls = Family::default();
+        registry.register("tool_calls", "Tool calls by server, tool and outcome", calls.clone());
+        // 1 ms to about 4 minutes.
+        let buckets: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 3.0, 12));
+        let latency = Family::new_with_constructor(buckets);
+        registry.register("tool_call_duration_seconds", "Time from call to answer", latency.clone());
+        let links = Family::default();
+        registry.register("servers", "Registered servers by status", links.clone());
+        Self { registry: Arc::new(registry), calls, latency, links }
+    }
+}
+
+impl Metrics {
+    /// Counts a call from now on; it counts as cancelled unless it is said how it ended.
+    pub fn call_begins(&self, server: &str, tool: &str) -> CallMeasure {
+        CallMeasure {
+            metrics: self.clone(),
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            begun: Instant::now(),
+            outcome: Outcome::Cancelled,
+        }
+    }
+
+    /// The text for `/metrics`. `statuses` has one item per registered server.
+    pub fn render(&self, statuses: impl IntoIterator<Item = &'static str>) -> String {
+        self.links.clear();
+        for status in statuses {
+            self.links.get_or_create(&StatusLabel { status }).inc();
+        }
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+            .expect("a string takes any text");
+        text
+    }
+
+    /// A removed server takes its time series along, so that they do not pile up.
+    pub fn forget_server(&self, server: &str) {
+        self.latency.remove(&ServerLabel { server: server.to_owned() });
+    }
+}
+
+pub struct CallMeasure {
+    metrics: Metrics,
+    server: String,
+    tool: String,
+    begun: Instant,
+    outcome: Outcome,
+}
+
+impl CallMeasure {
+    pub fn ends(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for CallMeasure {
+    fn drop(&mut self) {
+        let server = std::mem::take(&mut self.server);
+        let latency = self.metrics.latency.get_or_create_owned(&ServerLabel { server: server.clone() });
+        latency.observe(self.begun.elapsed().as_secs_f64());
+        let labels = CallLabels { server, tool: std::mem::take(&mut self.tool), outcome: self.outcome };
+        self.metrics.calls.get_or_create(&labels).inc();
+    }
+}
+
+/// Logs go to standard error, so that standard output stays for results.
+pub fn start_logging(filter: EnvFilter) {
+    use std::io::IsTerminal;
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .finish();
+    // Two gateways in one process (tests) share the first one's log.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}

@@ -1,0 +1,158 @@
+//! A gateway of the test's own, in this process, on a port of its own, with its database in a folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use toolgate::app::App;
+use toolgate::config::{Bind, Config};
+use toolgate::model::Mode;
+
+use super::client::{self, Answer, Events};
+use super::fake::{Behaviour, Fake, stdio_command};
+
+pub struct TestApp {
+    pub address: String,
+    pub folder: TempDir,
+    config: Config,
+    shutdown: CancellationToken,
+    hurry: CancellationToken,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl TestApp {
+    pub async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    pub async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut config = config(folder.path());
+        change(&mut config);
+        Self::run(folder, config).await
+    }
+
+    async fn run(folder: TempDir, config: Config) -> Self {
+        let app = App::build(&config).await.expect("the gateway starts");
+        let address = app.addresses()[0].to_string();
+        let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
+        let serving = tokio::spawn(app.serve(shutdown.clone(), hurry.clone()));
+        Self { address, folder, config, shutdown, hurry, serving: Some(serving) }
+    }
+
+    /// Stops in good order, as SIGTERM does.
+    pub async fn stop(&mut self) {
+        self.shutdown.cancel();
+        if let Some(serving) = self.serving.take() {
+            serving.await.expect("serving ends without a panic");
+        }
+    }
+
+    /// Stops and starts again on the same database; the port may be another.
+    pub async fn restart(mut self) -> Self {
+        self.stop().await;
+        let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
+        Self::run(folder, self.config.clone()).await
+    }
+
+    pub fn database(&self) -> &Path {
+        &self.config.sqlite_path
+    }
+
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Answer {
+        client::request(&self.address, method, path, headers, body.into()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send("POST", path, &[("content-type", "application/json")], body.to_string()).await
+    }
+
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.send("PATCH", path, &[("content-type", "application/json")], body.to_string()).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, &[], "").await
+    }
+
+    /// Opens an event stream with a POST.
+    pub async fn post_for_events(&self, path: &str, body: Value) -> Events {
+        let headers = [("accept", "text/event-stream")];
+        Events::new(client::open(&self.address, "POST", path, &headers, body.to_string().into()).await)
+    }
+
+    pub async fn register(&self, input: Value) -> Value {
+        self.post("/api/v0/servers", input).await.expect(201).json()
+    }
+
+    pub async fn register_http(&self, name: &str, fake: &Fake) -> Value {
+        self.register(json!({ "name": name, "transport": "streamable_http", "url": fake.url() })).await
+    }
+
+    pub async fn register_sse(&self, name: &str, fake: &Fake) -> Value {
+        self.register(json!({ "name": name, "transport": "sse", "url": fake.sse_url() })).await
+    }
+
+    pub async fn register_stdio(&self, name: &str, behaviour: &Behaviour) -> Value {
+        self.register(stdio_input(name, behaviour)).await
+    }
+
+    /// Calls a tool with the given arguments.
+    pub async fn invoke(&self, tool: &str, mut arguments: Value) -> Answer {
+        arguments["name"] = json!(tool);
+        self.post("/api/v0/tools/invoke", arguments).await
+    }
+
+    /// The text of the first content block of a call that must work.
+    pub async fn call(&self, tool: &str, arguments: Value) -> String {
+        let result = self.invoke(tool, arguments).await.expect(200).json();
+        result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}")).to_owned()
+    }
+
+    pub async fn server(&self, name: &str) -> Value {
+        self.get(&format!("/api/v0/servers/{name}")).await.expect(200).json()
+    }
+
+    /// The names of the listed tools; `query` begins with `?` or is empty.
+    pub async fn tools(&self, query: &str) -> Vec<String> {
+        let tools = self.get(&format!("/api/v0/tools{query}")).await.expect(200).json();
+        tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        self.hurry.cancel();
+    }
+}
+
+/// The registration input of a fake that runs as a child process.
+pub fn stdio_input(name: &str, behaviour: &Behaviour) -> Value {
+    let (command, args) = stdio_command(behaviour);
+    json!({ "name": name, "transport": "stdio", "command": command, "args": args })
+}
+
+pub fn config(folder: &Path) -> Config {
+    Config {
+        port: 0,
+        bind: Bind::Loopback,
+        mode: Mode::Development,
+        sqlite_path: folder.join("toolgate.db"),
+        secret_key: None,
+        init_timeout: Duration::from_secs(10),
+        public_url: None,
+        trust_proxy: false,
+        allowed_origins: Vec::new(),
+        telemetry: false,
+        child_env: std::env::vars_os().collect(),
+        program: PathBuf::from(env!("CARGO_BIN_EXE_toolgate")),
+    }
+}

@@ -1,0 +1,110 @@
+//! One HTTP request as raw as it can be made with a real HTTP library.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use toolgate::wire::sse::{Event, Scanner};
+
+/// A complete answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: hyper::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The sentence of an error, after checking that the body is exactly `{"error": ...}`.
+    pub fn error(&self) -> String {
+        let body = self.json();
+        let object = body.as_object().expect("an error is an object");
+        assert_eq!(object.len(), 1, "an error has one field: {body}");
+        object["error"].as_str().expect("an error is a sentence").to_owned()
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text());
+        self
+    }
+}
+
+/// Sends one request on a connection of its own and reads the whole answer.
+pub async fn request(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
+    let (response, _connection) = open(address, method, path, headers, body).await;
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.expect("the answer ends well").to_bytes();
+    Answer { status: head.status.as_u16(), headers: head.headers, body }
+}
+
+/// Sends one request and leaves the body of the answer to be read; dropping the second part closes the connection.
+pub async fn open(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> (Response<Incoming>, Connection) {
+    let stream = TcpStream::connect(address).await.expect("the gateway listens");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let driver = tokio::spawn(async move { drop(connection.await) });
+    let mut request = Request::builder().method(method).uri(path);
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        request = request.header("host", address);
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::from(body))).expect("the test gives a valid request");
+    let response = sender.send_request(request).await.expect("the gateway answers");
+    (response, Connection { driver, _sender: Box::new(sender) })
+}
+
+pub struct Connection {
+    driver: tokio::task::JoinHandle<()>,
+    _sender: Box<dyn std::any::Any + Send>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// Reads an event stream one event at a time.
+pub struct Events {
+    body: Incoming,
+    scanner: Scanner,
+    _connection: Connection,
+}
+
+impl Events {
+    pub fn new((response, connection): (Response<Incoming>, Connection)) -> Self {
+        Self { body: response.into_body(), scanner: Scanner::new(1 << 26), _connection: connection }
+    }
+
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.scanner.next_event() {
+                return Some(event.expect("no event is too long"));
+            }
+            match self.body.frame().await? {
+                Ok(frame) => self.scanner.feed(&frame.into_data().unwrap_or_default()),
+                Err(_) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What the fake upstream does, as one JSON document: every key is optional and may change while it runs.
+//! What it remembers is in `state`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+
+use super::catalog;
+
+/// The revisions with an `initialize` handshake, oldest first.
+pub const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+pub const MODERN_VERSION: &str = "2026-07-28";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Behaviour {
+    pub era: Era,
+    /// How a server of the era `legacy` answers `server/discover`.
+    pub probe: Probe,
+    /// The newest revision that `initialize` agrees to.
+    pub max_version: String,
+    /// Whole definitions, kept as text so that nothing about them changes; absent means the standard set.
+    pub tools: Option<Vec<Box<RawValue>>>,
+    /// Adds that many tools `filler_0000`, `filler_0001`, ...
+    pub tool_count: usize,
+    /// An empty list means a server without that capability: its methods are unknown.
+    pub prompts: Option<Vec<Box<RawValue>>>,
+    pub resources: Option<Vec<Box<RawValue>>>,
+    pub templates: Option<Vec<Box<RawValue>>>,
+    pub page_size: Option<usize>,
+    pub answer: Style,
+    /// Legacy streamable HTTP: hands out `Mcp-Session-Id` and demands it.
+    pub session: bool,
+    /// Legacy streamable HTTP: offers the GET stream; without it GET is 405.
+    pub get_stream: bool,
+    /// Events carry ids, and a stream that was cut goes on for a GET with `Last-Event-ID`.
+    pub resume: bool,
+    pub bearer: Option<String>,
+    /// Names the resource metadata in the 401, as servers that want OAuth do.
+    pub oauth_metadata: bool,
+    /// Headers that every HTTP request must carry with that value; else 403.
+    pub require_headers: BTreeMap<String, String>,
+    /// Methods that are never answered.
+    pub stall: Vec<String>,
+    /// Method to HTTP status, or to the `code`, `message` and `data` of a JSON-RPC error. `POST`, `GET` and
+    /// `DELETE` stand for every such HTTP request.
+    pub fail: BTreeMap<String, Value>,
+    pub delay_ms: BTreeMap<String, u64>,
+    /// Lines printed to standard error at the start of the process.
+    pub stderr: Vec<String>,
+    pub exit_on_start: Option<i32>,
+    /// stdio: goes on after the end of its input and after SIGTERM.
+    pub stubborn: bool,
+    pub instructions: Option<String>,
+    pub server_info: Value,
+    pub ttl_ms: u64,
+    pub cache_scope: String,
+    /// Where `/away` redirects to; absent means this server under the other loopback name, another origin.
+    pub redirect: Option<String>,
+    /// Sent as the `endpoint` event of the legacy SSE transport instead of the real one.
+    pub sse_endpoint: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Era {
+    Legacy,
+    Modern,
+    Both,
+}
+
+/// Answers to `server/discover` seen from legacy servers in the wild.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Probe {
+    MethodNotFound,
+    Http400,
+    Http404,
+    Http500,
+    EmptyResult,
+    /// The connection (stdio: the process) ends unanswered.
+    Close,
+    Silence,
+    /// The process ends with code 1.
+    Exit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    Json,
+    Sse,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            era: Era::Both,
+            probe: Probe::MethodNotFound,
+            max_version: LEGACY_VERSIONS[3].into(),
+            tools: None,
+            tool_count: 0,
+            prompts: None,
+            resources: None,
+            templates: None,
+            page_size: None,
+            answer: Style::Json,
+            session: true,
+            get_stream: true,
+            resume: false,
+            bearer: None,
+            oauth_metadata: false,
+            require_headers: BTreeMap::new(),
+            stall: Vec::new(),
+            fail: BTreeMap::new(),
+            delay_ms: BTreeMap::new(),
+            stderr: Vec::new(),
+            exit_on_start: None,
+            stubborn: false,
+            instructions: Some("Fake instructions.".into()),
+            server_info: json!({"name": "fake", "title": "Fake upstream", "version": "1.2.3"}),
+            ttl_ms: 60_000,
+            cache_scope: "public".into(),
+            redirect: None,
+            sse_endpoint: None,
+        }
+    }
+}
+
+impl Behaviour {
+    /// The behaviour a test wrote as `json!({...})`; a key that does not exist is the test's mistake.
+    pub fn of(config: Value) -> Self {
+        serde_json::from_value(config).expect("a test wrote an unknown behaviour")
+    }
+
+    /// Overlays the top-level keys of a JSON object, as text, so that definitions keep every digit.
+    pub fn merge(&mut self, fragment: &str) -> serde_json::Result<()> {
+        let mut whole: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&serde_json::to_string(self)?)?;
+        whole.extend(serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(fragment)?);
+        *self = serde_json::from_str(&serde_json::to_string(&whole)?)?;
+        Ok(())
+    }
+
+    pub fn tools(&self) -> Vec<Box<RawValue>> {
+        let mut tools = self.tools.clone().unwrap_or_else(catalog::tools);
+        tools.extend((0..self.tool_count).map(|number| catalog::plain_tool(&format!("filler_{number:04}"))));
+        tools
+    }
+
+    pub fn prompts(&self) -> Vec<Box<RawValue>> {
+        self.prompts.clone().unwrap_or_else(catalog::prompts)
+    }
+
+    pub fn resources(&self) -> Vec<Box<RawValue>> {
+        self.resources.clone().unwrap_or_else(catalog::resources)
+    }
+
+    pub fn templates(&self) -> Vec<Box<RawValue>> {
+        self.templates.clone().unwrap_or_else(catalog::templates)
+    }
+
+    /// Shows exactly these tools; a name without a definition gets a plain one.
+    pub fn show_tools(&mut self, names: &[String]) {
+        let mut known = self.tools();
+        known.extend(catalog::tools());
+        let find =
+            |name: &String| known.iter().find(|definition| named(definition, "name") == *name).cloned();
+        self.tools = Some(names.iter().map(|n| find(n).unwrap_or_else(|| catalog::plain_tool(n))).collect());
+        self.tool_count = 0;
+    }
+
+    pub fn tool_names(&self) -> Vec<String> {
+        self.tools().iter().map(|definition| named(definition, "name")).collect()
+    }
+
+    pub fn legacy_versions(&self) -> Vec<&'static str> {
+        LEGACY_VERSIONS.into_iter().filter(|version| *version <= self.max_version.as_str()).collect()
+    }
+}
+
+/// The text member of a definition that names it: `name`, `uri` or `uriTemplate`.
+pub fn named(definition: &RawValue, key: &str) -> String {
+    let value: Value = serde_json::from_str(definition.get()).unwrap_or_default();
+    value[key].as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,158 @@
+//! How a test holds the fake upstream: starts it in-process on a free port, changes it while it runs,
+//! and looks at what arrived. As a child process it is reached by `stdio_command`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::behaviour::Behaviour;
+use super::net;
+use super::state::{Home, Seen, State};
+
+pub struct Fake {
+    state: Arc<State>,
+    address: SocketAddr,
+    serving: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Fake {
+    pub async fn start(behaviour: Behaviour) -> Self {
+        let state = Arc::new(State::new(behaviour, Home::Test));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let serving = Some(tokio::spawn(net::serve(listener, state.clone())));
+        Self { state, address, serving }
+    }
+
+    /// Streamable HTTP.
+    pub fn url(&self) -> String {
+        self.url_of("/mcp")
+    }
+
+    /// Legacy HTTP+SSE.
+    pub fn sse_url(&self) -> String {
+        self.url_of("/sse")
+    }
+
+    /// Another route: `/moved` and `/away` redirect.
+    pub fn url_of(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Everything that arrived, in order.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.state.memory().seen.clone()
+    }
+
+    pub fn seen_of(&self, method: &str) -> Vec<Seen> {
+        self.state.memory().seen.iter().filter(|seen| seen.method == method).cloned().collect()
+    }
+
+    pub fn forget_seen(&self) {
+        self.state.memory().seen.clear();
+    }
+
+    /// Open sessions of legacy streamable HTTP.
+    pub fn sessions(&self) -> Vec<String> {
+        self.state.memory().sessions.iter().cloned().collect()
+    }
+
+    pub fn deleted_sessions(&self) -> Vec<String> {
+        self.state.memory().deleted.clone()
+    }
+
+    /// How often the tool really ran.
+    pub fn calls_of(&self, tool: &str) -> u64 {
+        self.state.memory().ran.get(tool).copied().unwrap_or_default()
+    }
+
+    /// The request ids of calls that were cancelled.
+    pub fn cancelled(&self) -> Vec<Value> {
+        self.state.memory().cancelled.clone()
+    }
+
+    /// Requests that are being served now, streams of `subscriptions/listen` included.
+    pub fn running(&self) -> usize {
+        self.state.memory().running.len()
+    }
+
+    /// Open GET, `/sse` and `subscriptions/listen` streams.
+    pub fn open_streams(&self) -> usize {
+        self.state.open_streams()
+    }
+
+    /// Changes the behaviour for what comes next; announces nothing.
+    pub fn update(&self, change: impl FnOnce(&mut Behaviour)) {
+        self.state.update(change);
+    }
+
+    /// Shows exactly these tools and announces it.
+    pub fn set_tools(&self, names: &[&str]) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        self.state.update(|behaviour| behaviour.show_tools(&names));
+        self.notify_tools_changed();
+    }
+
+    pub fn notify_tools_changed(&self) {
+        self.state.notify("notifications/tools/list_changed", &json!({}));
+    }
+
+    pub fn notify_prompts_changed(&self) {
+        self.state.notify("notifications/prompts/list_changed", &json!({}));
+    }
+
+    pub fn notify_resources_changed(&self) {
+        self.state.notify("notifications/resources/list_changed", &json!({}));
+    }
+
+    pub fn notify_resource_updated(&self, uri: &str) {
+        self.state.notify("notifications/resources/updated", &json!({"uri": uri}));
+    }
+
+    /// Forgets all sessions: their next use is 404 and their streams end.
+    pub fn drop_sessions(&self) {
+        self.state.drop_sessions();
+    }
+
+    /// Closes every connection in the middle of what it does; the listener stays.
+    pub fn drop_connections(&self) {
+        self.state.drop_connections();
+    }
+
+    /// Closes the listener and every connection, as if the process had died; sessions are gone with it.
+    pub async fn stop(&mut self) {
+        self.state.die(0);
+        if let Some(serving) = self.serving.take() {
+            // It ends by itself; a failure of the listener is an end, too.
+            let _ = serving.await;
+        }
+        self.state.drop_sessions();
+    }
+
+    /// Comes back on the same port, stopping first where it still runs.
+    pub async fn restart(&mut self) {
+        self.stop().await;
+        self.state.dead.send_replace(false);
+        let listener = TcpListener::bind(self.address).await.expect("the port was ours a moment ago");
+        self.serving = Some(tokio::spawn(net::serve(listener, self.state.clone())));
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.state.die(0);
+    }
+}
+
+/// The program and arguments of a fake upstream that speaks on standard input and output. Cargo builds
+/// examples before it runs tests and puts them beside the test binary's folder.
+pub fn stdio_command(behaviour: &Behaviour) -> (String, Vec<String>) {
+    let here = std::env::current_exe().expect("a running test has a path");
+    let folder = here.parent().and_then(|deps| deps.parent()).expect("tests run in target/<profile>/deps");
+    let program = folder.join("examples").join(format!("fake_upstream{}", std::env::consts::EXE_SUFFIX));
+    let config = serde_json::to_string(behaviour).expect("a behaviour is JSON");
+    (program.display().to_string(), vec!["--stdio".into(), "--config".into(), config])
+}

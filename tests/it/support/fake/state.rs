@@ -1,0 +1,225 @@
+//! What the fake upstream remembers while it runs: what it saw, who listens, what is running.
+//! Every transport works on the same state; nothing here knows a transport.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Notify, oneshot, watch};
+
+use super::behaviour::Behaviour;
+
+pub type Sender = UnboundedSender<Out>;
+pub type Receiver = UnboundedReceiver<Out>;
+
+/// What a call sends to its client, in order; each transport writes it in its own way.
+#[derive(Debug)]
+pub enum Out {
+    /// A notice or a request that comes before the answer.
+    Note(Value),
+    /// Written as it is, where a message should be.
+    Garbage(&'static str),
+    /// The stream ends here; what follows waits for a client that resumes it.
+    Cut,
+    Answer {
+        status: u16,
+        text: String,
+    },
+    /// An HTTP status without a message.
+    Status(u16),
+    /// The connection ends unanswered.
+    HangUp,
+}
+
+/// What dies with the server: its process, or only its listener when a test holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    Process,
+    Test,
+}
+
+/// One message or HTTP request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The JSON-RPC method; `GET` or `DELETE` for those requests; empty for a client's answer.
+    pub method: String,
+    pub id: Value,
+    pub params: Value,
+    /// Names in lower case; empty on stdio.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// What a listener wants to hear.
+pub enum Audience {
+    /// A legacy stream hears everything but updates of resources that its session did not subscribe to.
+    All,
+    /// A `subscriptions/listen` request hears what its filter names, tagged with its id.
+    Filter { wanted: Value, id: Value },
+}
+
+pub struct Listener {
+    pub session: String,
+    pub audience: Audience,
+    pub out: Sender,
+}
+
+/// A stream that was cut, with the number of its next event.
+pub struct Parked {
+    pub rest: Receiver,
+    pub next: u64,
+}
+
+#[derive(Default)]
+pub struct Memory {
+    pub seen: Vec<Seen>,
+    pub sessions: BTreeSet<String>,
+    pub deleted: Vec<String>,
+    /// How often each tool really ran.
+    pub ran: BTreeMap<String, u64>,
+    pub cancelled: Vec<Value>,
+    /// By session and request id.
+    pub running: HashMap<(String, String), Arc<Notify>>,
+    /// Requests of ours that the client has not answered yet.
+    pub asked: HashMap<String, oneshot::Sender<Value>>,
+    pub listeners: Vec<Listener>,
+    /// Streams of the legacy SSE transport by session.
+    pub streams: HashMap<String, Sender>,
+    pub parked: HashMap<u64, Parked>,
+    /// Session and URI of `resources/subscribe`.
+    pub subscribed: BTreeSet<(String, String)>,
+}
+
+pub struct State {
+    pub home: Home,
+    behaviour: Mutex<Behaviour>,
+    memory: Mutex<Memory>,
+    serial: AtomicU64,
+    /// Each new value closes every open connection.
+    pub cut: watch::Sender<u64>,
+    /// Becomes true when the listener must close, too.
+    pub dead: watch::Sender<bool>,
+}
+
+impl State {
+    pub fn new(behaviour: Behaviour, home: Home) -> Self {
+        Self {
+            home,
+            behaviour: Mutex::new(behaviour),
+            memory: Mutex::default(),
+            serial: AtomicU64::new(1),
+            cut: watch::Sender::new(0),
+            dead: watch::Sender::new(false),
+        }
+    }
+
+    pub fn behaviour(&self) -> Behaviour {
+        self.behaviour.lock().expect("no thread panicked with the behaviour").clone()
+    }
+
+    pub fn update<T>(&self, change: impl FnOnce(&mut Behaviour) -> T) -> T {
+        change(&mut self.behaviour.lock().expect("no thread panicked with the behaviour"))
+    }
+
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().expect("no thread panicked with the memory")
+    }
+
+    pub fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A session id that no earlier process gave out either, so that a restarted server does not know it.
+    pub fn new_session(&self) -> String {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        format!("fake-{}-{:x}-{}", std::process::id(), now.as_nanos(), self.next_serial())
+    }
+
+    pub fn see(&self, message: &Value, headers: &BTreeMap<String, String>) {
+        let seen = Seen {
+            method: message["method"].as_str().unwrap_or_default().to_owned(),
+            id: message["id"].clone(),
+            params: message["params"].clone(),
+            headers: headers.clone(),
+        };
+        self.memory().seen.push(seen);
+    }
+
+    /// The greeting goes out in the same breath, so that no notice overtakes it or is missed after it.
+    pub fn listen(&self, session: &str, audience: Audience, out: &Sender, greeting: Option<Out>) {
+        let mut memory = self.memory();
+        if let Some(greeting) = greeting {
+            // A listener that left already is dropped with the next notice.
+            let _ = out.send(greeting);
+        }
+        memory.listeners.push(Listener { session: session.into(), audience, out: out.clone() });
+    }
+
+    /// Sends a notice to whoever wants to hear it.
+    pub fn notify(&self, method: &str, params: &Value) {
+        let mut memory = self.memory();
+        memory.listeners.retain(|listener| !listener.out.is_closed());
+        for listener in &memory.listeners {
+            let mut params = params.clone();
+            match &listener.audience {
+                Audience::All if !memory.hears(&listener.session, method, &params) => continue,
+                Audience::All => {}
+                Audience::Filter { wanted, .. } if !wants(wanted, method, &params) => continue,
+                Audience::Filter { id, .. } => {
+                    params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": id});
+                }
+            }
+            let notice = json!({"jsonrpc": "2.0", "method": method, "params": params});
+            // A listener that left in between misses nothing it could still read.
+            let _ = listener.out.send(Out::Note(notice));
+        }
+    }
+
+    pub fn open_streams(&self) -> usize {
+        self.memory().listeners.iter().filter(|listener| !listener.out.is_closed()).count()
+    }
+
+    /// Forgets every session; their streams end.
+    pub fn drop_sessions(&self) {
+        let mut memory = self.memory();
+        memory.sessions.clear();
+        memory.streams.clear();
+        memory.subscribed.clear();
+        memory.listeners.retain(|listener| matches!(listener.audience, Audience::Filter { .. }));
+    }
+
+    pub fn drop_connections(&self) {
+        self.cut.send_modify(|generation| *generation += 1);
+    }
+
+    /// Ends the process, or where a test holds the server, its listener and all connections.
+    pub fn die(&self, code: i32) {
+        match self.home {
+            Home::Process => std::process::exit(code),
+            Home::Test => {
+                self.dead.send_replace(true);
+            }
+        }
+    }
+}
+
+impl Memory {
+    fn hears(&self, session: &str, method: &str, params: &Value) -> bool {
+        let uri = params["uri"].as_str().unwrap_or_default();
+        method != "notifications/resources/updated"
+            || self.subscribed.contains(&(session.to_owned(), uri.to_owned()))
+    }
+}
+
+fn wants(filter: &Value, method: &str, params: &Value) -> bool {
+    match method {
+        "notifications/tools/list_changed" => filter["toolsListChanged"] == true,
+        "notifications/prompts/list_changed" => filter["promptsListChanged"] == true,
+        "notifications/resources/list_changed" => filter["resourcesListChanged"] == true,
+        "notifications/resources/updated" => {
+            filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&params["uri"]))
+        }
+        _ => false,
+    }
+}

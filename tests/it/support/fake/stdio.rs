@@ -1,0 +1,59 @@
+//! The stdio transport: one message a line in both directions, as a child of whoever wants to talk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::core::{self, Incoming, Transport};
+use super::state::{Out, Receiver, State};
+
+/// Serves until standard input ends.
+pub async fn serve(state: Arc<State>) -> anyhow::Result<()> {
+    // Listening for the signal takes its effect away.
+    let _term = state.behaviour().stubborn.then(|| signal(SignalKind::terminate())).transpose()?;
+    let (out, frames) = mpsc::unbounded_channel();
+    let writer = tokio::spawn(write(frames));
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(text) = lines.next_line().await? {
+        let Ok(message) = serde_json::from_str(&text) else {
+            eprintln!("not JSON: {text}");
+            continue;
+        };
+        state.see(&message, &BTreeMap::new());
+        let session = String::new();
+        let incoming =
+            Incoming { transport: Transport::Stdio, text, message, headers: BTreeMap::new(), session };
+        if incoming.is_request() {
+            tokio::spawn(core::answer(state.clone(), incoming, out.clone()));
+        } else {
+            core::accept(&state, &incoming);
+        }
+    }
+    if state.behaviour().stubborn {
+        std::future::pending::<()>().await;
+    }
+    // What was just answered still gets out; calls that run on must not keep the process.
+    let _ = tokio::time::timeout(Duration::from_millis(50), writer).await;
+    std::process::exit(0)
+}
+
+async fn write(mut frames: Receiver) -> std::io::Result<()> {
+    let mut stdout = tokio::io::stdout();
+    while let Some(frame) = frames.recv().await {
+        let mut line = match frame {
+            Out::Note(message) => message.to_string(),
+            Out::Garbage(text) => text.to_owned(),
+            Out::Answer { text, .. } => text,
+            Out::Cut | Out::Status(_) => continue,
+            Out::HangUp => std::process::exit(1),
+        };
+        line.push('\n');
+        stdout.write_all(line.as_bytes()).await?;
+        stdout.flush().await?;
+    }
+    Ok(())
+}
