@@ -46,6 +46,7 @@ impl App {
         let gateway = Gateway::start(store, config.mode, options, Metrics::default()).await?;
         let settings = Settings {
             public_url: config.public_url.clone(),
+            trust_proxy: config.trust_proxy,
             allowed_origins: config.allowed_origins.clone(),
             is_loopback: config.bind.is_loopback(),
             telemetry: config.telemetry,

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Router, middleware};
 
-use crate::http::api::{servers, tools};
+use crate::http::api::{groups, prompts, resources, servers, tools};
 use crate::http::error::Refusal;
 use crate::http::{Face, guard, system};
 
@@ -51,6 +51,21 @@ pub fn table() -> Vec<Route> {
         post("/api/v0/tools/invoke", User, tools::invoke),
         post("/api/v0/tools/enable", Admin, tools::enable),
         post("/api/v0/tools/disable", Admin, tools::disable),
+        get("/api/v0/prompts", User, prompts::list),
+        get("/api/v0/prompt", User, prompts::get),
+        post("/api/v0/prompts/render", User, prompts::render),
+        post("/api/v0/prompts/enable", Admin, prompts::enable),
+        post("/api/v0/prompts/disable", Admin, prompts::disable),
+        get("/api/v0/resources", User, resources::list),
+        get("/api/v0/resource_templates", User, resources::templates),
+        post("/api/v0/resources/get", User, resources::get),
+        post("/api/v0/resources/read", User, resources::read),
+        get("/api/v0/tool-groups", Admin, groups::list),
+        post("/api/v0/tool-groups", Admin, groups::create),
+        get("/api/v0/tool-groups/{name}", Admin, groups::get),
+        put("/api/v0/tool-groups/{name}", Admin, groups::replace),
+        delete("/api/v0/tool-groups/{name}", Admin, groups::delete),
+        get("/api/v0/tool-groups/{name}/effective-tools", Admin, groups::effective_tools),
     ]
 }
 
@@ -91,4 +106,4 @@ macro_rules! verbs {
     )*};
 }
 
-verbs!(get GET, post POST, patch PATCH, delete DELETE);
+verbs!(get GET, post POST, put PUT, patch PATCH, delete DELETE);

@@ -6,21 +6,25 @@ use std::sync::Arc;
 
 use super::Error;
 use crate::model::name::SEPARATOR;
-use crate::model::{Flags, Offering, QualifiedName, Registration, ServerName, Tool};
+use crate::model::{
+    Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName, Tool,
+};
 use crate::upstream::Upstream;
 
 #[derive(Clone, Default)]
 pub struct Catalog {
     servers: BTreeMap<ServerName, Arc<Entry>>,
-}
-
-impl FromIterator<Entry> for Catalog {
-    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
-        Self { servers: entries.into_iter().map(|entry| (entry.name().clone(), Arc::new(entry))).collect() }
-    }
+    groups: BTreeMap<GroupName, Arc<Group>>,
 }
 
 impl Catalog {
+    pub fn new(entries: impl IntoIterator<Item = Entry>, groups: impl IntoIterator<Item = Group>) -> Self {
+        Self {
+            servers: entries.into_iter().map(|entry| (entry.name().clone(), Arc::new(entry))).collect(),
+            groups: groups.into_iter().map(|group| (group.name.clone(), Arc::new(group))).collect(),
+        }
+    }
+
     /// All servers, by name.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.servers.values()
@@ -50,16 +54,47 @@ impl Catalog {
         Ok((entry, tool))
     }
 
+    /// The server and prompt of a full name.
+    pub fn prompt(&self, full_name: &str) -> Result<(&Arc<Entry>, &Prompt), Error> {
+        let name = QualifiedName::parse(full_name).ok_or_else(|| not_qualified("prompt", full_name))?;
+        let entry = self.require(name.server)?;
+        let prompt = entry.prompt(name.item);
+        let prompt =
+            prompt.ok_or_else(|| Error::not_found(format!("prompt {full_name:?} does not exist")))?;
+        Ok((entry, prompt))
+    }
+
+    /// All groups, by name.
+    pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.groups.values()
+    }
+
+    pub fn group(&self, name: &str) -> Result<&Arc<Group>, Error> {
+        self.groups.get(name).ok_or_else(|| Error::not_found(format!("tool group {name:?} does not exist")))
+    }
+
     pub fn with(&self, entry: Entry) -> Self {
-        let mut servers = self.servers.clone();
-        servers.insert(entry.name().clone(), Arc::new(entry));
-        Self { servers }
+        let mut changed = self.clone();
+        changed.servers.insert(entry.name().clone(), Arc::new(entry));
+        changed
     }
 
     pub fn without(&self, server: &ServerName) -> Self {
-        let mut servers = self.servers.clone();
-        servers.remove(server);
-        Self { servers }
+        let mut changed = self.clone();
+        changed.servers.remove(server);
+        changed
+    }
+
+    pub fn with_group(&self, group: Group) -> Self {
+        let mut changed = self.clone();
+        changed.groups.insert(group.name.clone(), Arc::new(group));
+        changed
+    }
+
+    pub fn without_group(&self, group: &GroupName) -> Self {
+        let mut changed = self.clone();
+        changed.groups.remove(group);
+        changed
     }
 }
 
@@ -82,9 +117,9 @@ pub struct Entry {
 /// An offering with the ways to find things in it.
 struct Listed {
     offering: Arc<Offering>,
-    tools: HashMap<Box<str>, usize>,
-    /// Positions of the tools in the order of their names.
-    sorted_tools: Vec<usize>,
+    tools: Index,
+    prompts: Index,
+    resources: Index,
 }
 
 impl Entry {
@@ -132,29 +167,70 @@ impl Entry {
         self.is_enabled() && !self.registration.flags.disabled_tools.contains(tool)
     }
 
+    /// Whether the prompt is visible: its own flag and that of its server.
+    pub fn shows_prompt(&self, prompt: &str) -> bool {
+        self.is_enabled() && !self.registration.flags.disabled_prompts.contains(prompt)
+    }
+
     pub fn tool(&self, name: &str) -> Option<&Tool> {
-        self.listed.tools.get(name).map(|&position| &self.listed.offering.tools[position])
+        self.listed.tools.find(&self.offering().tools, name)
+    }
+
+    pub fn prompt(&self, name: &str) -> Option<&Prompt> {
+        self.listed.prompts.find(&self.offering().prompts, name)
+    }
+
+    pub fn resource(&self, uri: &str) -> Option<&Resource> {
+        self.listed.resources.find(&self.offering().resources, uri)
     }
 
     /// All tools by name.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.listed.sorted_tools.iter().map(|&position| &self.listed.offering.tools[position])
+        self.listed.tools.sorted(&self.offering().tools)
     }
 
-    pub fn prompt_names(&self) -> Vec<&str> {
-        let mut names: Vec<_> =
-            self.listed.offering.prompts.iter().map(|prompt| prompt.name.as_str()).collect();
-        names.sort_unstable();
-        names
+    /// All prompts by name.
+    pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
+        self.listed.prompts.sorted(&self.offering().prompts)
+    }
+
+    /// All resources by URI.
+    pub fn resources(&self) -> impl Iterator<Item = &Resource> {
+        self.listed.resources.sorted(&self.offering().resources)
     }
 }
 
 impl Listed {
     fn new(offering: Arc<Offering>) -> Self {
-        let names = || offering.tools.iter().enumerate();
-        let tools = names().map(|(position, tool)| (tool.name.as_str().into(), position)).collect();
-        let mut sorted_tools: Vec<_> = (0..offering.tools.len()).collect();
-        sorted_tools.sort_unstable_by(|&a, &b| offering.tools[a].name.cmp(&offering.tools[b].name));
-        Self { tools, sorted_tools, offering }
+        Self {
+            tools: Index::new(offering.tools.iter().map(Tool::key)),
+            prompts: Index::new(offering.prompts.iter().map(Prompt::key)),
+            resources: Index::new(offering.resources.iter().map(Resource::key)),
+            offering,
+        }
+    }
+}
+
+/// Where in one list of an offering a key stands, and the order of the keys.
+struct Index {
+    positions: HashMap<Box<str>, usize>,
+    order: Vec<usize>,
+}
+
+impl Index {
+    fn new<'a>(keys: impl Iterator<Item = &'a str>) -> Self {
+        let keys: Vec<_> = keys.collect();
+        let mut order: Vec<_> = (0..keys.len()).collect();
+        order.sort_unstable_by_key(|&position| keys[position]);
+        let positions = keys.iter().enumerate().map(|(position, &key)| (key.into(), position)).collect();
+        Self { positions, order }
+    }
+
+    fn find<'a, T>(&self, items: &'a [T], key: &str) -> Option<&'a T> {
+        self.positions.get(key).map(|&position| &items[position])
+    }
+
+    fn sorted<'a, T>(&'a self, items: &'a [T]) -> impl Iterator<Item = &'a T> {
+        self.order.iter().map(|&position| &items[position])
     }
 }

@@ -1,14 +1,20 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
-//! Reading order: `catalog` (what there is), `servers`, `tools` and `invoke` (what can be done with it).
+//! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
+//! `resources` and `groups` (what people do with it), `call` and `invoke` (how a request travels to a server).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
+pub mod call;
 pub mod catalog;
 pub mod error;
+pub mod groups;
 pub mod invoke;
+pub mod prompts;
 pub mod record;
+pub mod resources;
 pub mod servers;
 pub mod tools;
+pub mod view;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -20,8 +26,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{Flags, Mode, Offering, ServerName};
-use crate::store::{Store, StoreError};
+use crate::model::{Mode, Offering, ServerName};
+use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::{Event, Options, Upstream};
 
@@ -53,7 +59,7 @@ impl Gateway {
     ) -> Result<Arc<Self>, Error> {
         check_mode(&store, mode).await?;
         let (events, received) = mpsc::unbounded_channel();
-        let stored = store.load_servers().await?;
+        let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
             let upstream = server
@@ -71,7 +77,7 @@ impl Gateway {
             )
         });
         let gateway = Arc::new(Self {
-            catalog: ArcSwap::from_pointee(entries.collect()),
+            catalog: ArcSwap::from_pointee(Catalog::new(entries, groups)),
             store,
             turn: tokio::sync::Mutex::default(),
             in_change: Mutex::default(),
@@ -146,25 +152,6 @@ impl Gateway {
         running
             .await
             .unwrap_or_else(|error| Err(Error::internal(format!("a change was interrupted: {error}"))))
-    }
-
-    /// Changes the flags of one server in store and catalog; `store` makes the same change there.
-    async fn change_flags<S>(
-        &self,
-        name: &ServerName,
-        change: impl FnOnce(&mut Flags),
-        store: impl FnOnce(i64) -> S,
-    ) -> Result<(), Error>
-    where
-        S: Future<Output = Result<(), StoreError>>,
-    {
-        let _turn = self.turn.lock().await;
-        let now = now_ms();
-        store(now).await?;
-        let catalog = self.catalog();
-        let entry = catalog.require(name.as_str())?;
-        self.swap(catalog.with(entry.with_flags(change, now)));
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Servers and tools as people read them: the JSON records, without a single secret.
+//! Servers and what they offer as people read them: the JSON records, without a single secret.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::catalog::Entry;
+use crate::model::offering::PromptArgument;
 use crate::model::redact::MASK;
-use crate::model::{Status, Tool, Transport};
+use crate::model::{Prompt, Resource, Status, Template, Tool, Transport, uri};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerRecord {
@@ -99,9 +100,9 @@ impl<'a> ToolRecord<'a> {
         Self {
             name: entry.name().qualify(&tool.name),
             enabled: entry.shows_tool(&tool.name),
-            description: fields.description.unwrap_or_else(|| raw(r#""""#)),
-            input_schema: fields.input_schema.unwrap_or_else(|| raw("{}")),
-            annotations: fields.annotations.unwrap_or_else(|| raw("{}")),
+            description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
+            input_schema: fields.input_schema.unwrap_or_else(|| raw(NO_OBJECT)),
+            annotations: fields.annotations.unwrap_or_else(|| raw(NO_OBJECT)),
             title: fields.title,
             output_schema: fields.output_schema,
             icons: fields.icons,
@@ -110,6 +111,92 @@ impl<'a> ToolRecord<'a> {
         }
     }
 }
+
+#[derive(Serialize)]
+pub struct PromptRecord<'a> {
+    pub name: String,
+    pub enabled: bool,
+    pub description: &'a RawValue,
+    pub arguments: Vec<PromptArgument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icons: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<&'a RawValue>,
+}
+
+impl<'a> PromptRecord<'a> {
+    pub fn of(entry: &Entry, prompt: &'a Prompt) -> Self {
+        let fields = prompt.fields();
+        Self {
+            name: entry.name().qualify(&prompt.name),
+            enabled: entry.shows_prompt(&prompt.name),
+            description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
+            arguments: prompt.arguments(),
+            title: fields.title,
+            icons: fields.icons,
+            meta: fields.meta,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub struct ResourceRecord<'a> {
+    pub uri: &'a str,
+    pub qualified_uri: String,
+    pub name: &'a RawValue,
+    pub title: &'a RawValue,
+    pub enabled: bool,
+    pub description: &'a RawValue,
+    pub mime_type: &'a RawValue,
+    pub annotations: &'a RawValue,
+    pub meta: &'a RawValue,
+    pub server: &'a str,
+}
+
+impl<'a> ResourceRecord<'a> {
+    pub fn of(entry: &'a Entry, resource: &'a Resource) -> Self {
+        let fields = resource.fields();
+        Self {
+            uri: &resource.uri,
+            qualified_uri: uri::qualify(entry.name(), &resource.uri),
+            name: fields.name.unwrap_or_else(|| raw(NO_TEXT)),
+            title: fields.title.unwrap_or_else(|| raw(NO_TEXT)),
+            enabled: entry.is_enabled(),
+            description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
+            mime_type: fields.mime_type.unwrap_or_else(|| raw(NO_TEXT)),
+            annotations: fields.annotations.unwrap_or_else(|| raw(NO_OBJECT)),
+            meta: fields.meta.unwrap_or_else(|| raw(NO_OBJECT)),
+            server: entry.name().as_str(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub struct TemplateRecord<'a> {
+    pub uri_template: &'a str,
+    pub name: &'a RawValue,
+    pub description: &'a RawValue,
+    pub mime_type: &'a RawValue,
+    pub server: &'a str,
+}
+
+impl<'a> TemplateRecord<'a> {
+    pub fn of(entry: &'a Entry, template: &'a Template) -> Self {
+        let fields = template.fields();
+        Self {
+            uri_template: &template.uri_template,
+            name: fields.name.unwrap_or_else(|| raw(NO_TEXT)),
+            description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
+            mime_type: fields.mime_type.unwrap_or_else(|| raw(NO_TEXT)),
+            server: entry.name().as_str(),
+        }
+    }
+}
+
+const NO_TEXT: &str = r#""""#;
+const NO_OBJECT: &str = "{}";
 
 /// Stands in for what an upstream left out but a record always has.
 fn raw(json: &'static str) -> &'static RawValue {

@@ -292,12 +292,11 @@ fn affected(entry: &Entry) -> Switched {
     let flags = &entry.registration.flags;
     let qualify = |name: &str| entry.name().qualify(name);
     let tools = entry.tools().map(|tool| tool.name.as_str());
+    let prompts = entry.prompts().map(|prompt| prompt.name.as_str());
     Switched {
         name: entry.name().to_string(),
         tools_affected: tools.filter(|tool| !flags.disabled_tools.contains(*tool)).map(qualify).collect(),
-        prompts_affected: entry
-            .prompt_names()
-            .into_iter()
+        prompts_affected: prompts
             .filter(|prompt| !flags.disabled_prompts.contains(*prompt))
             .map(qualify)
             .collect(),

@@ -4,37 +4,35 @@ use std::sync::Arc;
 
 use super::record::ToolRecord;
 use super::{Catalog, Entry, Error, Gateway};
+use crate::model::Flags;
 use crate::store;
 
 /// Which servers a list covers.
-pub enum Scope<'a> {
+pub enum Coverage<'a> {
     /// Those that are enabled.
     Enabled,
     All,
-    /// One server; its tools are shown only while it is enabled.
+    /// One server; what it offers is shown only while it is enabled.
     Server(&'a str),
     /// One server, disabled or not.
     ServerAtAll(&'a str),
 }
 
 impl Catalog {
-    /// The servers of a scope, in the order in which the full names of what they offer sort.
-    pub fn in_scope(&self, scope: &Scope<'_>) -> Result<Vec<&Arc<Entry>>, Error> {
-        Ok(match scope {
-            Scope::Enabled => {
-                self.entries_by_full_name().into_iter().filter(|entry| entry.is_enabled()).collect()
-            }
-            Scope::All => self.entries_by_full_name(),
-            Scope::Server(name) => {
-                Some(self.require(name)?).into_iter().filter(|entry| entry.is_enabled()).collect()
-            }
-            Scope::ServerAtAll(name) => vec![self.require(name)?],
+    /// The covered servers, in the order in which the full names of what they offer sort.
+    pub fn covered(&self, coverage: &Coverage<'_>) -> Result<Vec<&Arc<Entry>>, Error> {
+        let is_enabled = |entry: &&Arc<Entry>| entry.is_enabled();
+        Ok(match coverage {
+            Coverage::Enabled => self.entries_by_full_name().into_iter().filter(is_enabled).collect(),
+            Coverage::All => self.entries_by_full_name(),
+            Coverage::Server(name) => Some(self.require(name)?).into_iter().filter(is_enabled).collect(),
+            Coverage::ServerAtAll(name) => vec![self.require(name)?],
         })
     }
 
-    /// The records of all tools in a scope, by full name.
-    pub fn tool_records(&self, scope: &Scope<'_>) -> Result<Vec<ToolRecord<'_>>, Error> {
-        let entries = self.in_scope(scope)?.into_iter();
+    /// The records of all covered tools, by full name.
+    pub fn tool_records(&self, coverage: &Coverage<'_>) -> Result<Vec<ToolRecord<'_>>, Error> {
+        let entries = self.covered(coverage)?.into_iter();
         Ok(entries.flat_map(|entry| entry.tools().map(|tool| ToolRecord::of(entry, tool))).collect())
     }
 
@@ -43,48 +41,110 @@ impl Catalog {
     }
 }
 
+/// What can be switched one by one.
+#[derive(Clone, Copy)]
+pub enum Switchable {
+    Tools,
+    Prompts,
+}
+
+impl Switchable {
+    fn names(self, entry: &Entry) -> Vec<String> {
+        match self {
+            Switchable::Tools => entry.tools().map(|tool| tool.name.clone()).collect(),
+            Switchable::Prompts => entry.prompts().map(|prompt| prompt.name.clone()).collect(),
+        }
+    }
+
+    /// The server of a full name, and the name there.
+    fn find<'a>(self, catalog: &'a Catalog, full_name: &str) -> Result<(&'a Arc<Entry>, String), Error> {
+        match self {
+            Switchable::Tools => catalog.tool(full_name).map(|(entry, tool)| (entry, tool.name.clone())),
+            Switchable::Prompts => {
+                catalog.prompt(full_name).map(|(entry, prompt)| (entry, prompt.name.clone()))
+            }
+        }
+    }
+
+    fn disabled(self, flags: &mut Flags) -> &mut std::collections::BTreeSet<String> {
+        match self {
+            Switchable::Tools => &mut flags.disabled_tools,
+            Switchable::Prompts => &mut flags.disabled_prompts,
+        }
+    }
+
+    fn stored(self) -> store::Kind {
+        match self {
+            Switchable::Tools => store::Kind::Tool,
+            Switchable::Prompts => store::Kind::Prompt,
+        }
+    }
+}
+
 impl Gateway {
-    /// Sets the own flag of one tool, or of all tools of a server. Returns the full names of the tools that
-    /// changed; a single tool is returned even when it was so already.
+    /// Sets the own flag of one tool, or of all tools of a server. Returns the full names of those that changed; a
+    /// single one is returned even when it was so already.
     pub async fn switch_tools(self: &Arc<Self>, entity: &str, enabled: bool) -> Result<Vec<String>, Error> {
+        self.switch(Switchable::Tools, entity, enabled).await
+    }
+
+    pub(super) async fn switch(
+        self: &Arc<Self>,
+        kind: Switchable,
+        entity: &str,
+        enabled: bool,
+    ) -> Result<Vec<String>, Error> {
         let entity = entity.to_owned();
         self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn.lock().await;
             let catalog = gateway.catalog();
-            if let Some(entry) = catalog.get(&entity) {
-                let is_disabled = |tool: &str| entry.registration.flags.disabled_tools.contains(tool);
-                let tools = entry.tools().map(|tool| tool.name.clone());
-                let changing = tools.filter(|tool| is_disabled(tool) == enabled).collect();
-                return gateway.set_tool_flags(entry, changing, enabled).await;
-            }
-            let (entry, tool) = catalog.tool(&entity).map_err(|error| match entity.contains("__") {
-                true => error,
-                false => Error::not_found(format!("no tool or server is called {entity:?}")),
-            })?;
-            gateway.set_tool_flags(entry, vec![tool.name.clone()], enabled).await
+            let (entry, names) = match catalog.get(&entity) {
+                Some(entry) => {
+                    let mut flags = entry.registration.flags.clone();
+                    let disabled = kind.disabled(&mut flags);
+                    let names = kind.names(entry).into_iter();
+                    (entry, names.filter(|name| disabled.contains(name) == enabled).collect())
+                }
+                None => {
+                    let (entry, name) =
+                        kind.find(&catalog, &entity).map_err(|error| match entity.contains("__") {
+                            true => error,
+                            false => Error::not_found(format!("nothing is called {entity:?}")),
+                        })?;
+                    (entry, vec![name])
+                }
+            };
+            gateway.set_flags(kind, entry, &catalog, names, enabled).await
         })
         .await
     }
 
-    async fn set_tool_flags(
+    /// The caller holds the turn.
+    async fn set_flags(
         &self,
+        kind: Switchable,
         entry: &Entry,
-        tools: Vec<String>,
+        catalog: &Catalog,
+        names: Vec<String>,
         enabled: bool,
     ) -> Result<Vec<String>, Error> {
-        let name = entry.name();
-        if !tools.is_empty() {
-            let change = |flags: &mut crate::model::Flags| {
-                for tool in &tools {
-                    match enabled {
-                        true => flags.disabled_tools.remove(tool),
-                        false => flags.disabled_tools.insert(tool.clone()),
-                    };
+        let server = entry.name();
+        if !names.is_empty() {
+            let now = super::now_ms();
+            self.store.set_disabled(server, kind.stored(), &names, !enabled, now).await?;
+            let change = |flags: &mut Flags| {
+                let disabled = kind.disabled(flags);
+                for name in &names {
+                    if enabled {
+                        disabled.remove(name);
+                    } else {
+                        disabled.insert(name.clone());
+                    }
                 }
             };
-            let stored = |now| self.store.set_disabled(name, store::Kind::Tool, &tools, !enabled, now);
-            self.change_flags(name, change, stored).await?;
-            tracing::info!(server = %name, count = tools.len(), enabled, "switched tools");
+            self.swap(catalog.with(entry.with_flags(change, now)));
+            tracing::info!(%server, count = names.len(), enabled, "switched tools or prompts");
         }
-        Ok(tools.iter().map(|tool| name.qualify(tool)).collect())
+        Ok(names.iter().map(|name| server.qualify(name)).collect())
     }
 }

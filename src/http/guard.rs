@@ -149,6 +149,7 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             public_url: Some(Url::parse("https://gate.example").unwrap()),
+            trust_proxy: false,
             allowed_origins: vec!["https://app.example".into()],
             is_loopback: true,
             telemetry: false,

@@ -1,6 +1,7 @@
 //! The people's face: the REST API under `/api/v0` and the system routes. Handlers take the request apart, call the
 //! gateway once and shape the answer; what they may answer with in trouble is decided in `error`.
 
+pub mod address;
 pub mod api;
 pub mod error;
 pub mod extract;
@@ -26,6 +27,8 @@ pub struct Face {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub public_url: Option<Url>,
+    /// Whether what a proxy says about the original request is believed.
+    pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
     /// Only this machine can connect, so only its own names are right.
     pub is_loopback: bool,

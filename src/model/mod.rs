@@ -2,6 +2,7 @@
 //! No I/O and no async; every other layer speaks these words.
 
 pub mod fields;
+pub mod group;
 pub mod mode;
 pub mod name;
 pub mod offering;
@@ -9,8 +10,10 @@ pub mod redact;
 pub mod registration;
 pub mod secret;
 pub mod server;
+pub mod uri;
 
 pub use fields::{FieldError, Fields};
+pub use group::{Group, GroupName};
 pub use mode::Mode;
 pub use name::{QualifiedName, ServerName};
 pub use offering::{Offering, Prompt, Resource, Template, Tool};
@@ -18,3 +21,4 @@ pub use redact::Redactor;
 pub use registration::Registration;
 pub use secret::Secret;
 pub use server::{Endpoint, Flags, OAuthSettings, Process, ServerConfig, SessionMode, Status, Transport};
+pub use uri::ResourceUri;

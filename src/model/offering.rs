@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 #[derive(Clone, Debug, Default)]
@@ -149,5 +149,79 @@ impl Tool {
             let properties = &definition.input_schema.properties;
             properties.contains_key("name") && !properties.contains_key("arguments")
         })
+    }
+}
+
+/// An argument of a prompt, as people see it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PromptArgument {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// The fields of a prompt definition that people see.
+#[derive(Default, Deserialize)]
+pub struct PromptFields<'a> {
+    #[serde(borrow)]
+    pub title: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub icons: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    pub meta: Option<&'a RawValue>,
+}
+
+impl Prompt {
+    pub fn fields(&self) -> PromptFields<'_> {
+        serde_json::from_str(self.definition.get()).unwrap_or_default()
+    }
+
+    pub fn arguments(&self) -> Vec<PromptArgument> {
+        #[derive(Deserialize)]
+        struct Definition {
+            #[serde(default)]
+            arguments: Vec<PromptArgument>,
+        }
+        let definition = serde_json::from_str(self.definition.get());
+        definition.map(|definition: Definition| definition.arguments).unwrap_or_default()
+    }
+
+    pub fn required_arguments(&self) -> Vec<String> {
+        let arguments = self.arguments().into_iter();
+        arguments.filter(|argument| argument.required).map(|argument| argument.name).collect()
+    }
+}
+
+/// The fields of a resource or template definition that people see.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceFields<'a> {
+    #[serde(borrow)]
+    pub name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub title: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub mime_type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub annotations: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    pub meta: Option<&'a RawValue>,
+}
+
+impl Resource {
+    pub fn fields(&self) -> ResourceFields<'_> {
+        serde_json::from_str(self.definition.get()).unwrap_or_default()
+    }
+}
+
+impl Template {
+    pub fn fields(&self) -> ResourceFields<'_> {
+        serde_json::from_str(self.definition.get()).unwrap_or_default()
     }
 }

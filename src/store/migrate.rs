@@ -9,8 +9,10 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use super::OpenError;
 use super::db::Pool;
 
-const MIGRATIONS: [(i64, &str, &str); 1] =
-    [(1, "servers", include_str!("../../migrations/0001_servers.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "servers", include_str!("../../migrations/0001_servers.sql")),
+    (2, "groups", include_str!("../../migrations/0002_groups.sql")),
+];
 
 pub(super) async fn run(pool: &Pool, database: &Path) -> Result<(), OpenError> {
     let migrations = MIGRATIONS.map(|(version, name, sql)| {

@@ -1,10 +1,11 @@
-//! What outlives the process: servers, what they offered, what is switched off, and settings.
+//! What outlives the process: servers, what they offered, what is switched off, groups, and settings.
 //! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
 
 mod catalogs;
 mod config;
 mod db;
 mod disabled;
+mod groups;
 mod key;
 mod lock;
 mod migrate;

@@ -1,4 +1,40 @@
-//! The REST management API under `/api/v0`, one file per noun.
+//! The REST management API under `/api/v0`, one file per noun. Here is what several of them read the same way.
 
+pub mod groups;
+pub mod prompts;
+pub mod resources;
 pub mod servers;
 pub mod tools;
+
+use bytes::Bytes;
+
+use super::error::Refusal;
+use super::extract::{Query, json_object};
+use crate::gateway::tools::Coverage;
+use crate::model::{FieldError, Fields};
+
+/// Which servers a list is about: `server` names one, `all` adds those that are disabled.
+fn coverage(query: &Query) -> Result<Coverage<'_>, Refusal> {
+    Ok(match (query.text("server"), query.flag("all")?) {
+        (None, false) => Coverage::Enabled,
+        (None, true) => Coverage::All,
+        (Some(server), false) => Coverage::Server(server),
+        (Some(server), true) => Coverage::ServerAtAll(server),
+    })
+}
+
+/// What to switch: in the query, or in the body as `entity` or `name`.
+fn entity(query: &Query, body: &Bytes) -> Result<String, Refusal> {
+    if let Some(entity) = query.text("entity") {
+        return Ok(entity.to_owned());
+    }
+    let missing =
+        || Refusal::from(FieldError::new("entity", "is required: a full name, or the name of a server"));
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(missing());
+    }
+    let mut fields = Fields::new(json_object(body)?);
+    let (entity, name) = (fields.text("entity")?, fields.text("name")?);
+    fields.finish()?;
+    entity.or(name).filter(|entity| !entity.is_empty()).ok_or_else(missing)
+}

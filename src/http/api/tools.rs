@@ -6,26 +6,20 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::gateway::tools::Scope;
+use super::{coverage, entity};
 use crate::http::Face;
 use crate::http::error::Refusal;
-use crate::http::extract::{Query, json_object};
+use crate::http::extract::Query;
 use crate::http::reply::{Answer, Json, Written};
 use crate::http::stream::EventBody;
-use crate::model::{FieldError, Fields};
+use crate::model::FieldError;
 use crate::wire::{authored, scan, sse, text};
 
 /// Progress events that wait for a slow reader.
 const PROGRESS_BACKLOG: usize = 64;
 
 pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
-    let scope = match (query.text("server"), query.flag("all")?) {
-        (None, false) => Scope::Enabled,
-        (None, true) => Scope::All,
-        (Some(server), false) => Scope::Server(server),
-        (Some(server), true) => Scope::ServerAtAll(server),
-    };
-    Ok(Json(face.gateway.catalog().tool_records(&scope)?).into_response())
+    Ok(Json(face.gateway.catalog().tool_records(&coverage(&query)?)?).into_response())
 }
 
 pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
@@ -39,22 +33,6 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answ
 
 pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
-}
-
-/// What to switch: in the query, or in the body as `entity` or `name`.
-fn entity(query: &Query, body: &Bytes) -> Result<String, Refusal> {
-    if let Some(entity) = query.text("entity") {
-        return Ok(entity.to_owned());
-    }
-    let missing =
-        || Refusal::from(FieldError::new("entity", "is required: the name of a tool or of a server"));
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(missing());
-    }
-    let mut fields = Fields::new(json_object(body)?);
-    let (entity, name) = (fields.text("entity")?, fields.text("name")?);
-    fields.finish()?;
-    entity.or(name).filter(|entity| !entity.is_empty()).ok_or_else(missing)
 }
 
 /// Calls a tool; with `Accept: text/event-stream` the answer streams progress and then the result.

@@ -62,7 +62,13 @@ impl TestApp {
         &self.config.sqlite_path
     }
 
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Answer {
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Vec<u8>>,
+    ) -> Answer {
         client::request(&self.address, method, path, headers, body.into()).await
     }
 

@@ -43,7 +43,13 @@ impl Answer {
 }
 
 /// Sends one request on a connection of its own and reads the whole answer.
-pub async fn request(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
+pub async fn request(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> Answer {
     let (response, _connection) = open(address, method, path, headers, body).await;
     let (head, body) = response.into_parts();
     let body = body.collect().await.expect("the answer ends well").to_bytes();

@@ -11,8 +11,8 @@ pub mod fake;
 use std::time::{Duration, Instant};
 
 pub use app::TestApp;
-pub use client::{Answer, request};
-pub use fake::{Behaviour, Fake, stdio_command};
+pub use client::Answer;
+pub use fake::{Behaviour, Fake};
 
 /// Waits for a condition, looking often, and fails with `what` when it does not come true in time.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {

@@ -1,0 +1,133 @@
+//! Resources: which server a URI belongs to, and the records. A URI that several servers have is never guessed:
+//! the error names the qualified URIs to choose from.
+
+use std::sync::Arc;
+
+use super::call::{Call, Failure};
+use super::catalog::{Catalog, Entry};
+use super::invoke::members;
+use super::record::{ResourceRecord, TemplateRecord};
+use super::tools::Coverage;
+use super::{Error, Gateway};
+use crate::model::{FieldError, Resource, ResourceUri, uri};
+use crate::wire::error::code;
+use crate::wire::{authored, text};
+
+impl Catalog {
+    /// By server, then URI.
+    pub fn resource_records(&self, coverage: &Coverage<'_>) -> Result<Vec<ResourceRecord<'_>>, Error> {
+        let mut records = Vec::new();
+        for entry in self.covered_by_name(coverage)? {
+            records.extend(entry.resources().map(|resource| ResourceRecord::of(entry, resource)));
+        }
+        Ok(records)
+    }
+
+    /// By server, then as the server lists them.
+    pub fn template_records(&self, coverage: &Coverage<'_>) -> Result<Vec<TemplateRecord<'_>>, Error> {
+        let mut records = Vec::new();
+        for entry in self.covered_by_name(coverage)? {
+            records.extend(
+                entry.offering().templates.iter().map(|template| TemplateRecord::of(entry, template)),
+            );
+        }
+        Ok(records)
+    }
+
+    /// URIs have no server in front, so here the bare names of the servers give the order.
+    fn covered_by_name(&self, coverage: &Coverage<'_>) -> Result<Vec<&Arc<Entry>>, Error> {
+        let mut entries = self.covered(coverage)?;
+        entries.sort_by_key(|entry| entry.name());
+        Ok(entries)
+    }
+
+    /// Everything listed under this URI, disabled servers included.
+    pub fn find_resource(&self, text: &str) -> Result<Vec<(&Arc<Entry>, &Resource)>, Error> {
+        Ok(match parse_uri(text)? {
+            ResourceUri::Qualified { server, uri } => {
+                let entry = self.get(server.as_str()).into_iter();
+                entry.filter_map(|entry| Some((entry, entry.resource(&uri)?))).collect()
+            }
+            ResourceUri::Upstream(uri) => {
+                self.entries().filter_map(|entry| Some((entry, entry.resource(&uri)?))).collect()
+            }
+        })
+    }
+
+    /// The one record of a URI.
+    pub fn resource_record(&self, text: &str) -> Result<ResourceRecord<'_>, Error> {
+        let found = self.find_resource(text)?;
+        let (entry, resource) = one_of(text, prefer_enabled(found, |(entry, _)| entry), |(entry, _)| entry)?;
+        Ok(ResourceRecord::of(entry, resource))
+    }
+
+    /// The server to read a URI from, and the URI as that server knows it. Where no list has it, the one server
+    /// whose template makes it; a qualified URI goes to its server in any case, which knows best.
+    pub fn reader_of(&self, text: &str) -> Result<(&Arc<Entry>, String), Error> {
+        let uri = match parse_uri(text)? {
+            ResourceUri::Qualified { server, uri } => return Ok((self.require(server.as_str())?, uri)),
+            ResourceUri::Upstream(uri) => uri,
+        };
+        let has = |entry: &&Arc<Entry>| entry.resource(&uri).is_some();
+        let mut found: Vec<_> = self.entries().filter(has).collect();
+        if found.is_empty() {
+            let makes = |entry: &&Arc<Entry>| {
+                entry
+                    .offering()
+                    .templates
+                    .iter()
+                    .any(|template| uri::template_matches(&template.uri_template, &uri))
+            };
+            found = self.entries().filter(makes).collect();
+        }
+        let entry = one_of(text, prefer_enabled(found, |entry| entry), |entry| entry)?;
+        Ok((entry, uri))
+    }
+}
+
+fn parse_uri(text: &str) -> Result<ResourceUri, Error> {
+    Ok(ResourceUri::parse(text).map_err(|problem| FieldError::new("uri", problem))?)
+}
+
+/// Disabled servers count only where no other has the URI.
+fn prefer_enabled<T>(found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Vec<T> {
+    let (enabled, disabled): (Vec<_>, Vec<_>) = found.into_iter().partition(|item| entry(item).is_enabled());
+    if enabled.is_empty() { disabled } else { enabled }
+}
+
+fn one_of<T>(text: &str, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Result<T, Error> {
+    if found.len() > 1 {
+        let choices: Vec<_> = found.iter().map(|item| uri::qualify(entry(item).name(), text)).collect();
+        let choices = choices.join(", ");
+        return Err(Error::invalid(format!("several servers have the URI {text:?}; use one of {choices}")));
+    }
+    found.pop().ok_or_else(|| match uri::has_scheme(text) {
+        true => Error::not_found(format!("no server has the resource {text:?}")),
+        false => FieldError::new("uri", format!("is {text:?}, which is not a URI")).into(),
+    })
+}
+
+impl Gateway {
+    /// Reads a resource: `contents` as the upstream sent them.
+    pub async fn read_resource(&self, text: &str) -> Result<Vec<u8>, Error> {
+        let catalog = self.catalog();
+        let (entry, uri) = catalog.reader_of(text)?;
+        let uri = text::quote(&uri);
+        let params: &[(&str, &[u8])] = &[("uri", &uri)];
+        let call = Call { method: "resources/read", params, is_repeatable: true, progress: None };
+        let result = call.run(entry).await.map_err(|failure| match failure {
+            Failure::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
+                Error::not_found(format!("server {:?} says: {message}", entry.name().as_str()))
+            }
+            failure => failure.explain(&format!("reading {text}"), entry),
+        })?;
+        let contents = members(&result).get("contents").map_or("[]", |contents| contents.get()).as_bytes();
+        Ok(authored::object(&[("contents", contents)]))
+    }
+}
+
+/// Legacy servers have a code for it; modern ones say that the parameter is wrong and name the URI.
+fn says_not_found(code: i64, data: Option<&[u8]>) -> bool {
+    let names_uri = || data.is_some_and(|data| members(data).contains_key("uri"));
+    code == i64::from(code::RESOURCE_NOT_FOUND) || code == i64::from(code::INVALID_PARAMS) && names_uri()
+}

@@ -1,0 +1,49 @@
+//! The address under which a caller sees this gateway, for the URLs in answers.
+
+use axum::http::{HeaderMap, header};
+
+use super::Settings;
+
+/// Scheme, host and port (and the path of `PUBLIC_URL`, where it has one), without a slash at the end.
+pub fn base_url(settings: &Settings, headers: &HeaderMap) -> String {
+    if let Some(url) = &settings.public_url {
+        return url.as_str().trim_end_matches('/').to_owned();
+    }
+    let first = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok())?;
+        value.split(',').next().map(str::trim).filter(|value| !value.is_empty())
+    };
+    let (mut scheme, mut host) = (None, None);
+    if settings.trust_proxy {
+        // Anything but these two would make the answer carry a URL of somebody's invention.
+        scheme = first("x-forwarded-proto").filter(|scheme| matches!(*scheme, "http" | "https"));
+        host = first("x-forwarded-host");
+    }
+    let host = host.or_else(|| first(header::HOST.as_str())).unwrap_or("localhost");
+    format!("{}://{host}", scheme.unwrap_or("http"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_url_wins_and_proxies_are_believed_only_when_trusted() {
+        let mut headers = HeaderMap::new();
+        headers.insert("host", "localhost:8080".parse().unwrap());
+        headers.insert("x-forwarded-proto", "https".parse().unwrap());
+        headers.insert("x-forwarded-host", "gate.example, inner".parse().unwrap());
+        let mut settings = Settings {
+            public_url: None,
+            trust_proxy: false,
+            allowed_origins: vec![],
+            is_loopback: true,
+            telemetry: false,
+        };
+        assert_eq!(base_url(&settings, &headers), "http://localhost:8080");
+        settings.trust_proxy = true;
+        assert_eq!(base_url(&settings, &headers), "https://gate.example");
+        settings.public_url = Some("https://public.example/gate/".parse().unwrap());
+        assert_eq!(base_url(&settings, &headers), "https://public.example/gate");
+    }
+}

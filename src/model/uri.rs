@@ -1,0 +1,163 @@
+//! URIs of resources: the qualified form that names the server too, and the question whether a template makes a URI.
+
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::prelude::Engine;
+
+use super::ServerName;
+
+const QUALIFIED: &str = "toolgate://res/";
+
+/// `toolgate://res/<server>/<base64url of the upstream URI>`: the one form that never means two resources.
+pub fn qualify(server: &ServerName, uri: &str) -> String {
+    format!("{QUALIFIED}{server}/{}", URL_SAFE_NO_PAD.encode(uri))
+}
+
+/// A URI as a caller gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResourceUri {
+    /// As the upstream wrote it; any server may have it.
+    Upstream(String),
+    Qualified {
+        server: ServerName,
+        uri: String,
+    },
+}
+
+impl ResourceUri {
+    /// Err is a sentence fragment that tells what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix(QUALIFIED) else {
+            return Ok(Self::Upstream(text.to_owned()));
+        };
+        let malformed = || format!("is not a qualified URI of the form {QUALIFIED}<server>/<base64url>");
+        let (server, encoded) = rest.split_once('/').ok_or_else(malformed)?;
+        let server = ServerName::parse(server).map_err(|_| malformed())?;
+        let uri = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|uri| String::from_utf8(uri).ok());
+        Ok(Self::Qualified { server, uri: uri.filter(|uri| !uri.is_empty()).ok_or_else(malformed)? })
+    }
+}
+
+/// Whether the text begins like a URI: a scheme and a colon.
+pub fn has_scheme(uri: &str) -> bool {
+    let Some((scheme, _)) = uri.split_once(':') else { return false };
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+}
+
+/// Whether the URI template (RFC 6570) can make this URI. Each part of the template takes every length that it
+/// can, all at once, so no input makes this slow.
+pub fn template_matches(template: &str, uri: &str) -> bool {
+    let uri = uri.as_bytes();
+    // Where in the URI the parts read so far may end.
+    let mut ends = vec![false; uri.len() + 1];
+    ends[0] = true;
+    let mut rest = template;
+    while !rest.is_empty() {
+        if let Some(expression) = rest.strip_prefix('{') {
+            let Some((expression, after)) = expression.split_once('}') else { return false };
+            ends = expand(expression, uri, &ends);
+            rest = after;
+        } else {
+            let (literal, after) = rest.split_at(rest.find('{').unwrap_or(rest.len()));
+            ends = follow(literal.as_bytes(), uri, &ends);
+            rest = after;
+        }
+    }
+    ends[uri.len()]
+}
+
+fn follow(literal: &[u8], uri: &[u8], ends: &[bool]) -> Vec<bool> {
+    let mut next = vec![false; ends.len()];
+    for (at, _) in ends.iter().enumerate().filter(|(_, end)| **end) {
+        if uri[at..].starts_with(literal) {
+            next[at + literal.len()] = true;
+        }
+    }
+    next
+}
+
+fn expand(expression: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
+    let operator = expression.bytes().next().unwrap_or_default();
+    // What an expression may begin with, what it may hold, and whether it may be left out altogether.
+    let (first, takes, optional): (Option<u8>, fn(u8) -> bool, bool) = match operator {
+        b'+' => (None, |_| true, false),
+        b'#' => (Some(b'#'), |_| true, true),
+        b'.' => (Some(b'.'), |b| !b"/?#".contains(&b), true),
+        b'/' => (Some(b'/'), |b| !b"?#".contains(&b), true),
+        b';' => (Some(b';'), |b| !b"/?#".contains(&b), true),
+        b'?' => (Some(b'?'), |b| b != b'#', true),
+        b'&' => (Some(b'&'), |b| b != b'#', true),
+        _ => (None, |b| !b"/?#".contains(&b), false),
+    };
+    let mut next = vec![false; ends.len()];
+    for (at, _) in ends.iter().enumerate().filter(|(_, end)| **end) {
+        if optional {
+            next[at] = true;
+        }
+        let begins = match first {
+            Some(first) => uri.get(at) == Some(&first),
+            None => true,
+        };
+        if !begins {
+            continue;
+        }
+        let mut to = at + usize::from(first.is_some());
+        while to < uri.len() && takes(uri[to]) {
+            to += 1;
+            next[to] = true;
+        }
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qualified_uri_reads_back() {
+        let server = ServerName::parse("git-hub").unwrap();
+        for uri in ["file:///a b", "ui://x/ü", "https://h/?q=1#f"] {
+            let qualified = qualify(&server, uri);
+            let expected = ResourceUri::Qualified { server: server.clone(), uri: uri.into() };
+            assert_eq!(ResourceUri::parse(&qualified).unwrap(), expected);
+        }
+        for bad in [
+            "toolgate://res/",
+            "toolgate://res/a",
+            "toolgate://res/a/",
+            "toolgate://res/a/=",
+            "toolgate://res/a__b/eA",
+        ] {
+            assert!(ResourceUri::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(ResourceUri::parse("file:///a").unwrap(), ResourceUri::Upstream("file:///a".into()));
+    }
+
+    #[test]
+    fn templates_match_what_they_can_make() {
+        for (template, uri) in [
+            ("file:///{name}", "file:///a.txt"),
+            ("file:///{+path}", "file:///a/b/c.txt"),
+            ("demo://resource/dynamic/text/{resourceId}", "demo://resource/dynamic/text/12"),
+            ("db://{schema}/{table}/rows", "db://public/users/rows"),
+            ("x://search{?q,lang}", "x://search?q=a&lang=b"),
+            ("x://search{?q,lang}", "x://search"),
+            ("x://a{/path*}", "x://a/b/c"),
+            ("x://{a}-{b}", "x://1-2-3"),
+        ] {
+            assert!(template_matches(template, uri), "{template} {uri}");
+        }
+        for (template, uri) in [
+            ("file:///{name}", "file:///a/b.txt"),
+            ("file:///{name}", "file:///"),
+            ("db://{schema}/rows", "db://public/users/rows"),
+            ("x://{unclosed", "x://a"),
+            ("x://a", "x://ab"),
+            ("", "x://a"),
+        ] {
+            assert!(!template_matches(template, uri), "{template} {uri}");
+        }
+        assert!(!template_matches(&"{a}".repeat(500), &format!("{}/", "x".repeat(5000))));
+    }
+}
