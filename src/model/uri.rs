@@ -90,21 +90,20 @@ fn expand(expression: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
         _ => (None, |b| !b"/?#".contains(&b), false),
     };
     let mut next = vec![false; ends.len()];
-    for (at, _) in ends.iter().enumerate().filter(|(_, end)| **end) {
-        if optional {
-            next[at] = true;
-        }
-        let begins = match first {
-            Some(first) => uri.get(at) == Some(&first),
-            None => true,
-        };
-        if !begins {
-            continue;
-        }
-        let mut to = at + usize::from(first.is_some());
-        while to < uri.len() && takes(uri[to]) {
-            to += 1;
-            next[to] = true;
+    // Whether some value that began earlier may go on here, and whether it has anything in it yet.
+    let (mut is_inside, mut has_content) = (false, false);
+    for at in 0..ends.len() {
+        next[at] = has_content || optional && ends[at];
+        let Some(&byte) = uri.get(at) else { break };
+        match first {
+            None => {
+                has_content = (is_inside || ends[at]) && takes(byte);
+                is_inside = has_content;
+            }
+            Some(first) => {
+                has_content = is_inside && takes(byte);
+                is_inside = has_content || ends[at] && byte == first;
+            }
         }
     }
     next
