@@ -1,0 +1,117 @@
+//! What an endpoint says about itself when a client meets it.
+
+use serde_json::value::RawValue;
+
+use super::Gateway;
+use super::caller::Scope;
+use super::catalog::{Catalog, Entry};
+
+/// The longest that the composed instructions become.
+const INSTRUCTIONS_LIMIT: usize = 2000;
+/// What one server may take of that.
+const LINE_LIMIT: usize = 200;
+
+/// The parts of an answer to `initialize`, as JSON but for the instructions.
+pub struct Greeting {
+    pub capabilities: Vec<u8>,
+    pub server_info: Vec<u8>,
+    pub instructions: Option<String>,
+}
+
+impl Gateway {
+    /// Why this scope cannot be served, if so.
+    pub fn missing(&self, scope: &Scope) -> Option<String> {
+        if self.catalog().lens(scope).is_some() {
+            return None;
+        }
+        Some(match scope {
+            Scope::Everything => "there is nothing here".to_owned(),
+            Scope::Group(name) => format!("tool group {name:?} does not exist"),
+            Scope::Server(name) => format!("server {name:?} does not exist"),
+        })
+    }
+
+    /// `None` when the scope does not exist (any more).
+    pub fn greeting(&self, scope: &Scope) -> Option<Greeting> {
+        let catalog = self.catalog();
+        catalog.lens(scope)?;
+        match scope {
+            Scope::Server(name) => catalog.get(name).map(|entry| native(entry)),
+            Scope::Everything => Some(composed(&catalog, |_| true)),
+            Scope::Group(name) => {
+                let lens = catalog.lens(scope)?;
+                let group = catalog.group(name).ok()?;
+                let view = catalog.view(&lens, |_| true);
+                let is_in = |entry: &Entry| {
+                    view.tools.iter().any(|(of, _)| of.name() == entry.name())
+                        || view.prompts.iter().any(|(of, _)| of.name() == entry.name())
+                };
+                let mut greeting = composed(&catalog, is_in);
+                if !group.description.is_empty() {
+                    let instructions = greeting.instructions.take().unwrap_or_default();
+                    greeting.instructions = Some(cut(&format!("{}\n{instructions}", group.description), INSTRUCTIONS_LIMIT));
+                }
+                Some(greeting)
+            }
+        }
+    }
+}
+
+/// One server under its own name.
+fn native(entry: &Entry) -> Greeting {
+    let offering = entry.offering();
+    let raw = |value: &Option<Box<RawValue>>, otherwise: String| {
+        value.as_deref().map_or(otherwise, |value| value.get().to_owned()).into_bytes()
+    };
+    let nameless = format!(r#"{{"name":"{}","version":""}}"#, entry.name());
+    Greeting {
+        capabilities: raw(&offering.capabilities, "{}".into()),
+        server_info: raw(&offering.server_info, nameless),
+        instructions: offering.instructions.clone(),
+    }
+}
+
+fn composed(catalog: &Catalog, is_in: impl Fn(&Entry) -> bool) -> Greeting {
+    let capabilities = br#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}"#;
+    let server_info = format!(r#"{{"name":"toolgate","title":"toolgate","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
+    Greeting {
+        capabilities: capabilities.to_vec(),
+        server_info: server_info.into_bytes(),
+        instructions: instructions(catalog.entries().filter(|entry| entry.is_enabled() && is_in(entry)).map(|entry| &**entry)),
+    }
+}
+
+/// Which servers there are, one line each; those that do not fit are counted.
+fn instructions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<String> {
+    let lines: Vec<_> = entries.map(line).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let mut text = String::from("Tools and prompts are named <server>__<name>. Servers:");
+    for (index, line) in lines.iter().enumerate() {
+        let rest = format!("\n- and {} more", lines.len() - index);
+        if text.len() + 1 + line.len() + rest.len() > INSTRUCTIONS_LIMIT {
+            text.push_str(&rest);
+            break;
+        }
+        text.push('\n');
+        text.push_str(line);
+    }
+    Some(text)
+}
+
+fn line(entry: &Entry) -> String {
+    let description = entry.registration.config.description.trim();
+    let said = entry.offering().instructions.as_deref().unwrap_or_default();
+    let first = said.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty());
+    let about = if description.is_empty() { first.unwrap_or_default() } else { description };
+    let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
+    match about.is_empty() {
+        true => format!("- {}", entry.name()),
+        false => cut(&format!("- {}: {about}", entry.name()), LINE_LIMIT),
+    }
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    text[..text.floor_char_boundary(limit)].to_owned()
+}
