@@ -46,10 +46,7 @@ impl Gateway {
         input: Map<String, Value>,
         existing: Existing,
     ) -> Result<ServerRecord, Error> {
-        let keeps = Keeps {
-            disabled_tools: !input.contains_key("disabled_tools"),
-            disabled_prompts: !input.contains_key("disabled_prompts"),
-        };
+        let keeps = Keeps::unless_named(&input);
         let registration = Registration::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
             let name = registration.config.name.clone();
@@ -77,6 +74,7 @@ impl Gateway {
             let _change = gateway.begin_change(&name)?;
             let catalog = gateway.catalog();
             let entry = catalog.require(name.as_str())?;
+            let keeps = Keeps::unless_named(&changes);
             let registration = entry.registration.amended(changes)?;
             let (old, new) = (&entry.registration.config, &registration.config);
             let same_link = old.transport == new.transport
@@ -87,11 +85,11 @@ impl Gateway {
                     Connected { upstream: upstream.clone(), offering: entry.offering().clone() }
                 }
                 None if same_link && !registration.flags.enabled => {
-                    return gateway.commit_unconnected(registration, entry).await;
+                    return gateway.commit_unconnected(registration, keeps).await;
                 }
                 Some(_) | None => gateway.connect(&registration).await?,
             };
-            gateway.commit(registration, connected, Keeps::default()).await
+            gateway.commit(registration, connected, keeps).await
         })
         .await
     }
@@ -220,22 +218,18 @@ impl Gateway {
     /// A disabled server whose connection did not change has nothing to prove.
     async fn commit_unconnected(
         &self,
-        registration: Registration,
-        old: &Entry,
+        mut registration: Registration,
+        keeps: Keeps,
     ) -> Result<ServerRecord, Error> {
         let name = registration.config.name.clone();
         {
             let _turn = self.turn.lock().await;
-            let now = now_ms();
-            let offering: Arc<Offering> = old.offering().clone();
+            let (catalog, now) = (self.catalog(), now_ms());
+            let old = catalog.require(name.as_str())?;
+            keeps.apply(&mut registration, &old.registration);
+            let (offering, discovered) = (old.offering().clone(), old.discovered_at_ms);
             self.store.replace_server(&registration, &offering, now).await?;
-            self.swap(self.catalog().with(Entry::new(
-                registration,
-                offering,
-                None,
-                now,
-                old.discovered_at_ms,
-            )));
+            self.swap(catalog.with(Entry::new(registration, offering, None, now, discovered)));
         }
         self.server(name.as_str())
     }
@@ -258,14 +252,21 @@ struct Connected {
     offering: Arc<Offering>,
 }
 
-/// Which flags of the server that is replaced live on.
-#[derive(Default)]
+/// Which flags of the server that is replaced live on: those of the moment when it is, since people may switch
+/// tools while the new one is being connected.
 struct Keeps {
     disabled_tools: bool,
     disabled_prompts: bool,
 }
 
 impl Keeps {
+    fn unless_named(input: &Map<String, Value>) -> Self {
+        Self {
+            disabled_tools: !input.contains_key("disabled_tools"),
+            disabled_prompts: !input.contains_key("disabled_prompts"),
+        }
+    }
+
     fn apply(self, new: &mut Registration, old: &Registration) {
         if self.disabled_tools {
             new.flags.disabled_tools.clone_from(&old.flags.disabled_tools);

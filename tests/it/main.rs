@@ -4,4 +4,7 @@
 
 mod support;
 
+mod servers;
+mod servers_change;
+mod servers_input;
 mod smoke;
