@@ -114,9 +114,12 @@ async fn attempt(
         }
     };
     link.agree_on(greeting.version);
+    // Should reading the lists fail or take too long, nothing of the link stays.
+    let unwatch = link.unwatch.clone().drop_guard();
     watch(&link, &greeting);
     let discovery = lists::read(&link, &greeting, step).await;
     let discovery = discovery.map_err(|error| explain(error, config, &redactor))?;
+    unwatch.disarm();
     Ok((link, discovery))
 }
 
@@ -189,8 +192,8 @@ fn watch(link: &Arc<Link>, greeting: &Greeting) {
         Era::Legacy => start_listening(link, greeting.version),
         Era::Modern => {
             let Some(wanted) = greeting.change_notices() else { return };
-            let (weak, stop) = (Arc::downgrade(link), link.stop.clone());
-            link.tasks.spawn(async move { stop.run_until_cancelled(subscribe(weak, wanted)).await });
+            let (weak, unwatch) = (Arc::downgrade(link), link.unwatch.clone());
+            link.tasks.spawn(async move { unwatch.run_until_cancelled(subscribe(weak, wanted)).await });
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Link {
     header_params: ArcSwap<HashMap<String, Vec<HeaderParam>>>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
+    /// Ends listening for list changes, which itself keeps the link alive.
+    pub(super) unwatch: CancellationToken,
     _stop_on_drop: DropGuard,
 }
 
@@ -65,6 +67,7 @@ impl Link {
             version: OnceLock::new(),
             header_params: ArcSwap::default(),
             tasks,
+            unwatch: stop.child_token(),
             stop,
             _stop_on_drop: stop_on_drop,
         })
@@ -109,7 +112,17 @@ impl Link {
             Carrier::Sse(stream) => stream.send(body).await,
             Carrier::Http(http) => {
                 let params = self.header_params.load();
-                http.send(body, version, &params).await.map(|stream| exchange.stream = Some(stream))
+                // A plain JSON answer is waited for here; the end of the link must not be missed meanwhile.
+                tokio::select! {
+                    biased;
+                    sent = http.send(body, version, &params) => {
+                        sent.map(|stream| exchange.stream = Some(stream))
+                    }
+                    settled = &mut exchange.ticket.answer => {
+                        exchange.ticket.settle(settled);
+                        Ok(())
+                    }
+                }
             }
         };
         if let Err(error) = sent {

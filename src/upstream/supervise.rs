@@ -157,7 +157,9 @@ impl Upstream {
         let mut states = self.0.state.subscribe();
         let limit = self.0.options.init_timeout;
         let decided = states.wait_for(|state| state.status != Status::Connecting);
-        match tokio::time::timeout(limit, decided).await {
+        let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
+        let decided = self.0.stop.run_until_cancelled(tokio::time::timeout(limit, decided)).await;
+        match decided.ok_or_else(gone)? {
             Ok(Ok(state)) => match &state.link {
                 Some(link) => Ok(link.clone()),
                 None => {
@@ -165,7 +167,7 @@ impl Upstream {
                     Err(CallError::NotSent(state.reason.clone()))
                 }
             },
-            Ok(Err(_)) => Err(CallError::NotSent("the server was removed".into())),
+            Ok(Err(_)) => Err(gone()),
             Err(_) => Err(CallError::NotSent(format!("still connecting after {}", seconds(limit)))),
         }
     }
@@ -269,6 +271,7 @@ impl Supervisor {
             match ended {
                 Ended::Stopped => return link.close().await,
                 Ended::Lost(reason) => {
+                    link.unwatch.cancel();
                     let server = &self.shared().config.name;
                     tracing::warn!(%server, reason, "lost the link to a server");
                     short_lives = if since.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };

@@ -5,6 +5,7 @@
 mod support;
 
 mod servers;
+mod servers_at_once;
 mod servers_change;
 mod servers_input;
 mod smoke;
