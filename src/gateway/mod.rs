@@ -102,14 +102,20 @@ impl Gateway {
     /// Ends every link and process, then the store.
     pub async fn stop(&self) {
         self.stop.cancel();
+        self.stop_upstreams().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+        // A change that was just being made may have brought in another one.
+        self.stop_upstreams().await;
+        self.store.close().await;
+    }
+
+    async fn stop_upstreams(&self) {
         let mut ending = tokio::task::JoinSet::new();
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.clone()) {
             ending.spawn(async move { upstream.stop().await });
         }
         ending.join_all().await;
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.store.close().await;
     }
 
     /// Takes over what upstreams find out by themselves.

@@ -165,7 +165,10 @@ impl Gateway {
     async fn connect(&self, registration: &Registration) -> Result<Connected, Error> {
         let config = registration.config.clone();
         let options = self.upstream_options.clone();
-        let (upstream, discovery) = Upstream::connect(config, options, self.events.clone()).await?;
+        let connecting = Upstream::connect(config, options, self.events.clone());
+        let connected = self.stop.run_until_cancelled(connecting).await;
+        let (upstream, discovery) =
+            connected.ok_or_else(|| Error::upstream("the gateway is stopping; try again later"))??;
         Ok(Connected { upstream, offering: discovery.offering })
     }
 

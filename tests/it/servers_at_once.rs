@@ -214,3 +214,18 @@ async fn removing_a_server_that_is_connecting_ends_the_calls_that_wait_for_it() 
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_stops_does_not_wait_for_a_registration() {
+    let mut app = TestApp::start_with(|config| config.init_timeout = Duration::from_secs(60)).await;
+    let fake = Fake::start(Behaviour::of(json!({ "stall": ["initialize", "server/discover"] }))).await;
+    let input = json!({ "name": "web", "transport": "streamable_http", "url": fake.url() });
+    let register = app.post("/api/v0/servers", input);
+    tokio::select! {
+        answer = register => panic!("too early: {}", answer.text()),
+        () = eventually("it is under way", async || !fake.seen().is_empty()) => {}
+    }
+    let begun = Instant::now();
+    app.stop().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
