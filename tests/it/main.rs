@@ -4,6 +4,7 @@
 
 mod support;
 
+mod restart;
 mod servers;
 mod servers_at_once;
 mod servers_change;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::app::stdio_input;
-use crate::support::{Behaviour, Fake, TestApp, eventually};
+use crate::support::{Behaviour, Fake, TestApp, eventually, request};
 
 /// Whether a process runs that has this text among its arguments.
 fn is_running(marker: &str) -> bool {
@@ -35,7 +35,7 @@ async fn many_registrations_at_once_all_succeed() {
         let address = app.address.clone();
         running.spawn(async move {
             let body = input.to_string().into();
-            crate::support::request(&address, "POST", "/api/v0/servers", &[], body).await.expect(201);
+            request(&address, "POST", "/api/v0/servers", &[], body).await.expect(201);
         });
     }
     running.join_all().await;
@@ -148,44 +148,45 @@ async fn a_failed_registration_leaves_no_stream_open() {
 #[tokio::test(flavor = "multi_thread")]
 async fn removing_a_server_ends_its_calls_at_once() {
     let app = TestApp::start().await;
-    for era in ["legacy", "modern"] {
-        let fake = Fake::start(Behaviour::of(json!({ "era": era }))).await;
-        let mut inputs = vec![
-            json!({ "name": "web", "transport": "streamable_http", "url": fake.url() }),
-            stdio_input("web", &Behaviour::of(json!({ "era": era }))),
-        ];
-        if era == "legacy" {
-            inputs.push(json!({ "name": "web", "transport": "sse", "url": fake.sse_url() }));
+    let kinds = [
+        ("streamable_http", "legacy"),
+        ("streamable_http", "modern"),
+        ("stdio", "legacy"),
+        ("stdio", "modern"),
+        ("sse", "legacy"),
+    ];
+    for (transport, era) in kinds {
+        let behaviour = Behaviour::of(json!({ "era": era }));
+        let fake = Fake::start(behaviour.clone()).await;
+        let url = if transport == "sse" { fake.sse_url() } else { fake.url() };
+        app.register(match transport {
+            "stdio" => stdio_input("web", &behaviour),
+            _ => json!({ "name": "web", "transport": transport, "url": url }),
+        })
+        .await;
+        let mut calls = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let (address, body) = (app.address.clone(), json!({ "name": "web__slow", "ms": 60_000 }));
+            calls.spawn(async move {
+                request(&address, "POST", "/api/v0/tools/invoke", &[], body.to_string().into()).await
+            });
         }
-        for input in inputs {
-            app.register(input.clone()).await;
-            let calls = futures_of(&app, "web__slow", 8);
-            let begun = Instant::now();
-            let remove = async {
-                app.call("web__echo", json!({ "text": "hi" })).await;
-                app.delete("/api/v0/servers/web").await.expect(204);
-            };
-            let (answers, ()) = tokio::join!(calls, remove);
-            for answer in answers {
-                let error = answer.expect(500).error();
-                assert!(error.contains("web__slow"), "{error}");
-            }
-            assert!(begun.elapsed() < Duration::from_secs(5), "{input}: {:?}", begun.elapsed());
-            app.invoke("web__slow", json!({})).await.expect(404);
+        let asked = std::cell::Cell::new(0);
+        eventually("all calls arrived", async || {
+            asked.set(asked.get() + 1);
+            let seen = app.call("web__seen", json!({})).await;
+            seen.matches("tools/call").count() == 8 + asked.get()
+        })
+        .await;
+        let begun = Instant::now();
+        app.delete("/api/v0/servers/web").await.expect(204);
+        for answer in calls.join_all().await {
+            let error = answer.expect(500).error();
+            assert!(error.contains("web__slow"), "{error}");
         }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{transport} {era}: {:?}", begun.elapsed());
+        app.invoke("web__slow", json!({})).await.expect(404);
     }
-}
-
-/// That many calls, all of them on their way before anything else is.
-async fn futures_of(app: &TestApp, tool: &str, count: usize) -> Vec<crate::support::Answer> {
-    let mut running = tokio::task::JoinSet::new();
-    for _ in 0..count {
-        let (address, body) = (app.address.clone(), json!({ "name": tool, "ms": 60_000 }).to_string());
-        running.spawn(async move {
-            crate::support::request(&address, "POST", "/api/v0/tools/invoke", &[], body.into()).await
-        });
-    }
-    running.join_all().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
