@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::{ServerConfig, Transport};
 
 pub const MASK: &str = "***";
@@ -29,17 +31,25 @@ impl Redactor {
                 }
                 values.push(endpoint.url.username().to_owned());
                 values.extend(endpoint.url.password().map(str::to_owned));
+                values.extend(endpoint.user_info().into_iter().flat_map(|(user, password)| [user, password]));
+                values.extend(endpoint.basic_credentials());
                 for (_, value) in endpoint.url.query_pairs() {
                     values.push(value.into_owned());
                 }
                 for pair in endpoint.url.query().unwrap_or_default().split('&') {
-                    values.extend(pair.split_once('=').map(|(_, value)| value.to_owned()));
+                    // A bare word may be a key just as well.
+                    values.push(pair.split_once('=').map_or(pair, |(_, value)| value).to_owned());
                 }
             }
             Transport::Stdio(process) => {
                 values.extend(process.env.values().map(|value| value.expose().to_owned()));
             }
         }
+        // Text comes back line by line, and inside JSON with escapes.
+        let lines: Vec<_> = values.iter().flat_map(|value| value.lines()).map(str::to_owned).collect();
+        values.extend(lines);
+        let escaped: Vec<_> = values.iter().map(|value| Value::from(value.as_str()).to_string()).collect();
+        values.extend(escaped.iter().map(|quoted| quoted[1..quoted.len() - 1].to_owned()));
         values.retain(|value| value.len() >= SHORTEST);
         values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         values.dedup();

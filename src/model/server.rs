@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use url::Url;
 
 use super::{Secret, ServerName};
@@ -85,12 +86,36 @@ impl Endpoint {
         }
         shown
     }
+
+    /// User and password in the URL, as they were before they were put into one.
+    pub fn user_info(&self) -> Option<(String, String)> {
+        if self.url.username().is_empty() && self.url.password().is_none() {
+            return None;
+        }
+        let password = self.url.password().unwrap_or_default();
+        Some((percent_decoded(self.url.username()), percent_decoded(password)))
+    }
+
+    /// `user:password@` in a URL means basic authentication; this is what goes after the word `Basic`.
+    pub fn basic_credentials(&self) -> Option<String> {
+        let (user, password) = self.user_info()?;
+        Some(BASE64_STANDARD.encode(format!("{user}:{password}")))
+    }
 }
 
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint").field("url", &self.masked_url()).finish_non_exhaustive()
     }
+}
+
+fn percent_decoded(text: &str) -> String {
+    // A query string decodes `%xx` the same way; `+` must stay what it is.
+    let query = format!("x={}", text.replace('+', "%2B"));
+    url::form_urlencoded::parse(query.as_bytes())
+        .next()
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -15,7 +15,7 @@ use super::connect::{Discovery, connect, read_again};
 use super::error::{CallError, ConnectError, seconds};
 use super::link::Link;
 use super::stdio::StderrTail;
-use crate::model::{Offering, ServerConfig, Status};
+use crate::model::{Offering, Redactor, ServerConfig, Status};
 use crate::wire::Era;
 
 /// Lists are read again at the latest after this, and never sooner than the other after the last time.
@@ -212,7 +212,8 @@ impl Upstream {
 
 impl Shared {
     fn show(&self, status: Status, reason: impl Into<String>, link: Option<Arc<Link>>) {
-        let reason = reason.into();
+        // Reasons may quote the server, for example the names of its tools.
+        let reason = Redactor::of(&self.config).redact(&reason.into());
         self.state.send_replace(State { status, reason, link });
     }
 

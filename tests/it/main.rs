@@ -9,4 +9,5 @@ mod servers;
 mod servers_at_once;
 mod servers_change;
 mod servers_input;
+mod servers_secrecy;
 mod smoke;

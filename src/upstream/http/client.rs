@@ -136,10 +136,10 @@ impl HttpClient {
     }
 
     pub fn status_text(&self, status: u16, body: &[u8]) -> CallError {
-        let text = String::from_utf8_lossy(body);
+        // Secrets go first: what is shortened afterwards can no longer show a part of one.
+        let text = self.redactor.redact(&String::from_utf8_lossy(body));
         let excerpt: String =
             text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
-        let excerpt = self.redactor.redact(&excerpt);
         let said = if excerpt.is_empty() { String::new() } else { format!(": {excerpt}") };
         let text = format!("{} answered with HTTP status {status}{said}", self.masked_url);
         match status {
@@ -217,7 +217,7 @@ fn fixed_headers(endpoint: &Endpoint) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let agent = format!("{}/{}", CLIENT.name, CLIENT.version);
     headers.extend(HeaderValue::from_str(&agent).ok().map(|value| (USER_AGENT, value)));
-    let credentials = url_credentials(&endpoint.url);
+    let credentials = endpoint.basic_credentials().map(|credentials| format!("Basic {credentials}"));
     let bearer = endpoint.bearer_token.as_ref().map(|token| format!("Bearer {}", token.expose()));
     if let Some(value) = bearer.or(credentials).and_then(|text| sensitive(&text)) {
         headers.insert(AUTHORIZATION, value);
@@ -228,26 +228,6 @@ fn fixed_headers(endpoint: &Endpoint) -> HeaderMap {
         }
     }
     headers
-}
-
-/// `user:password@` in a URL means basic authentication.
-fn url_credentials(url: &Url) -> Option<String> {
-    use base64::prelude::{BASE64_STANDARD, Engine};
-    if url.username().is_empty() && url.password().is_none() {
-        return None;
-    }
-    let plain =
-        format!("{}:{}", percent_decoded(url.username()), percent_decoded(url.password().unwrap_or("")));
-    Some(format!("Basic {}", BASE64_STANDARD.encode(plain)))
-}
-
-fn percent_decoded(text: &str) -> String {
-    // A query string decodes `%xx` the same way; `+` must stay what it is.
-    let query = format!("x={}", text.replace('+', "%2B"));
-    url::form_urlencoded::parse(query.as_bytes())
-        .next()
-        .map(|(_, value)| value.into_owned())
-        .unwrap_or_default()
 }
 
 fn sensitive(text: &str) -> Option<HeaderValue> {
