@@ -338,22 +338,26 @@ impl Supervisor {
         let shared = self.upstream.0.clone();
         let mut next_reading = Instant::now() + reading_interval(&discovery.offering);
         let mut pause = FIRST_PAUSE;
+        // When to read what the server announced; meanwhile everything else goes on.
+        let mut announced: Option<Instant> = None;
         loop {
             let mut asked: Vec<Refresh> = Vec::new();
+            let due = announced.map_or(next_reading, |announced| announced.min(next_reading));
             tokio::select! {
                 () = shared.stop.cancelled() => return Ended::Stopped,
                 () = link.calls.signals.wait() => {
                     if let Some(reason) = link.calls.lost().or_else(|| link.calls.signals.take_suspect()) {
                         return Ended::Lost(reason);
                     }
-                    tokio::time::sleep(pause).await;
-                    if !link.calls.signals.take_lists_changed() {
-                        continue;
+                    if link.calls.signals.take_lists_changed() {
+                        announced.get_or_insert(Instant::now() + pause);
                     }
+                    continue;
                 }
-                () = tokio::time::sleep_until(next_reading) => {}
+                () = tokio::time::sleep_until(due) => {}
                 Some(refresh) = self.refreshes.recv() => asked.push(refresh),
             }
+            announced = None;
             let reading = read_again(link, &shared.config, &shared.options, &discovery.offering);
             let Some(reading) = shared.stop.run_until_cancelled(reading).await else { return Ended::Stopped };
             while let Ok(refresh) = self.refreshes.try_recv() {

@@ -217,6 +217,24 @@ async fn removing_a_server_that_is_connecting_ends_the_calls_that_wait_for_it() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_keeps_announcing_changes_is_refreshed_and_removed_at_once() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await;
+    app.register_http("web", &fake).await;
+    eventually("the pause between readings is long", async || {
+        fake.notify_tools_changed();
+        fake.seen_of("tools/list").len() > 5
+    })
+    .await;
+    fake.notify_tools_changed();
+    let begun = Instant::now();
+    app.send("POST", "/api/v0/servers/web/refresh", &[], "").await.expect(200);
+    fake.notify_tools_changed();
+    app.delete("/api/v0/servers/web").await.expect(204);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_stops_does_not_wait_for_a_registration() {
     let mut app = TestApp::start_with(|config| config.init_timeout = Duration::from_secs(60)).await;
     let fake = Fake::start(Behaviour::of(json!({ "stall": ["initialize", "server/discover"] }))).await;
