@@ -125,7 +125,6 @@ impl Gateway {
                     prompts_affected: vec![],
                 });
             }
-            let upstream = enabled.then(|| gateway.resume(&before));
             {
                 let _turn = gateway.turn.lock().await;
                 let now = now_ms();
@@ -133,7 +132,7 @@ impl Gateway {
                 let catalog = gateway.catalog();
                 let mut entry =
                     catalog.require(name.as_str())?.with_flags(|flags| flags.enabled = enabled, now);
-                entry.upstream = upstream;
+                entry.upstream = enabled.then(|| gateway.resume(&entry));
                 gateway.swap(catalog.with(entry));
             }
             tracing::info!(server = %name, enabled, "switched a server");

@@ -114,13 +114,30 @@ async fn attempt(
         }
     };
     link.agree_on(greeting.version);
-    // Should reading the lists fail or take too long, nothing of the link stays.
-    let unwatch = link.unwatch.clone().drop_guard();
+    let unclaimed = Unclaimed(Some(link.clone()));
     watch(&link, &greeting);
     let discovery = lists::read(&link, &greeting, step).await;
     let discovery = discovery.map_err(|error| explain(error, config, &redactor))?;
-    unwatch.disarm();
+    unclaimed.claim();
     Ok((link, discovery))
+}
+
+/// A link whose lists are still being read. Should that fail or take too long, the link is closed, so that the
+/// upstream keeps neither a session nor a process that nobody uses.
+struct Unclaimed(Option<Arc<Link>>);
+
+impl Unclaimed {
+    fn claim(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if let Some(link) = self.0.take() {
+            tokio::spawn(async move { link.close().await });
+        }
+    }
 }
 
 /// A process that ends on the probe is a legacy server that tolerates nothing before `initialize`.

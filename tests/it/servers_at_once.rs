@@ -127,21 +127,25 @@ async fn a_failed_registration_leaves_no_process_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_registration_leaves_no_stream_open() {
-    let app = TestApp::start().await;
-    for era in ["legacy", "modern"] {
-        let fake = Fake::start(Behaviour::of(json!({ "era": era }))).await;
-        fake.update(|b| b.fail = [("resources/list".into(), json!({ "code": -32000 }))].into());
-        let mut urls = vec![("streamable_http", fake.url())];
-        if era == "legacy" {
-            urls.push(("sse", fake.sse_url()));
-        }
-        for (transport, url) in urls {
-            let input = json!({ "name": "bad", "transport": transport, "url": url });
-            app.post("/api/v0/servers", input).await.expect(500);
-            let what = format!("{era} {transport} is let go");
-            eventually(&what, async || fake.open_streams() == 0 && fake.running() == 0).await;
-        }
+async fn a_failed_registration_leaves_no_session_or_stream_open() {
+    let app = TestApp::start_with(|config| config.init_timeout = Duration::from_secs(1)).await;
+    let failing = json!({ "fail": { "resources/list": { "code": -32000, "message": "no" } } });
+    for (transport, era, trouble) in [
+        ("streamable_http", "legacy", &failing),
+        ("streamable_http", "modern", &failing),
+        ("sse", "legacy", &failing),
+        ("streamable_http", "legacy", &json!({ "stall": ["resources/list"] })),
+    ] {
+        let mut behaviour = trouble.clone();
+        behaviour["era"] = json!(era);
+        let fake = Fake::start(Behaviour::of(behaviour)).await;
+        let url = if transport == "sse" { fake.sse_url() } else { fake.url() };
+        let input = json!({ "name": "bad", "transport": transport, "url": url });
+        app.post("/api/v0/servers", input).await.expect(500);
+        eventually(&format!("{era} {transport} is let go"), async || {
+            fake.sessions().is_empty() && fake.open_streams() == 0
+        })
+        .await;
     }
 }
 

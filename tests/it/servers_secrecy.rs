@@ -8,8 +8,8 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::support::{Answer, Behaviour, Fake, TestApp, eventually, request};
 
@@ -29,6 +29,7 @@ struct Process {
     address: String,
     folder: TempDir,
     _child: Child,
+    _stdout: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
@@ -48,7 +49,7 @@ impl Process {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = lines.next_line().await.unwrap().expect("it says where it listens");
         let address = line.split("http://").nth(1).expect("it names an address").to_owned();
-        Self { address, folder, _child: child }
+        Self { address, folder, _child: child, _stdout: lines }
     }
 
     async fn send(&self, method: &str, path: &str, body: Value) -> Answer {
