@@ -120,6 +120,16 @@ async fn a_process_that_prints_its_environment_gives_no_secret_away() {
     let error = gateway.send("POST", "/api/v0/servers", input).await.expect(500).error();
     assert!(error.contains("token=***") && error.contains('3'), "{error}");
     assert_clean("the error", &error);
+    let script = "printf '%0*d' $PAD 0 >&2; echo $TOKEN >&2; exit 3";
+    for padding in [4090, 65530] {
+        let input = json!({
+            "name": "local", "transport": "stdio", "command": "sh", "args": ["-c", script],
+            "env": { "PAD": padding.to_string(), "TOKEN": "quokka-0001" },
+        });
+        let error = gateway.send("POST", "/api/v0/servers", input).await.expect(500).error();
+        assert!(error.contains("0000"), "{error}");
+        assert_clean("the error", &error);
+    }
     let input = json!({ "name": "local", "transport": "stdio", "command": "/no/such", "args": ["narwhal"],
         "env": { "TOKEN": "quokka-0001" }, "cwd": "/" });
     let error = gateway.send("POST", "/api/v0/servers", input).await.expect(500).error();

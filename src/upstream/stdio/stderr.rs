@@ -8,7 +8,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use crate::model::Redactor;
 
 const KEPT_LINES: usize = 200;
-const LINE_LIMIT: usize = 4096;
+/// What is kept of a line, and what is read of it: secrets are found before it is shortened.
+const KEPT_LENGTH: usize = 4096;
+const READ_LENGTH: usize = 64 * 1024;
 
 /// Outlives the process, so that the words of the one that died are still there when the next one starts.
 #[derive(Clone, Default)]
@@ -36,14 +38,19 @@ impl StderrTail {
     /// Reads until the last writer is gone; lines are kept without the server's secrets.
     pub async fn collect(self, stderr: impl AsyncRead + Unpin, redactor: Redactor) {
         let mut reader = BufReader::new(stderr);
-        let mut line = Vec::new();
+        let (mut line, mut is_rest) = (Vec::new(), false);
         loop {
             line.clear();
-            let limited = (&mut reader).take(LINE_LIMIT as u64).read_until(b'\n', &mut line).await;
+            let limited = (&mut reader).take(READ_LENGTH as u64).read_until(b'\n', &mut line).await;
             if !matches!(limited, Ok(1..)) {
                 return;
             }
-            let text = redactor.redact(String::from_utf8_lossy(&line).trim_end());
+            let was_rest = std::mem::replace(&mut is_rest, line.last() != Some(&b'\n'));
+            if was_rest {
+                continue;
+            }
+            let mut text = redactor.redact(String::from_utf8_lossy(&line).trim_end());
+            text.truncate(text.floor_char_boundary(KEPT_LENGTH));
             let mut lines = self.lock();
             if lines.len() == KEPT_LINES {
                 lines.pop_front();
