@@ -11,3 +11,7 @@ mod servers_change;
 mod servers_input;
 mod servers_secrecy;
 mod smoke;
+mod tools_cancel;
+mod tools_invoke;
+mod tools_list;
+mod tools_switch;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolgate::app::App;
@@ -92,6 +93,21 @@ impl TestApp {
     pub async fn post_for_events(&self, path: &str, body: Value) -> Events {
         let headers = [("accept", "text/event-stream")];
         Events::new(client::open(&self.address, "POST", path, &headers, body.to_string().into()).await)
+    }
+
+    /// Calls a tool with a body exactly as written.
+    pub async fn invoke_raw(&self, body: &str) -> Answer {
+        self.send("POST", "/api/v0/tools/invoke", &[], body).await
+    }
+
+    /// Calls a tool and leaves: the connection closes when the returned stream is dropped.
+    pub async fn invoke_and_hold(&self, body: &Value) -> TcpStream {
+        let body = body.to_string();
+        let head = format!(
+            "POST /api/v0/tools/invoke HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}",
+            body.len()
+        );
+        client::raw(&self.address, format!("{head}\r\n\r\n{body}").as_bytes()).await
     }
 
     pub async fn register(&self, input: Value) -> Value {

@@ -6,6 +6,7 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use toolgate::wire::sse::{Event, Scanner};
 
@@ -79,6 +80,21 @@ pub async fn open(
     (response, Connection { driver, _sender: Box::new(sender) })
 }
 
+/// Writes bytes as they are and leaves the connection open.
+pub async fn raw(address: &str, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.expect("the gateway listens");
+    stream.write_all(bytes).await.expect("the gateway reads");
+    stream
+}
+
+/// What the gateway says on a connection until it closes it.
+pub async fn rest(mut stream: TcpStream) -> String {
+    let mut said = Vec::new();
+    // A reset after the answer is an end, too.
+    let _ = stream.read_to_end(&mut said).await;
+    String::from_utf8_lossy(&said).into_owned()
+}
+
 pub struct Connection {
     driver: tokio::task::JoinHandle<()>,
     _sender: Box<dyn std::any::Any + Send>,
@@ -99,6 +115,8 @@ pub struct Events {
 
 impl Events {
     pub fn new((response, connection): (Response<Incoming>, Connection)) -> Self {
+        let media = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+        assert_eq!(media, Some("text/event-stream"), "status {}", response.status());
         Self { body: response.into_body(), scanner: Scanner::new(1 << 26), _connection: connection }
     }
 

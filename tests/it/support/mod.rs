@@ -1,18 +1,22 @@
-//! What the tests stand on: a gateway of their own (`app`), an HTTP client without opinions (`client`), and a real
-//! fake upstream (`fake`).
+//! What the tests stand on: a gateway of their own (`app`, as a program `process`), an HTTP client without opinions
+//! (`client`), and a real fake upstream (`fake`), one of each kind (`kinds`).
 
 // Each file of tests uses its own part of this.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 pub mod app;
 pub mod client;
 pub mod fake;
+pub mod kinds;
+pub mod process;
 
 use std::time::{Duration, Instant};
 
 pub use app::TestApp;
-pub use client::Answer;
-pub use fake::{Behaviour, Fake};
+pub use client::{Answer, request};
+pub use fake::{Behaviour, Fake, stdio_command};
+pub use kinds::Kinds;
+pub use process::Process;
 
 /// Waits for a condition, looking often, and fails with `what` when it does not come true in time.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {

@@ -1,0 +1,118 @@
+//! The real program as a child process of the test, in a folder of its own.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::client::{self, Answer};
+
+/// Longer than any start or end may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+pub struct Process {
+    child: Child,
+    pub address: String,
+    pub folder: TempDir,
+}
+
+/// How a program ended and what it said.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    /// The one sentence of a program that would not start.
+    #[track_caller]
+    pub fn sentence(&self) -> &str {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        let sentence = self.stderr.trim_end_matches('\n');
+        assert!(sentence.starts_with("toolgate: ") && !sentence.contains('\n'), "{self:?}");
+        sentence
+    }
+}
+
+/// `toolgate start` in `folder` on a free port, with nothing of this process's environment but its PATH.
+pub fn command(folder: &Path, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+    command.arg("start").current_dir(folder).env_clear().env("PORT", "0").kill_on_drop(true);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.envs(variables.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs a program that ends by itself.
+pub async fn run(mut command: Command) -> Ended {
+    let output = tokio::time::timeout(LIMIT, command.output()).await.expect("the program ends").unwrap();
+    Ended {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Process {
+    pub async fn start() -> Self {
+        Self::start_in(TempDir::new().unwrap(), &[]).await
+    }
+
+    pub async fn start_in(folder: TempDir, variables: &[(&str, &str)]) -> Self {
+        let mut child = command(folder.path(), variables).spawn().expect("the program was built");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("it says something").unwrap();
+        let Some(first) = first else {
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
+            panic!("the program did not start: {said}");
+        };
+        let (_, address) = first.split_once("http://").unwrap_or_else(|| panic!("no address in {first:?}"));
+        // Whoever closes a pipe ends the writer's hope of writing, so both are read on.
+        let (address, mut stderr) = (address.to_owned(), child.stderr.take().unwrap());
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
+        Self { child, address, folder }
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().expect("it still runs").to_string();
+        let sent = std::process::Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end; the exit code, or none after a signal.
+    pub async fn end(mut self) -> (Option<i32>, TempDir) {
+        let status = tokio::time::timeout(LIMIT, self.child.wait()).await.expect("the program ends").unwrap();
+        (status.code(), self.folder)
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        client::request(&self.address, "GET", path, &[], Vec::new()).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        client::request(&self.address, "POST", path, &[], body.to_string().into()).await
+    }
+
+    /// The text of the first content block of a call that must work.
+    pub async fn call(&self, tool: &str, mut arguments: Value) -> String {
+        arguments["name"] = tool.into();
+        let result = self.post("/api/v0/tools/invoke", &arguments).await.expect(200).json();
+        result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}")).to_owned()
+    }
+}
+
+/// Whether a process is there and not just waiting to be buried.
+pub fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().next());
+    state.is_some_and(|state| state != "Z" && state != "X")
+}
