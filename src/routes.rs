@@ -1,7 +1,7 @@
 //! Every route of the process on one page: method, path, who may use it, and the handler.
 //! A row cannot exist without an access level.
 
-use axum::extract::Request;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
@@ -78,6 +78,8 @@ pub fn router(face: Face) -> Router {
     router
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_route)
+        // The guard has read the body within our limit; axum's own is smaller and answers without JSON.
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(face.clone(), guard::check))
         .with_state(face)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
@@ -22,9 +22,12 @@ const DISCARD_LIMIT: usize = 16 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 pub async fn check(State(face): State<Face>, request: Request, next: Next) -> Response {
-    let cors = match admit(&face.settings, request.headers()) {
+    let cors = match admit(&face.settings, request.uri(), request.headers()) {
         Ok(cors) => cors,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => {
+            discard(request.into_body(), 0).await;
+            return refusal.into_response();
+        }
     };
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -55,16 +58,9 @@ async fn read_body(mut body: Body) -> Result<Bytes, Refusal> {
             frame.map_err(|error| Refusal::bad_request(format!("the body cannot be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > BODY_LIMIT {
-            let mut discarded = whole.len() + data.len();
+            let received = whole.len() + data.len();
             drop(whole);
-            let rest = async {
-                while discarded < DISCARD_LIMIT
-                    && let Some(Ok(frame)) = body.frame().await
-                {
-                    discarded += frame.data_ref().map_or(0, Bytes::len);
-                }
-            };
-            let _ = tokio::time::timeout(DISCARD_TIME, rest).await;
+            discard(body, received).await;
             return Err(Refusal::too_large(BODY_LIMIT));
         }
         whole.extend_from_slice(&data);
@@ -72,18 +68,31 @@ async fn read_body(mut body: Body) -> Result<Bytes, Refusal> {
     Ok(whole.freeze())
 }
 
+/// Reads what is left of a body that nobody wants, within reason.
+async fn discard(mut body: Body, mut received: usize) {
+    let rest = async {
+        while received < DISCARD_LIMIT
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            received += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIME, rest).await;
+}
+
 /// Refuses foreign hosts and origins; gives back the origin that CORS headers must name.
-fn admit(settings: &Settings, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+fn admit(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+    let named = headers.get_all(header::HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()));
+    // A target in absolute form names a host as well.
+    let mut hosts = named.chain(uri.authority().map(|authority| authority.as_str().into()));
     if settings.is_loopback
-        && let Some(host) = host
-        && !is_loopback_name(host_of(host))
-        && settings.public_url.as_ref().is_none_or(|url| url.host_str() != Some(host_of(host)))
+        && let Some(host) = hosts.find(|host| !is_own_host(settings, host_of(host)))
     {
         return Err(Refusal::forbidden(format!(
             "the host {host:?} is not a name of this machine; use localhost, or set PUBLIC_URL"
         )));
     }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let Some(origin) = origins.next() else { return Ok(None) };
     let text = origin.to_str().unwrap_or_default();
@@ -98,6 +107,11 @@ fn admit(settings: &Settings, headers: &HeaderMap) -> Result<Option<HeaderValue>
     Err(Refusal::forbidden(format!(
         "requests from the origin {text:?} are refused; ALLOWED_ORIGINS can allow it"
     )))
+}
+
+fn is_own_host(settings: &Settings, host: &str) -> bool {
+    let public = settings.public_url.as_ref().and_then(|url| url.host_str());
+    is_loopback_name(host) || public.is_some_and(|public| public.eq_ignore_ascii_case(host))
 }
 
 fn is_own_origin(settings: &Settings, origin: &str, host: Option<&str>) -> bool {
@@ -160,7 +174,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().unwrap());
         headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().unwrap())));
-        admit(settings, &headers).is_ok()
+        admit(settings, &Uri::from_static("/"), &headers).is_ok()
     }
 
     #[test]

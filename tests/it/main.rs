@@ -10,6 +10,8 @@ mod servers_at_once;
 mod servers_change;
 mod servers_input;
 mod servers_secrecy;
+mod safety;
+mod safety_bodies;
 mod smoke;
 mod tools_cancel;
 mod tools_invoke;
