@@ -11,6 +11,7 @@ use super::Error;
 use super::catalog::Entry;
 use crate::model::Redactor;
 use crate::upstream::{CallError, Inbound, Link, Request, Upstream};
+use crate::wire::error::code;
 use crate::wire::{Head, RpcError};
 
 pub struct Call<'a> {
@@ -99,9 +100,8 @@ async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, Failure
 fn read_result(answer: &Bytes) -> Result<Bytes, Failure> {
     let head = Head::parse(answer)
         .map_err(|error| Failure::Call(CallError::Lost(format!("the answer is not understood: {error}"))))?;
-    if let Some(error) = head.error.and_then(|span| RpcError::parse(&answer[span])) {
-        let data = error.data.map(Bytes::copy_from_slice);
-        return Err(Failure::Rpc { code: error.code, message: error.message.into_owned(), data });
+    if let Some(span) = head.error {
+        return Err(Failure::of(RpcError::parse(&answer[span])));
     }
     let result = head.result.map(|span| answer.slice(span)).unwrap_or_default();
     match super::invoke::members(&result).get("resultType") {
@@ -118,6 +118,23 @@ fn progress_in(notice: &Bytes) -> Option<Bytes> {
 }
 
 impl Failure {
+    fn of(error: Option<RpcError<'_>>) -> Self {
+        match error {
+            // A caller over REST declares no capabilities, and nobody is there to open a page.
+            Some(error)
+                if error.is(code::MISSING_CLIENT_CAPABILITY) || error.is(code::URL_ELICITATION_REQUIRED) =>
+            {
+                Failure::NeedsInput
+            }
+            Some(error) => Failure::Rpc {
+                code: error.code,
+                message: error.message.into_owned(),
+                data: error.data.map(Bytes::copy_from_slice),
+            },
+            None => Failure::Call(CallError::Lost("the upstream's error has no code".into())),
+        }
+    }
+
     /// The sentence for whoever wanted `what` of this server.
     pub fn explain(self, what: &str, entry: &Entry) -> Error {
         let sentence = match self {

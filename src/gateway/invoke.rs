@@ -18,6 +18,16 @@ use crate::wire::{authored, text};
 pub struct ToolResult(Bytes);
 
 impl Gateway {
+    /// Says what is wrong with calling this tool before anything is sent.
+    pub fn check_callable(&self, full_name: &str) -> Result<(), Error> {
+        let catalog = self.catalog();
+        let (entry, _) = catalog.tool(full_name)?;
+        match entry.upstream {
+            Some(_) => Ok(()),
+            None => Err(Failure::Disabled.explain(full_name, entry)),
+        }
+    }
+
     /// Calls a tool with arguments given as JSON. Progress goes to `progress` where somebody wants it.
     pub async fn invoke(
         &self,

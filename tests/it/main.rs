@@ -5,15 +5,16 @@
 mod support;
 
 mod restart;
+mod safety;
+mod safety_bodies;
 mod servers;
 mod servers_at_once;
 mod servers_change;
 mod servers_input;
 mod servers_secrecy;
-mod safety;
-mod safety_bodies;
 mod smoke;
 mod tools_cancel;
+mod tools_failure;
 mod tools_invoke;
 mod tools_list;
 mod tools_switch;

@@ -43,7 +43,7 @@ pub async fn invoke(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
         return Ok(Written(result.to_json()).into_response());
     }
     // What is wrong with the request itself is said with a status, before the stream begins.
-    let _ = face.gateway.catalog().tool(&call.name)?;
+    face.gateway.check_callable(&call.name)?;
     let (sender, mut params) = mpsc::channel(PROGRESS_BACKLOG);
     let (frames, notices) = mpsc::channel(PROGRESS_BACKLOG);
     let work = async move {
