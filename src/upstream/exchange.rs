@@ -32,20 +32,27 @@ pub struct Exchange {
     /// The revision it was sent under.
     pub(super) version: Option<Version>,
     pub(super) answered: bool,
+    /// The answer, held back until the notices before it are read.
+    pub(super) held: Option<Result<Bytes, CallError>>,
 }
 
 impl Exchange {
     pub async fn next(&mut self) -> Result<Inbound, CallError> {
         loop {
+            if let Ok(notice) = self.ticket.notices.try_recv() {
+                return Ok(notice);
+            }
+            if let Some(answer) = self.held.take() {
+                return answer.map(Inbound::Answer);
+            }
             tokio::select! {
                 biased;
                 Some(notice) = self.ticket.notices.recv() => return Ok(notice),
                 answer = &mut self.ticket.answer => {
                     self.answered = true;
-                    return match answer {
-                        Ok(answer) => answer.map(Inbound::Answer),
-                        Err(_) => Err(CallError::Lost("the link was closed".into())),
-                    };
+                    // A notice may have come in since it was last looked for, and goes first.
+                    let closed = |_| Err(CallError::Lost("the link was closed".into()));
+                    self.held = Some(answer.unwrap_or_else(closed));
                 }
                 message = read(&mut self.stream) => match message {
                     Ok(message) => self.link.take_in(message, Some(self.id)),

@@ -106,7 +106,7 @@ impl Link {
         let ticket = self.calls.begin(id)?;
         // Built before sending: if this future is dropped half-way, the call is still cancelled and forgotten.
         let mut exchange =
-            Exchange { link: self.clone(), id, ticket, stream: None, version, answered: false };
+            Exchange { link: self.clone(), id, ticket, stream: None, version, answered: false, held: None };
         let sent = match &self.carrier {
             Carrier::Stdio(child) => child.send(body).await,
             Carrier::Sse(stream) => stream.send(body).await,

@@ -17,4 +17,5 @@ mod tools_cancel;
 mod tools_failure;
 mod tools_invoke;
 mod tools_list;
+mod tools_stream;
 mod tools_switch;

@@ -58,6 +58,10 @@ pub async fn invoke(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
                 invoked = &mut invoked => break invoked,
             }
         };
+        // The last steps may have come together with the end.
+        while let Ok(params) = params.try_recv() {
+            let _ = frames.try_send(sse::frame(Some("progress"), &params));
+        }
         match invoked {
             Ok(result) => sse::frame(Some("result"), &result.to_json()),
             Err(error) => {
