@@ -1,7 +1,7 @@
 //! Logs and metrics. Metrics are counted always and shown at `/metrics` when telemetry is on.
 //! Labels are bounded: only names of registered servers and tools are ever used.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -22,6 +22,10 @@ pub enum Outcome {
     TimedOut,
     /// The caller went away before the answer.
     Cancelled,
+}
+
+impl Outcome {
+    const ALL: [Self; 5] = [Self::Ok, Self::ToolError, Self::Failed, Self::TimedOut, Self::Cancelled];
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -48,6 +52,8 @@ pub struct Metrics {
     calls: Family<CallLabels, Counter>,
     latency: Family<ServerLabel, Histogram, fn() -> Histogram>,
     links: Family<StatusLabel, Gauge>,
+    /// Links are counted anew for each text; two at a time would count them twice.
+    rendering: Arc<Mutex<()>>,
 }
 
 impl Default for Metrics {
@@ -61,7 +67,7 @@ impl Default for Metrics {
         registry.register("tool_call_duration_seconds", "Time from call to answer", latency.clone());
         let links = Family::default();
         registry.register("servers", "Registered servers by status", links.clone());
-        Self { registry: Arc::new(registry), calls, latency, links }
+        Self { registry: Arc::new(registry), calls, latency, links, rendering: Arc::default() }
     }
 }
 
@@ -79,6 +85,7 @@ impl Metrics {
 
     /// The text for `/metrics`. `statuses` has one item per registered server.
     pub fn render(&self, statuses: impl IntoIterator<Item = &'static str>) -> String {
+        let _turn = self.rendering.lock().expect("no code panics while it renders");
         self.links.clear();
         for status in statuses {
             self.links.get_or_create(&StatusLabel { status }).inc();
@@ -90,8 +97,14 @@ impl Metrics {
     }
 
     /// A removed server takes its time series along, so that they do not pile up.
-    pub fn forget_server(&self, server: &str) {
+    pub fn forget_server<'a>(&self, server: &str, tools: impl IntoIterator<Item = &'a str>) {
         self.latency.remove(&ServerLabel { server: server.to_owned() });
+        for tool in tools {
+            for outcome in Outcome::ALL {
+                let (server, tool) = (server.to_owned(), tool.to_owned());
+                self.calls.remove(&CallLabels { server, tool, outcome });
+            }
+        }
     }
 }
 

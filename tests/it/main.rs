@@ -13,6 +13,7 @@ mod servers_change;
 mod servers_input;
 mod servers_secrecy;
 mod smoke;
+mod system;
 mod tools_cancel;
 mod tools_failure;
 mod tools_invoke;
