@@ -100,6 +100,11 @@ async fn accept(
 async fn serve_connection(stream: TcpStream, router: axum::Router, shutdown: CancellationToken) {
     // Answers are whole writes; waiting for more to send would stall event streams.
     let _ = stream.set_nodelay(true);
+    // Browsers connect in advance; one that never asked anything must not delay the end.
+    let asks = tokio::time::timeout(IDLE_CONNECTION, stream.readable());
+    if !matches!(shutdown.run_until_cancelled(asks).await, Some(Ok(Ok(())))) {
+        return;
+    }
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(IDLE_CONNECTION);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));

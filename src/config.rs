@@ -69,15 +69,9 @@ impl Bind {
 impl Config {
     /// From flags, the process's environment and `.env`.
     pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
-        let file = match std::fs::read_to_string(".env") {
-            Ok(text) => parse_env_file(&text)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashMap::new(),
-            Err(error) => return Err(ConfigError(format!(".env cannot be read: {error}"))),
-        };
         let program = std::env::current_exe()
             .map_err(|error| ConfigError(format!("the path of this program is unknown: {error}")))?;
-        let variables = Variables { file, environment: |name: &str| std::env::var(name).ok() };
-        Self::from(flags, &variables, std::env::vars_os().collect(), program)
+        Self::from(flags, &variables()?, std::env::vars_os().collect(), program)
     }
 
     fn from<E: Fn(&str) -> Option<String>>(
@@ -126,12 +120,22 @@ impl Config {
 
 /// The filter of the log: `RUST_LOG`, or what a person wants to see of a healthy gateway.
 pub fn log_filter() -> Result<EnvFilter, ConfigError> {
-    match std::env::var("RUST_LOG") {
-        Ok(text) if !text.is_empty() => {
+    match variables()?.get("RUST_LOG") {
+        Some(text) => {
             text.parse().map_err(|error| ConfigError(format!("RUST_LOG is not a log filter: {error}")))
         }
-        Ok(_) | Err(_) => Ok(EnvFilter::new("info")),
+        None => Ok(EnvFilter::new("info")),
     }
+}
+
+/// What the process's environment and `.env` say.
+fn variables() -> Result<Variables<impl Fn(&str) -> Option<String>>, ConfigError> {
+    let file = match std::fs::read_to_string(".env") {
+        Ok(text) => parse_env_file(&text)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashMap::new(),
+        Err(error) => return Err(ConfigError(format!(".env cannot be read: {error}"))),
+    };
+    Ok(Variables { file, environment: |name: &str| std::env::var(name).ok() })
 }
 
 struct Variables<E> {

@@ -46,6 +46,10 @@ impl Error {
         Self { kind: Kind::Internal, sentence: "internal error; the log of the gateway says more".into() }
     }
 
+    pub fn stopping() -> Self {
+        Self::upstream("the gateway is stopping")
+    }
+
     pub fn unknown_server(name: &str) -> Self {
         Self::not_found(format!("server {name:?} does not exist"))
     }

@@ -152,7 +152,8 @@ impl Gateway {
         let upstream = upstream
             .ok_or_else(|| Error::invalid(format!("server {name:?} is disabled; enable it first")))?;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let offering = upstream.refresh().await?;
+            let refreshed = gateway.stop.run_until_cancelled(upstream.refresh()).await;
+            let offering = refreshed.ok_or_else(Error::stopping)??;
             let name = upstream.config().name.as_str();
             if gateway.catalog().get(name).is_some_and(|entry| !entry.offering().same_as(&offering)) {
                 gateway.take_offering(&upstream, offering).await;
@@ -167,8 +168,7 @@ impl Gateway {
         let options = self.upstream_options.clone();
         let connecting = Upstream::connect(config, options, self.events.clone());
         let connected = self.stop.run_until_cancelled(connecting).await;
-        let (upstream, discovery) =
-            connected.ok_or_else(|| Error::upstream("the gateway is stopping; try again later"))??;
+        let (upstream, discovery) = connected.ok_or_else(Error::stopping)??;
         Ok(Connected { upstream, offering: discovery.offering })
     }
 

@@ -5,6 +5,8 @@
 mod support;
 
 mod restart;
+mod process;
+mod process_children;
 mod safety;
 mod safety_bodies;
 mod servers;

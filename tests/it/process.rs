@@ -1,0 +1,197 @@
+//! The program itself: how it starts, why it refuses to, and how it ends.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use crate::support::process::{command, run};
+use crate::support::{Behaviour, Fake, Process, client, eventually};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn start_says_where_it_listens_and_does() {
+    let gateway = Process::start().await;
+    assert!(gateway.address.starts_with("127.0.0.1:"), "{}", gateway.address);
+    gateway.get("/health").await.expect(200);
+    let port = gateway.address.rsplit(':').next().unwrap();
+    if std::net::TcpListener::bind("[::1]:0").is_ok() {
+        let on_v6 = format!("[::1]:{port}");
+        client::request(&on_v6, "GET", "/health", &[], Vec::new()).await.expect(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_env_file_counts_below_the_environment_and_that_below_flags() {
+    let folder = TempDir::new().unwrap();
+    let text = "# ours\nPORT=notaport\nexport SQLITE_DB_PATH='from file.db'\nOTEL_ENABLED=1 # metrics\n";
+    std::fs::write(folder.path().join(".env"), text).unwrap();
+    let gateway = Process::start_in(folder, &[]).await;
+    gateway.get("/metrics").await.expect(200);
+    assert!(gateway.folder.path().join("from file.db").exists());
+    gateway.signal("-TERM");
+    let (code, folder) = gateway.end().await;
+    assert_eq!(code, Some(0));
+    let gateway = Process::start_in(folder, &[("OTEL_ENABLED", "false")]).await;
+    gateway.get("/metrics").await.expect(404);
+    gateway.signal("-TERM");
+    let (_, folder) = gateway.end().await;
+    let mut without_port = command(folder.path(), &[]);
+    without_port.env_remove("PORT");
+    assert!(run(without_port).await.sentence().contains("PORT=notaport"));
+    let mut flagged = command(folder.path(), &[("SQLITE_DB_PATH", "a.db"), ("PORT", "1")]);
+    flagged.args(["--port", "0", "--sqlite-db-path", "missing/b.db"]);
+    assert!(run(flagged).await.sentence().contains("missing"), "the flag's path is the one that is missing");
+    std::fs::write(folder.path().join(".env"), "RUST_LOG=toolgate=nolevel\n").unwrap();
+    assert!(run(command(folder.path(), &[])).await.sentence().contains("RUST_LOG"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_value_is_one_sentence_that_names_the_variable() {
+    let folder = TempDir::new().unwrap();
+    for (name, value) in [
+        ("PORT", "http"),
+        ("PORT", "65536"),
+        ("PORT", "-1"),
+        ("HOST", "not a host"),
+        ("SERVER_MODE", "sandbox"),
+        ("SERVER_MODE", "enterprise"),
+        ("SERVER_MODE", "Production"),
+        ("DATABASE_URL", "postgres://u:secret@h/db"),
+        ("DATABASE_URL", "postgresql://u:secret@h/db"),
+        ("DATABASE_URL", "mysql://u:secret@h/db"),
+        ("POSTGRES_HOST", "db.example"),
+        ("TOOLGATE_SECRET_KEY", "secret"),
+        ("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "soon"),
+        ("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "0"),
+        ("SESSION_IDLE_TIMEOUT_SEC", "1.5"),
+        ("PUBLIC_URL", "gate.example"),
+        ("PUBLIC_URL", "ftp://gate.example"),
+        ("TRUST_PROXY", "yes"),
+        ("ALLOWED_ORIGINS", "*"),
+        ("OAUTH_ALLOW_PRIVATE", "x"),
+        ("OTEL_ENABLED", "on"),
+        ("RUST_LOG", "toolgate=nolevel"),
+    ] {
+        let ended = run(command(folder.path(), &[(name, value)])).await;
+        let sentence = ended.sentence();
+        assert!(sentence.contains(name), "{name}={value}: {sentence}");
+        assert!(!sentence.contains("secret@") && !sentence.contains("=secret"), "{sentence}");
+    }
+    let mut flagged = command(folder.path(), &[]);
+    flagged.arg("--enterprise");
+    assert!(run(flagged).await.sentence().contains("enterprise"));
+    let mut usage = command(folder.path(), &[]);
+    usage.args(["--port", "many"]);
+    assert_eq!(run(usage).await.code, Some(2), "a wrong flag is wrong usage");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_gateway_on_the_same_database_or_port_is_refused() {
+    let gateway = Process::start().await;
+    let path = gateway.folder.path();
+    let sentence = run(command(path, &[])).await;
+    assert!(sentence.sentence().contains("toolgate.db"), "{sentence:?}");
+    let port = gateway.address.rsplit(':').next().unwrap();
+    let elsewhere = TempDir::new().unwrap();
+    let sentence = run(command(elsewhere.path(), &[("PORT", port)])).await;
+    assert!(sentence.sentence().contains(port) && sentence.sentence().contains("in use"), "{sentence:?}");
+    gateway.get("/health").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_file_is_private_and_a_missing_one_is_not_made_anew() {
+    let gateway = Process::start().await;
+    let key = gateway.folder.path().join("toolgate.key");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&key), 0o600);
+    assert_eq!(mode(&gateway.folder.path().join("toolgate.db")), 0o600);
+    gateway.signal("-TERM");
+    let (_, folder) = gateway.end().await;
+    let kept = std::fs::read(&key).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    let ended = run(command(folder.path(), &[])).await;
+    assert!(ended.sentence().contains("toolgate.key"), "{ended:?}");
+    assert!(!key.exists());
+    let other = "ab".repeat(32);
+    let ended = run(command(folder.path(), &[("TOOLGATE_SECRET_KEY", &other)])).await;
+    assert!(ended.sentence().contains("TOOLGATE_SECRET_KEY"), "{ended:?}");
+    let text = String::from_utf8(kept).unwrap();
+    Process::start_in(folder, &[("TOOLGATE_SECRET_KEY", text.trim())]).await.get("/health").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_it_with_0_and_calls_under_way_are_finished() {
+    for signal in ["-TERM", "-INT"] {
+        let gateway = Process::start().await;
+        let fake = Fake::start(Behaviour::default()).await;
+        let input = json!({ "name": "s", "transport": "streamable_http", "url": fake.url() });
+        gateway.post("/api/v0/servers", &input).await.expect(201);
+        // Neither a connection at rest nor one that never asked anything is waited for.
+        let address = gateway.address.clone();
+        let _silent = TcpStream::connect(&address).await.unwrap();
+        let _resting = client::open(&address, "GET", "/health", &[], Vec::new()).await;
+        let call = tokio::spawn(async move {
+            let body = json!({ "name": "s__slow", "ms": 700 }).to_string();
+            client::request(&address, "POST", "/api/v0/tools/invoke", &[], body.into()).await
+        });
+        eventually("the call runs", async || fake.calls_of("slow") == 1).await;
+        let begun = Instant::now();
+        gateway.signal(signal);
+        let address = gateway.address.clone();
+        eventually("nobody new is let in", async || TcpStream::connect(&address).await.is_err()).await;
+        assert!(call.await.unwrap().expect(200).text().contains("done"));
+        assert_eq!(gateway.end().await.0, Some(0), "{signal}");
+        assert!(begun.elapsed() < Duration::from_secs(3), "{signal}: {:?}", begun.elapsed());
+        eventually("the session is ended", async || fake.sessions().is_empty()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_end_gets_ten_seconds() {
+    let gateway = Process::start().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    let input = json!({ "name": "s", "transport": "streamable_http", "url": fake.url() });
+    gateway.post("/api/v0/servers", &input).await.expect(201);
+    let address = gateway.address.clone();
+    let call = tokio::spawn(async move {
+        let body = json!({ "name": "s__slow", "ms": 60_000 }).to_string();
+        client::request(&address, "POST", "/api/v0/tools/invoke", &[], body.into()).await
+    });
+    eventually("the call runs", async || fake.calls_of("slow") == 1).await;
+    let begun = Instant::now();
+    gateway.signal("-TERM");
+    assert_eq!(gateway.end().await.0, Some(0));
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(9)..Duration::from_secs(14)).contains(&took), "{took:?}");
+    call.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_waits_for_nobody() {
+    let gateway = Process::start().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    let input = json!({ "name": "s", "transport": "streamable_http", "url": fake.url() });
+    gateway.post("/api/v0/servers", &input).await.expect(201);
+    let stalled = Fake::start(Behaviour::of(json!({ "stall": ["initialize", "server/discover"] }))).await;
+    let call = json!({ "name": "s__slow", "ms": 60_000 });
+    let register = json!({ "name": "silent", "transport": "streamable_http", "url": stalled.url() });
+    let mut waiting = Vec::new();
+    for (path, body) in [("/api/v0/tools/invoke", call), ("/api/v0/servers", register)] {
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        waiting.push(client::raw(&gateway.address, head.as_bytes()).await);
+    }
+    eventually("both are under way", async || fake.calls_of("slow") == 1 && !stalled.seen().is_empty()).await;
+    let begun = Instant::now();
+    gateway.signal("-TERM");
+    let address = gateway.address.clone();
+    eventually("it is stopping", async || TcpStream::connect(&address).await.is_err()).await;
+    gateway.signal("-TERM");
+    assert_eq!(gateway.end().await.0, Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}

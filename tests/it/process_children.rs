@@ -1,0 +1,147 @@
+//! Servers that run as child processes: what they inherit, and that nothing of them outlives the gateway.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::app::stdio_input;
+use crate::support::process::is_alive;
+use crate::support::{Behaviour, Process, eventually};
+
+/// A server with processes of its own of every kind; returns their ids.
+async fn family(gateway: &Process, name: &str, behaviour: Value) -> Vec<String> {
+    gateway.post("/api/v0/servers", &stdio_input(name, &Behaviour::of(behaviour))).await.expect(201);
+    let spawn = format!("{name}__spawn_grandchild");
+    let mut pids = vec![gateway.call(&format!("{name}__pid"), json!({})).await];
+    for arguments in [
+        json!({}),
+        json!({ "setsid": true }),
+        json!({ "inherit": true }),
+        json!({ "setsid": true, "inherit": true }),
+    ] {
+        pids.push(gateway.call(&spawn, arguments).await);
+    }
+    assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+    pids
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_children_and_grandchildren() {
+    for signal in ["-TERM", "-INT"] {
+        let gateway = Process::start().await;
+        let mut pids = family(&gateway, "willing", json!({})).await;
+        pids.extend(family(&gateway, "stubborn", json!({ "stubborn": true })).await);
+        let begun = Instant::now();
+        gateway.signal(signal);
+        assert_eq!(gateway.end().await.0, Some(0));
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        let left: Vec<_> = pids.iter().filter(|pid| is_alive(pid)).collect();
+        assert!(left.is_empty(), "{signal} left {left:?} of {pids:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_leaves_no_process_behind_and_loses_nothing() {
+    let gateway = Process::start().await;
+    let mut pids = family(&gateway, "willing", json!({})).await;
+    pids.extend(family(&gateway, "stubborn", json!({ "stubborn": true })).await);
+    gateway.post("/api/v0/tools/disable", &json!({ "name": "willing__echo" })).await.expect(200);
+    let before = gateway.get("/api/v0/tools").await.expect(200).text();
+    gateway.signal("-KILL");
+    let (code, folder) = gateway.end().await;
+    assert_eq!(code, None);
+    eventually("all are gone", async || !pids.iter().any(|pid| is_alive(pid))).await;
+    let gateway = Process::start_in(folder, &[]).await;
+    assert_eq!(gateway.get("/api/v0/tools").await.expect(200).text(), before);
+    assert_eq!(gateway.call("willing__echo", json!({ "text": "back" })).await, "back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removing_or_disabling_a_server_ends_its_processes() {
+    let gateway = Process::start().await;
+    let mut pids = family(&gateway, "removed", json!({})).await;
+    pids.extend(family(&gateway, "disabled", json!({})).await);
+    let kept = family(&gateway, "kept", json!({})).await;
+    crate::support::request(&gateway.address, "DELETE", "/api/v0/servers/removed", &[], Vec::new())
+        .await
+        .expect(204);
+    gateway.post("/api/v0/servers/disabled/disable", &json!({})).await.expect(200);
+    eventually("theirs are gone", async || !pids.iter().any(|pid| is_alive(pid))).await;
+    assert!(kept.iter().all(|pid| is_alive(pid)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_never_answers_leaves_nothing_behind() {
+    let gateway =
+        Process::start_in(TempDir::new().unwrap(), &[("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "1")]).await;
+    let marker = format!("{}", std::process::id() + 500_000);
+    let input = json!({ "name": "mute", "transport": "stdio", "command": "sh", "args": ["-c", format!("sleep {marker} & sleep {marker}")] });
+    gateway.post("/api/v0/servers", &input).await.expect(500);
+    let sleeps = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let is_ours = |line: Vec<u8>| String::from_utf8_lossy(&line).starts_with(&format!("sleep\0{marker}"));
+        processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(is_ours)
+    };
+    eventually("nothing sleeps any more", async || !sleeps()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn children_inherit_all_but_what_is_the_gateways_own() {
+    let key = "cd".repeat(32);
+    let variables = [
+        ("TOOLGATE_SECRET_KEY", key.as_str()),
+        ("TOOLGATE_TOKEN", "t"),
+        ("DATABASE_URL", "sqlite:own.db"),
+        ("POSTGRES_PASSWORD", "p"),
+        ("POSTGRES_USER_FILE", "/f"),
+        ("MY_SETTING", "inherited"),
+        ("MY_OTHER", "inherited"),
+        ("DATABASE_URL_OTHER", "inherited"),
+    ];
+    let gateway = Process::start_in(TempDir::new().unwrap(), &variables).await;
+    let mut input = stdio_input("plain", &Behaviour::default());
+    gateway.post("/api/v0/servers", &input).await.expect(201);
+    input["name"] = json!("given");
+    input["env"] =
+        json!({ "MY_SETTING": "given", "TOOLGATE_TOKEN": "given", "DATABASE_URL": "given", "EMPTY": "" });
+    let elsewhere = TempDir::new().unwrap();
+    let place = elsewhere.path().canonicalize().unwrap().display().to_string();
+    input["cwd"] = json!(place);
+    gateway.post("/api/v0/servers", &input).await.expect(201);
+    for (name, plain, given) in [
+        ("TOOLGATE_SECRET_KEY", "", ""),
+        ("TOOLGATE_TOKEN", "", "given"),
+        ("DATABASE_URL", "", "given"),
+        ("POSTGRES_PASSWORD", "", ""),
+        ("POSTGRES_USER_FILE", "", ""),
+        ("MY_SETTING", "inherited", "given"),
+        ("MY_OTHER", "inherited", "inherited"),
+        ("DATABASE_URL_OTHER", "inherited", "inherited"),
+    ] {
+        for (server, expected) in [("plain", plain), ("given", given)] {
+            let body = json!({ "name": format!("{server}__env"), "arguments": { "name": name } });
+            let result = gateway.post("/api/v0/tools/invoke", &body).await.expect(200).json();
+            assert_eq!(result["content"][0]["text"], expected, "{server} {name}");
+        }
+    }
+    let ours = gateway.folder.path().canonicalize().unwrap().display().to_string();
+    assert_eq!(gateway.call("plain__cwd", json!({})).await, ours);
+    assert_eq!(gateway.call("given__cwd", json!({})).await, place);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_to_a_child_under_way_is_finished_before_the_child_is_ended() {
+    let gateway = Process::start().await;
+    gateway.post("/api/v0/servers", &stdio_input("s", &Behaviour::default())).await.expect(201);
+    let address = gateway.address.clone();
+    let call = tokio::spawn(async move {
+        let body = json!({ "name": "s__slow", "ms": 800 }).to_string();
+        crate::support::request(&address, "POST", "/api/v0/tools/invoke", &[], body.into()).await
+    });
+    let begun = async || gateway.call("s__seen", json!({})).await.matches("tools/call").count() > 1;
+    eventually("the call runs", begun).await;
+    gateway.signal("-TERM");
+    assert!(call.await.unwrap().expect(200).text().contains("done"));
+    assert_eq!(gateway.end().await.0, Some(0));
+}
