@@ -131,7 +131,11 @@ impl Failure {
                 message: error.message.into_owned(),
                 data: error.data.map(Bytes::copy_from_slice),
             },
-            None => Failure::Call(CallError::Lost("the upstream's error has no code".into())),
+            None => Failure::Rpc {
+                code: code::INTERNAL_ERROR.into(),
+                message: "the server answered with an error that has no code".into(),
+                data: None,
+            },
         }
     }
 

@@ -41,17 +41,6 @@ pub struct Ticket {
     pub answer: oneshot::Receiver<Result<Bytes, CallError>>,
 }
 
-impl Ticket {
-    /// Puts back what was taken from `answer`, for whoever waits for it next.
-    pub fn settle(&mut self, answer: Result<Result<Bytes, CallError>, oneshot::error::RecvError>) {
-        let (sender, receiver) = oneshot::channel();
-        if let Ok(answer) = answer {
-            let _ = sender.send(answer);
-        }
-        self.answer = receiver;
-    }
-}
-
 impl Calls {
     pub fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::oneshot::error::RecvError;
 
 use super::calls::Ticket;
 use super::error::CallError;
@@ -48,12 +49,7 @@ impl Exchange {
             tokio::select! {
                 biased;
                 Some(notice) = self.ticket.notices.recv() => return Ok(notice),
-                answer = &mut self.ticket.answer => {
-                    self.answered = true;
-                    // A notice may have come in since it was last looked for, and goes first.
-                    let closed = |_| Err(CallError::Lost("the link was closed".into()));
-                    self.held = Some(answer.unwrap_or_else(closed));
-                }
+                answer = &mut self.ticket.answer => self.hold(answer),
                 message = read(&mut self.stream) => match message {
                     Ok(message) => self.link.take_in(message, Some(self.id)),
                     Err(error) => {
@@ -63,6 +59,12 @@ impl Exchange {
                 },
             }
         }
+    }
+
+    /// The answer came. A notice may have come in since it was last looked for, and goes first.
+    pub(super) fn hold(&mut self, answer: Result<Result<Bytes, CallError>, RecvError>) {
+        self.answered = true;
+        self.held = Some(answer.unwrap_or_else(|_| Err(CallError::Lost("the link was closed".into()))));
     }
 
     /// Waits for the answer and drops what comes before it.

@@ -119,7 +119,7 @@ impl Link {
                         sent.map(|stream| exchange.stream = Some(stream))
                     }
                     settled = &mut exchange.ticket.answer => {
-                        exchange.ticket.settle(settled);
+                        exchange.hold(settled);
                         Ok(())
                     }
                 }

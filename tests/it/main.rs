@@ -4,9 +4,9 @@
 
 mod support;
 
-mod restart;
 mod process;
 mod process_children;
+mod restart;
 mod safety;
 mod safety_bodies;
 mod servers;

@@ -167,3 +167,27 @@ async fn a_secret_in_an_upstreams_error_is_masked() {
     let error = app.invoke("s__echo", json!({})).await.expect(500).error();
     assert!(error.contains("bad token *** given"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_server_is_taken_away_ends_at_once() {
+    let app = TestApp::start().await;
+    let delays = json!({ "tools/call": 60_000 });
+    for (server, path) in [("off", "/api/v0/servers/off/disable"), ("gone", "/api/v0/servers/gone")] {
+        for tool in ["echo", "read_only"] {
+            let fake = Fake::start(Behaviour::of(json!({ "delay_ms": delays }))).await;
+            app.register_http(server, &fake).await;
+            let full = format!("{server}__{tool}");
+            let call = app.invoke(&full, json!({}));
+            let take_away = async {
+                eventually("the call is there", async || fake.seen_of("tools/call").len() == 1).await;
+                let method = if path.ends_with("disable") { "POST" } else { "DELETE" };
+                assert!(app.send(method, path, &[], "").await.status < 300);
+                Instant::now()
+            };
+            let (answer, taken) = tokio::join!(call, take_away);
+            assert!(answer.expect(500).error().contains(&full));
+            assert!(taken.elapsed() < Duration::from_secs(3), "{full}: {:?}", taken.elapsed());
+            app.delete(&format!("/api/v0/servers/{server}")).await;
+        }
+    }
+}
