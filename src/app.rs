@@ -22,6 +22,7 @@ use crate::{routes, upstream};
 
 /// Requests under way when the gateway stops get this long.
 const DRAIN: Duration = Duration::from_secs(10);
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A connection on which no request arrives is closed after this.
 const IDLE_CONNECTION: Duration = Duration::from_secs(75);
 
@@ -74,6 +75,8 @@ impl App {
             () = hurry.cancelled() => {}
         }
         self.gateway.stop().await;
+        // Calls that were just given up still tell their callers so.
+        let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
     }
 }
 
@@ -125,10 +128,15 @@ async fn listen(bind: &Bind, port: u16) -> anyhow::Result<Vec<TcpListener>> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     for address in bind.addresses() {
         // With port 0 the first address picks the port for all.
+        let any_port = port == 0 && !listeners.is_empty();
         let port =
             listeners.first().and_then(|first| first.local_addr().ok()).map_or(port, |first| first.port());
         match TcpListener::bind((address, port)).await {
             Ok(listener) => listeners.push(listener),
+            // Somebody has the same number on this address only: what is held meanwhile is not picked again.
+            Err(error) if any_port && error.kind() == std::io::ErrorKind::AddrInUse => {
+                return Box::pin(listen(bind, 0)).await;
+            }
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                 bail!("port {port} is already in use on {address}; choose another with --port or PORT");
             }

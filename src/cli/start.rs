@@ -38,14 +38,15 @@ pub fn run(start: Start) -> anyhow::Result<()> {
     let config = Config::load(&flags)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
+        // Before anybody can know that we run, so that no signal finds us unprepared.
+        let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
+        tokio::spawn(watch_signals(shutdown.clone(), hurry.clone())?);
         let app = App::build(&config).await?;
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
         };
         output::line(&format!("toolgate v{} listens on http://{address}", env!("CARGO_PKG_VERSION")))?;
         output::line(&format!("  REST API  http://{address}/api/v0"))?;
-        let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
-        tokio::spawn(watch_signals(shutdown.clone(), hurry.clone())?);
         app.serve(shutdown, hurry).await;
         Ok(())
     })

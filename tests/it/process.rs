@@ -7,6 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
+use crate::support::app::stdio_input;
 use crate::support::process::{command, run};
 use crate::support::{Behaviour, Fake, Process, client, eventually};
 
@@ -165,7 +166,7 @@ async fn a_call_without_end_gets_ten_seconds() {
     assert_eq!(gateway.end().await.0, Some(0));
     let took = begun.elapsed();
     assert!((Duration::from_secs(9)..Duration::from_secs(14)).contains(&took), "{took:?}");
-    call.abort();
+    assert!(call.await.unwrap().expect(500).error().contains("s__slow"), "the caller is told");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,4 +195,43 @@ async fn a_second_signal_waits_for_nobody() {
     gateway.signal("-TERM");
     assert_eq!(gateway.end().await.0, Some(0));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_log_line_has_a_secret_an_argument_or_a_result() {
+    let gateway = Process::start_in(TempDir::new().unwrap(), &[("RUST_LOG", "trace")]).await;
+    let fake = Fake::start(Behaviour::of(json!({ "bearer": "hush-bearer" }))).await;
+    let url = fake.url().replace("http://", "http://hush-user:hush-password@");
+    let headers = json!({ "Authorization": "Bearer hush-bearer", "X-Key": "hush-header" });
+    let input = json!({ "name": "web", "transport": "streamable_http", "url": url, "headers": headers });
+    gateway.post("/api/v0/servers", &input).await.expect(201);
+    let mut input = stdio_input("child", &Behaviour::of(json!({ "stderr": ["hush-env was given"] })));
+    input["env"] = json!({ "KEY": "hush-env" });
+    gateway.post("/api/v0/servers", &input).await.expect(201);
+    for server in ["web", "child"] {
+        assert_eq!(
+            gateway.call(&format!("{server}__echo"), json!({ "text": "hush-argument" })).await,
+            "hush-argument"
+        );
+    }
+    gateway.get("/api/v0/server_configs").await.expect(200);
+    let bad = json!({ "name": "bad", "transport": "streamable_http", "url": fake.url(), "bearer_token": "hush-wrong" });
+    gateway.post("/api/v0/servers", &bad).await.expect(500);
+    gateway.signal("-TERM");
+    let log = gateway.log.clone();
+    assert_eq!(gateway.end().await.0, Some(0));
+    let log = log.lock().unwrap();
+    assert!(log.contains("stopping"), "the log was read: {log}");
+    let told: Vec<_> = log.lines().filter(|line| line.contains("hush")).collect();
+    assert!(told.is_empty(), "{told:#?}");
+    assert!(!log.contains("panicked"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_right_after_the_start_is_a_good_end_too() {
+    for _ in 0..5 {
+        let gateway = Process::start().await;
+        gateway.signal("-TERM");
+        assert_eq!(gateway.end().await.0, Some(0));
+    }
 }

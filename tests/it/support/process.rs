@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -18,6 +19,8 @@ pub struct Process {
     child: Child,
     pub address: String,
     pub folder: TempDir,
+    /// What it wrote to standard error so far.
+    pub log: Arc<Mutex<String>>,
 }
 
 /// How a program ended and what it said.
@@ -76,10 +79,17 @@ impl Process {
         };
         let (_, address) = first.split_once("http://").unwrap_or_else(|| panic!("no address in {first:?}"));
         // Whoever closes a pipe ends the writer's hope of writing, so both are read on.
-        let (address, mut stderr) = (address.to_owned(), child.stderr.take().unwrap());
+        let (address, mut errors) =
+            (address.to_owned(), BufReader::new(child.stderr.take().unwrap()).lines());
+        let log = Arc::new(Mutex::new(String::new()));
+        let kept = log.clone();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
-        Self { child, address, folder }
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = errors.next_line().await {
+                kept.lock().unwrap().extend([&line, "\n"]);
+            }
+        });
+        Self { child, address, folder, log }
     }
 
     pub fn signal(&self, signal: &str) {
