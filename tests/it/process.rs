@@ -24,6 +24,16 @@ async fn start_says_where_it_listens_and_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn results_are_printed_and_wrong_usage_is_2() {
+    for (argument, code, stdout) in [("version", 0, "toolgate v0.1.0\n"), ("fly", 2, ""), ("--fly", 2, "")] {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.arg(argument);
+        let ended = run(command).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(code), stdout), "{argument}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_env_file_counts_below_the_environment_and_that_below_flags() {
     let folder = TempDir::new().unwrap();
     let text = "# ours\nPORT=notaport\nexport SQLITE_DB_PATH='from file.db'\nOTEL_ENABLED=1 # metrics\n";

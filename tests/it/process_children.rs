@@ -9,6 +9,13 @@ use crate::support::app::stdio_input;
 use crate::support::process::is_alive;
 use crate::support::{Behaviour, Process, eventually};
 
+/// Whether a `sleep` of that many seconds runs; each test has a number of its own.
+fn sleeps(seconds: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_ours = |line: Vec<u8>| String::from_utf8_lossy(&line) == format!("sleep\0{seconds}\0");
+    processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(is_ours)
+}
+
 /// A server with processes of its own of every kind; returns their ids.
 async fn family(gateway: &Process, name: &str, behaviour: Value) -> Vec<String> {
     gateway.post("/api/v0/servers", &stdio_input(name, &Behaviour::of(behaviour))).await.expect(201);
@@ -31,7 +38,9 @@ async fn a_signal_ends_children_and_grandchildren() {
     for signal in ["-TERM", "-INT"] {
         let gateway = Process::start().await;
         let mut pids = family(&gateway, "willing", json!({})).await;
-        pids.extend(family(&gateway, "stubborn", json!({ "stubborn": true })).await);
+        if signal == "-TERM" {
+            pids.extend(family(&gateway, "stubborn", json!({ "stubborn": true })).await);
+        }
         let begun = Instant::now();
         gateway.signal(signal);
         assert_eq!(gateway.end().await.0, Some(0));
@@ -75,15 +84,10 @@ async fn removing_or_disabling_a_server_ends_its_processes() {
 async fn a_server_that_never_answers_leaves_nothing_behind() {
     let gateway =
         Process::start_in(TempDir::new().unwrap(), &[("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "1")]).await;
-    let marker = format!("{}", std::process::id() + 500_000);
+    let marker = (std::process::id() + 500_000).to_string();
     let input = json!({ "name": "mute", "transport": "stdio", "command": "sh", "args": ["-c", format!("sleep {marker} & sleep {marker}")] });
     gateway.post("/api/v0/servers", &input).await.expect(500);
-    let sleeps = || {
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let is_ours = |line: Vec<u8>| String::from_utf8_lossy(&line).starts_with(&format!("sleep\0{marker}"));
-        processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(is_ours)
-    };
-    eventually("nothing sleeps any more", async || !sleeps()).await;
+    eventually("nothing sleeps any more", async || !sleeps(&marker)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,4 +148,22 @@ async fn a_call_to_a_child_under_way_is_finished_before_the_child_is_ended() {
     gateway.signal("-TERM");
     assert!(call.await.unwrap().expect(200).text().contains("done"));
     assert_eq!(gateway.end().await.0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_hid_from_its_parents_is_found() {
+    for signal in ["-TERM", "-KILL"] {
+        let gateway = Process::start().await;
+        let marker = (std::process::id() + 700_000).to_string();
+        let mut input = stdio_input("s", &Behaviour::default());
+        let script = format!(r#"(setsid sleep {marker} >/dev/null 2>&1 &); exec "$0" "$@""#);
+        let args: Vec<_> = input["args"].as_array().unwrap().clone();
+        input["args"] = json!([vec![json!("-c"), json!(script), input["command"].clone()], args].concat());
+        input["command"] = json!("sh");
+        gateway.post("/api/v0/servers", &input).await.expect(201);
+        assert!(sleeps(&marker));
+        gateway.signal(signal);
+        gateway.end().await;
+        eventually("it is ended", async || !sleeps(&marker)).await;
+    }
 }

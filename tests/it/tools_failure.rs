@@ -99,7 +99,7 @@ async fn a_page_to_open_first_needs_an_mcp_client_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_ends_with_its_time_limit_and_is_cancelled_upstream() {
     let app = TestApp::start().await;
-    let mut servers = Vec::new();
+    let (mut servers, mut fakes) = (Vec::new(), Vec::new());
     for era in ["legacy", "modern"] {
         let behaviour = Behaviour::of(json!({ "era": era }));
         let fake = Fake::start(behaviour.clone()).await;
@@ -115,7 +115,7 @@ async fn a_call_ends_with_its_time_limit_and_is_cancelled_upstream() {
             app.register(input.clone()).await;
             servers.push(input["name"].as_str().unwrap().to_owned());
         }
-        std::mem::forget(fake);
+        fakes.push(fake);
     }
     for server in &servers {
         let begun = Instant::now();
@@ -189,5 +189,27 @@ async fn a_call_whose_server_is_taken_away_ends_at_once() {
             assert!(taken.elapsed() < Duration::from_secs(3), "{full}: {:?}", taken.elapsed());
             app.delete(&format!("/api/v0/servers/{server}")).await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_connection_fails_the_call_and_the_next_one_works() {
+    let app = TestApp::start().await;
+    for (server, era) in [("http-legacy", "legacy"), ("http-modern", "modern"), ("sse", "legacy")] {
+        let fake = Fake::start(Behaviour::of(json!({ "era": era }))).await;
+        match server {
+            "sse" => app.register_sse(server, &fake).await,
+            _ => app.register_http(server, &fake).await,
+        };
+        let full = format!("{server}__slow");
+        let call = app.invoke(&full, json!({ "ms": 60_000 }));
+        let cut = async {
+            eventually("the call runs", async || fake.calls_of("slow") == 1).await;
+            fake.drop_connections();
+        };
+        let (answer, ()) = tokio::join!(call, cut);
+        assert!(answer.expect(500).error().contains("127.0.0.1"), "{server}");
+        assert_eq!(app.call(&format!("{server}__echo"), json!({ "text": "back" })).await, "back", "{server}");
+        assert_eq!(fake.calls_of("slow"), 1, "{server}: a call that may have run is not repeated");
     }
 }
