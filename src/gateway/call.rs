@@ -56,20 +56,22 @@ impl Call<'_> {
 
     async fn run_on(self, upstream: &Upstream) -> Result<Bytes, Failure> {
         let _permit = upstream.permit().await;
-        let link = upstream.link().await?;
-        let error = match self.run_once(&link).await {
-            Err(Failure::Call(error)) => error,
-            settled => return settled,
-        };
-        let link_is_dead = error.did_not_run() || matches!(error, CallError::Lost(_));
-        if link_is_dead {
-            upstream.report(&link, &error);
+        let mut is_replay = false;
+        loop {
+            let link = upstream.link().await?;
+            let error = match self.run_once(&link).await {
+                Err(Failure::Call(error)) => error,
+                settled => return settled,
+            };
+            if error.did_not_run() {
+                upstream.report(&link, &error);
+            }
+            let may_repeat = matches!(error, CallError::Lost(_)) && self.is_repeatable;
+            if is_replay || !(error.did_not_run() || may_repeat) {
+                return Err(error.into());
+            }
+            is_replay = true;
         }
-        if !(error.did_not_run() || link_is_dead && self.is_repeatable) {
-            return Err(error.into());
-        }
-        let link = upstream.link().await?;
-        self.run_once(&link).await
     }
 
     async fn run_once(&self, link: &Arc<Link>) -> Result<Bytes, Failure> {

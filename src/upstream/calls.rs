@@ -78,6 +78,15 @@ impl Calls {
         self.signals.notify.notify_one();
     }
 
+    /// A message that could not even be written: its call, if it is one, did not run.
+    pub fn return_unsent(&self, message: &[u8], reason: &str) {
+        let id = Head::parse(message).ok().and_then(|head| head.id?.as_u64());
+        let waiting = id.and_then(|id| self.lock().calls.get_mut(&id)?.answer.take());
+        if let Some(answer) = waiting {
+            let _ = answer.send(Err(CallError::NotSent(reason.to_owned())));
+        }
+    }
+
     pub fn lost(&self) -> Option<String> {
         self.lock().lost.clone()
     }
@@ -171,6 +180,7 @@ impl Calls {
 #[derive(Default)]
 pub struct Signals {
     lists_changed: AtomicBool,
+    doubted: AtomicBool,
     suspect: Mutex<Option<String>>,
     notify: Notify,
 }
@@ -186,7 +196,17 @@ impl Signals {
         self.suspect.lock().expect("no code panics while it holds the reason").take()
     }
 
-    fn lists_changed(&self) {
+    /// A call failed in a way that may say something about the link, or only about the call.
+    pub fn doubt(&self) {
+        self.doubted.store(true, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    pub fn take_doubt(&self) -> bool {
+        self.doubted.swap(false, Ordering::AcqRel)
+    }
+
+    pub fn lists_changed(&self) {
         self.lists_changed.store(true, Ordering::Release);
         self.notify.notify_one();
     }

@@ -9,18 +9,16 @@ use tokio_util::task::TaskTracker;
 
 use super::calls::Calls;
 use super::error::{CallError, ConnectError, seconds};
-use super::exchange::Inbound;
+use super::exchange::{Exchange, Inbound};
 use super::http::{HttpClient, Streamable, start_listening};
 use super::link::{Carrier, Link, Request};
+use super::pace::Pace;
 use super::probe::{self, Greeting};
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
 use super::{Options, lists};
 use crate::model::{Endpoint, Offering, Process, Redactor, ServerConfig, Transport};
 use crate::wire::{Era, Head, Version};
-
-/// Before a subscription that ended is opened again.
-const LISTEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a server turned out to offer.
 #[derive(Clone, Debug)]
@@ -96,9 +94,11 @@ async fn attempt(
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
     step.set("connecting");
     let redactor = Redactor::of(config);
+    let mut unfinished = Unfinished::default();
     let (link, greeting) = match &config.transport {
         Transport::StreamableHttp(endpoint) => {
             let link = open_http(endpoint, redactor.clone(), options);
+            unfinished.0 = Some(link.clone());
             let greeting = probe::over_http(&link, known, options.init_timeout, step).await;
             (link, greeting.map_err(|error| explain(error, config, &redactor))?)
         }
@@ -114,25 +114,20 @@ async fn attempt(
         }
     };
     link.agree_on(greeting.version);
-    let unclaimed = Unclaimed(Some(link.clone()));
+    unfinished.0 = Some(link.clone());
     watch(&link, &greeting);
     let discovery = lists::read(&link, &greeting, step).await;
     let discovery = discovery.map_err(|error| explain(error, config, &redactor))?;
-    unclaimed.claim();
+    unfinished.0 = None;
     Ok((link, discovery))
 }
 
-/// A link whose lists are still being read. Should that fail or take too long, the link is closed, so that the
-/// upstream keeps neither a session nor a process that nobody uses.
-struct Unclaimed(Option<Arc<Link>>);
+/// A link that nobody will use unless connecting comes to its end. What listens on it holds it, too, so that
+/// dropping it would not end it; and the upstream should not keep a session for nobody.
+#[derive(Default)]
+struct Unfinished(Option<Arc<Link>>);
 
-impl Unclaimed {
-    fn claim(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unclaimed {
+impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(link) = self.0.take() {
             tokio::spawn(async move { link.close().await });
@@ -209,38 +204,51 @@ fn watch(link: &Arc<Link>, greeting: &Greeting) {
         Era::Legacy => start_listening(link, greeting.version),
         Era::Modern => {
             let Some(wanted) = greeting.change_notices() else { return };
-            let (weak, unwatch) = (Arc::downgrade(link), link.unwatch.clone());
-            link.tasks.spawn(async move { unwatch.run_until_cancelled(subscribe(weak, wanted)).await });
+            let (weak, stop) = (Arc::downgrade(link), link.stop.clone());
+            link.tasks.spawn(async move { stop.run_until_cancelled(subscribe(weak, wanted)).await });
         }
     }
 }
 
 /// Keeps one `subscriptions/listen` open; what comes on it is sorted like everything else.
 async fn subscribe(link: Weak<Link>, wanted: String) {
-    loop {
-        let Some(link) = link.upgrade() else { return };
+    let mut pace = Pace::default();
+    for round in 0u64.. {
+        let Some(live) = link.upgrade().filter(|link| link.calls.lost().is_none()) else { return };
         let params: &[(&str, &[u8])] = &[("notifications", wanted.as_bytes())];
         let request = Request { method: "subscriptions/listen", params, progress: false };
-        let opened = link.request(request).await;
-        let (weak, Ok(mut exchange)) = (Arc::downgrade(&link), opened) else { return };
-        drop(link);
-        loop {
-            match exchange.next().await {
-                Ok(Inbound::Answer(answer)) => {
-                    // A graceful end is a result; an error means that there is nothing to listen to.
-                    match Head::parse(&answer) {
-                        Ok(head) if head.result.is_some() => break,
-                        Ok(_) | Err(_) => return,
-                    }
+        match live.request(request).await {
+            Ok(exchange) => {
+                if round > 0 {
+                    // Nobody told us what changed in the meantime.
+                    live.calls.signals.lists_changed();
                 }
-                Ok(_) => {}
-                Err(_) => break,
+                drop(live);
+                pace.begin();
+                if !hear_out(exchange).await {
+                    return;
+                }
             }
+            Err(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
+                return live.calls.signals.suspect(&error.to_string());
+            }
+            Err(CallError::Lost(_) | CallError::TimedOut(_)) => drop(live),
+            Err(CallError::Status { .. } | CallError::Unauthorized(_)) => return,
         }
-        drop(exchange);
-        tokio::time::sleep(LISTEN_PAUSE).await;
-        if weak.upgrade().is_none_or(|link| link.calls.lost().is_some()) {
-            return;
+        pace.pause(Duration::ZERO).await;
+    }
+}
+
+/// Waits for the end of a subscription; false when there is nothing to listen to.
+async fn hear_out(mut exchange: Exchange) -> bool {
+    loop {
+        match exchange.next().await {
+            // A graceful end is a result.
+            Ok(Inbound::Answer(answer)) => {
+                return Head::parse(&answer).is_ok_and(|head| head.result.is_some());
+            }
+            Ok(Inbound::Notice(_) | Inbound::Request(_)) => {}
+            Err(_) => return true,
         }
     }
 }

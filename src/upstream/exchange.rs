@@ -54,6 +54,7 @@ impl Exchange {
                     Ok(message) => self.link.take_in(message, Some(self.id)),
                     Err(error) => {
                         self.answered = true;
+                        self.link.calls.signals.doubt();
                         return Err(error);
                     }
                 },
@@ -65,6 +66,12 @@ impl Exchange {
     pub(super) fn hold(&mut self, answer: Result<Result<Bytes, CallError>, RecvError>) {
         self.answered = true;
         self.held = Some(answer.unwrap_or_else(|_| Err(CallError::Lost("the link was closed".into()))));
+    }
+
+    /// Whether the upstream met the request with a status that is no success, or broke off.
+    pub(super) fn is_refused(&self, sent: &Result<(), CallError>) -> bool {
+        matches!(self.stream, Some(AnswerStream::Read(_)))
+            || matches!(sent, Err(CallError::Status { .. } | CallError::Lost(_)))
     }
 
     /// Waits for the answer and drops what comes before it.

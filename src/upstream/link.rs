@@ -23,6 +23,9 @@ use crate::wire::{Era, Head, HeaderParam, Version, authored};
 /// After closing, requests under way (a session's end, a last notice) get this long.
 const CLOSING: Duration = Duration::from_secs(4);
 
+/// An upstream that does not take a notice in this time has it or never will.
+const TELLING: Duration = Duration::from_secs(5);
+
 pub struct Link {
     pub(super) carrier: Carrier,
     pub(super) calls: Arc<Calls>,
@@ -32,8 +35,6 @@ pub struct Link {
     header_params: ArcSwap<HashMap<String, Vec<HeaderParam>>>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-    /// Ends listening for list changes, which itself keeps the link alive.
-    pub(super) unwatch: CancellationToken,
     _stop_on_drop: DropGuard,
 }
 
@@ -67,7 +68,6 @@ impl Link {
             version: OnceLock::new(),
             header_params: ArcSwap::default(),
             tasks,
-            unwatch: stop.child_token(),
             stop,
             _stop_on_drop: stop_on_drop,
         })
@@ -125,6 +125,10 @@ impl Link {
                 }
             }
         };
+        // Refused by its status: the server may have become another one, of another era perhaps.
+        if version.is_some() && version == self.version() && exchange.is_refused(&sent) {
+            self.calls.signals.doubt();
+        }
         if let Err(error) = sent {
             exchange.answered = true;
             return Err(error);
@@ -139,6 +143,18 @@ impl Link {
             Carrier::Sse(stream) => stream.post(message),
             Carrier::Http(http) => http.post(message, self.version()),
         }
+    }
+
+    /// Sends a notice that must arrive before what comes next; if it does not, that will show.
+    pub(super) async fn tell(&self, notice: Bytes) {
+        let sent = async {
+            match &self.carrier {
+                Carrier::Stdio(child) => child.post(notice),
+                Carrier::Sse(stream) => drop(stream.send(notice).await),
+                Carrier::Http(http) => http.tell(&notice, self.version()).await,
+            }
+        };
+        let _ = tokio::time::timeout(TELLING, sent).await;
     }
 
     /// A message came in, on the stream of the call `own` or on one that all calls share.
@@ -164,6 +180,16 @@ impl Link {
             let params = format!(r#"{{"requestId":{id},"reason":"the caller gave up"}}"#);
             self.post(authored::notice("notifications/cancelled", Some(params.as_bytes())));
         }
+    }
+
+    /// Lets go of a link that is of no more use. Over HTTP, calls in flight have streams of their own that may
+    /// still end well.
+    pub(super) fn abandon(&self, reason: &str) {
+        match self.carrier {
+            Carrier::Http(_) => {}
+            Carrier::Stdio(_) | Carrier::Sse(_) => self.calls.lose(reason),
+        }
+        self.stop.cancel();
     }
 
     /// Ends the session in good order: the upstream is told where it can be, the process is ended.

@@ -1,9 +1,10 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
-//! Reading order: `supervise` (one server, kept alive), `connect` with
+//! Reading order: `supervise` and `attend` (one server, kept alive), `connect` with
 //! `probe` and `lists` (what connecting means), `link` and
 //! `exchange` (a request and what comes back), `calls` (who gets which message), then the transports.
 //! Nothing here knows the database or who is asking.
 
+mod attend;
 mod calls;
 mod connect;
 mod error;
@@ -11,6 +12,7 @@ mod exchange;
 mod http;
 mod link;
 mod lists;
+mod pace;
 mod probe;
 mod sse;
 pub mod stdio;

@@ -141,9 +141,9 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refus
             greeted.protocol_version
         ))
     })?;
-    // From here on requests carry the version, this notice included.
+    // From here on requests carry the version, this notice included. SDK servers refuse requests that overtake it.
     link.agree_on(version);
-    link.post(authored::notice("notifications/initialized", None));
+    link.tell(authored::notice("notifications/initialized", None)).await;
     Ok(Greeting {
         version,
         capabilities: greeted.capabilities,

@@ -22,3 +22,8 @@ mod tools_invoke;
 mod tools_list;
 mod tools_stream;
 mod tools_switch;
+mod upstream_failures;
+mod upstream_heal;
+mod upstream_lists;
+mod upstream_probe;
+mod upstream_traffic;

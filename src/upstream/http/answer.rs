@@ -1,6 +1,7 @@
 //! The answer to one POST: a JSON message, or a stream of events that ends with it. A legacy stream that breaks
 //! off is resumed where the upstream gave it an event id.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,21 +20,28 @@ const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 const MAX_EMPTY_RESUMES: usize = 5;
 
 pub enum AnswerStream {
+    /// One message; kept while it is read, since whoever waits for it also waits for other things.
     Json {
         client: Arc<HttpClient>,
-        body: Option<Body>,
+        reading: Option<Reading>,
     },
     /// Already read: an error that came with an HTTP status of its own.
     Read(Option<Bytes>),
     Events(Box<Events>),
 }
 
+pub type Reading = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
+
 impl AnswerStream {
     /// The next message on this stream; an error when there is none left.
     pub async fn next_message(&mut self) -> Result<Bytes, CallError> {
         match self {
-            AnswerStream::Json { client, body } => match body.take() {
-                Some(body) => body.message().await.map_err(|reason| client.lost(&reason)),
+            AnswerStream::Json { client, reading } => match reading {
+                Some(body) => {
+                    let message = body.await;
+                    *reading = None;
+                    message.map_err(|reason| client.lost(&reason))
+                }
                 None => Err(client.lost("its answer was not the one to this request")),
             },
             AnswerStream::Read(message) => message

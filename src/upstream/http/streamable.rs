@@ -15,9 +15,11 @@ use super::client::{Body, HttpClient, Received};
 use super::{EVENTS, JSON, JSON_OR_EVENTS};
 use crate::upstream::error::CallError;
 use crate::upstream::link::{Carrier, Link};
+use crate::upstream::pace::Pace;
 use crate::wire::headers::{self, HeaderParam};
 use crate::wire::{Era, Head, Kind, Version};
 
+const NOTICE_LIMIT: Duration = Duration::from_secs(10);
 const END_SESSION_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -64,21 +66,28 @@ impl Streamable {
         received: Received,
         version: Option<Version>,
     ) -> Result<AnswerStream, CallError> {
-        let session_is_gone = received.status == 404
-            && version.map(Version::era) == Some(Era::Legacy)
-            && self.session.get().is_some();
-        if session_is_gone {
+        let has_session = version.map(Version::era) == Some(Era::Legacy) && self.session.get().is_some();
+        if has_session && received.status == 404 {
             return Err(self.client.session_lost());
         }
         let is_json = content_type(&received.headers).starts_with("application/json");
         if received.status == 200 && is_json {
             self.learn_session(&received.headers);
-            return Ok(AnswerStream::Json { client: self.client.clone(), body: Some(received.body) });
+            return Ok(AnswerStream::Json {
+                client: self.client.clone(),
+                reading: Some(Box::pin(received.body.message())),
+            });
         }
         if is_json && !matches!(received.status, 401 | 403) {
             return self.read_error(received).await;
         }
-        Err(self.client.status_error(received).await)
+        match self.client.status_error(received).await {
+            // Widespread servers refuse an unknown session with 400 instead of 404.
+            CallError::Status { status: 400, text } if has_session && blames_session(text.as_bytes()) => {
+                Err(self.client.session_lost())
+            }
+            error => Err(error),
+        }
     }
 
     /// A status of 400 and more may still carry a JSON-RPC error, which then is the answer.
@@ -86,18 +95,14 @@ impl Streamable {
         let status = received.status;
         let body = received.body.message().await.map_err(|reason| self.client.lost(&reason))?;
         match Head::parse(&body) {
-            // Servers built after a widespread example refuse an unknown session with 400 instead of 404.
-            Ok(Head { kind: Kind::Error, id: None, .. }) if status == 400 && self.blames_session(&body) => {
+            Ok(Head { kind: Kind::Error, id: None, .. })
+                if status == 400 && self.session.get().is_some() && blames_session(&body) =>
+            {
                 Err(self.client.session_lost())
             }
             Ok(Head { kind: Kind::Error, .. }) => Ok(AnswerStream::Read(Some(body))),
             Ok(_) | Err(_) => Err(self.client.status_text(status, &body)),
         }
-    }
-
-    fn blames_session(&self, error: &[u8]) -> bool {
-        self.session.get().is_some()
-            && String::from_utf8_lossy(error).to_ascii_lowercase().contains("session")
     }
 
     pub fn post(&self, message: Bytes, version: Option<Version>) {
@@ -107,34 +112,47 @@ impl Streamable {
     /// Sends what [`Streamable::post`] took, in order, for as long as the link lives.
     pub async fn deliver(self, mut outbox: Outbox) {
         while let Some((message, version)) = outbox.recv().await {
-            let headers = self.headers_of(&message, version, &HashMap::new());
-            match self.client.send(Method::POST, &self.client.url, &headers, &message).await {
-                Ok(received) => received.body.discard().await,
-                Err(error) => tracing::debug!(%error, "a notice did not reach its upstream"),
+            // One that an upstream never acknowledges must not hold up the others.
+            if tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await.is_err() {
+                tracing::debug!("an upstream did not acknowledge a notice");
             }
+        }
+    }
+
+    /// Sends a notice or an answer and waits until the upstream has it.
+    pub async fn tell(&self, message: &Bytes, version: Option<Version>) {
+        let headers = self.headers_of(message, version, &HashMap::new());
+        match self.client.send(Method::POST, &self.client.url, &headers, message).await {
+            Ok(received) => received.body.discard().await,
+            Err(error) => tracing::debug!(%error, "a notice did not reach its upstream"),
         }
     }
 
     /// Listens to what a legacy upstream says outside of any call, until the link ends or the session is lost.
     pub async fn listen(self, link: std::sync::Weak<Link>, version: Version) {
         let mut reader: Option<EventReader> = None;
+        let mut pace = Pace::default();
+        let mut broken = false;
         loop {
             let after = reader.as_ref().and_then(EventReader::last_event_id);
-            let Ok(received) = self.open_stream(after, Some(version)).await else {
-                if let Some(link) = link.upgrade() {
-                    link.calls.lose(&self.client.lost("cannot be reached any more").to_string());
+            let received = match self.open_stream(after, Some(version)).await {
+                Ok(received) if received.status == 200 && is_event_stream(&received.headers) => received,
+                Ok(received) => {
+                    // Not offering such a stream is fine; not knowing the session is not.
+                    let error = self.read_json(received, Some(version)).await.err();
+                    return suspect(&link, error.filter(|error| matches!(error, CallError::SessionLost(_))));
                 }
-                return;
+                Err(error @ CallError::NotSent(_)) => return suspect(&link, Some(error)),
+                Err(_) => {
+                    pace.pause(Duration::ZERO).await;
+                    continue;
+                }
             };
-            if received.status == 404 && self.session.get().is_some() {
-                if let Some(link) = link.upgrade() {
-                    link.calls.lose(&self.client.session_lost().to_string());
-                }
-                return;
-            }
-            if received.status != 200 || !is_event_stream(&received.headers) {
-                // Not offering such a stream is fine.
-                return received.body.discard().await;
+            pace.begin();
+            // Nobody knows what was said while the connection was down; a stream that the server itself ended
+            // goes on where it was.
+            if let Some(link) = link.upgrade().filter(|_| broken) {
+                link.calls.signals.lists_changed();
             }
             let reader = match &mut reader {
                 Some(reader) => {
@@ -143,13 +161,15 @@ impl Streamable {
                 }
                 None => reader.insert(EventReader::new(self.client.clone(), received.body)),
             };
-            while let Ok(Some(data)) = reader.next_data().await {
-                match link.upgrade() {
-                    Some(link) => link.take_in(data, None),
-                    None => return,
+            broken = loop {
+                match (reader.next_data().await, link.upgrade()) {
+                    (Ok(Some(data)), Some(link)) => link.take_in(data, None),
+                    (Ok(None), Some(_)) => break false,
+                    (Err(_), Some(_)) => break true,
+                    (_, None) => return,
                 }
-            }
-            tokio::time::sleep(reader.retry()).await;
+            };
+            pace.pause(reader.retry()).await;
         }
     }
 
@@ -226,9 +246,19 @@ impl Streamable {
     }
 }
 
+fn blames_session(error: &[u8]) -> bool {
+    String::from_utf8_lossy(error).to_ascii_lowercase().contains("session")
+}
+
 fn put(headers: &mut HeaderMap, name: &str, value: &str) {
     if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
         headers.insert(name, value);
+    }
+}
+
+fn suspect(link: &std::sync::Weak<Link>, error: Option<CallError>) {
+    if let (Some(link), Some(error)) = (link.upgrade(), error) {
+        link.calls.signals.suspect(&error.to_string());
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::StderrTail;
@@ -24,6 +25,7 @@ const EXIT_GRACE: Duration = Duration::from_millis(500);
 /// The guard ends a group within 2.5 s; past this it is ended by force.
 const END_LIMIT: Duration = Duration::from_millis(3500);
 const LAST_WORDS: usize = 10;
+const LAST_WORDS_GRACE: Duration = Duration::from_millis(200);
 
 pub struct Child {
     inbox: mpsc::Sender<Bytes>,
@@ -36,6 +38,8 @@ pub struct Running {
     leash: Leash,
     inbox: mpsc::Receiver<Bytes>,
     stderr: StderrTail,
+    /// Ends when the last writer of standard error is gone.
+    collecting: JoinHandle<()>,
     command: String,
 }
 
@@ -61,15 +65,15 @@ impl Child {
             Some(cwd) => format!("cannot start {} in the directory {cwd}: {error}", process.command),
             None => format!("cannot start {}: {error}", process.command),
         })?;
-        if let Some(pipe) = child.stderr.take() {
-            tokio::spawn(stderr.clone().collect(pipe, redactor));
-        }
+        let pipe = child.stderr.take().expect("stderr is piped");
+        let collecting = tokio::spawn(stderr.clone().collect(pipe, redactor));
         let (sender, inbox) = mpsc::channel(INBOX);
         let running = Running {
             process: child,
             leash: leash.started(),
             inbox,
             stderr,
+            collecting,
             command: process.command.clone(),
         };
         Ok((Self { inbox: sender, command: process.command.clone() }, running))
@@ -101,6 +105,11 @@ impl Running {
         if let Some(end) = end {
             let reason = self.describe(&end).await;
             if let Some(link) = link.upgrade() {
+                // Whoever came after the end was never heard, so sending that again is safe.
+                self.inbox.close();
+                while let Ok(unsent) = self.inbox.try_recv() {
+                    link.calls.return_unsent(&unsent, &reason);
+                }
                 link.calls.lose(&reason);
             }
         }
@@ -116,6 +125,8 @@ impl Running {
             Ok(Ok(status)) => format!("ended ({status})"),
             Ok(Err(_)) | Err(_) => end.to_owned(),
         };
+        // What it said last may still be on its way here.
+        let _ = tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await;
         let words = self.stderr.last_words(LAST_WORDS);
         match words.is_empty() {
             true => format!("{} {happened}", self.command),

@@ -29,9 +29,13 @@ pub struct Behaviour {
     pub resources: Option<Vec<Box<RawValue>>>,
     pub templates: Option<Vec<Box<RawValue>>>,
     pub page_size: Option<usize>,
+    /// The list, named by its member, whose every page names the same next one.
+    pub circular: Option<String>,
     pub answer: Style,
     /// Legacy streamable HTTP: hands out `Mcp-Session-Id` and demands it.
     pub session: bool,
+    /// How a session that is not known is refused.
+    pub unknown_session: Stranger,
     /// Legacy streamable HTTP: offers the GET stream; without it GET is 405.
     pub get_stream: bool,
     /// Events carry ids, and a stream that was cut goes on for a GET with `Last-Event-ID`.
@@ -86,6 +90,15 @@ pub enum Probe {
     Exit,
 }
 
+/// Answers to an unknown session id seen in the wild.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stranger {
+    Json404,
+    Json400,
+    Text400,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
@@ -105,8 +118,10 @@ impl Default for Behaviour {
             resources: None,
             templates: None,
             page_size: None,
+            circular: None,
             answer: Style::Json,
             session: true,
+            unknown_session: Stranger::Json404,
             get_stream: true,
             resume: false,
             bearer: None,

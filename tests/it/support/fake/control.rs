@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::core::{Object, Refusal, error};
+use super::state::Out;
 use super::tools::{Call, exact_arguments, pause, text};
 
 pub const NAMES: [&str; 10] = [
@@ -73,7 +74,12 @@ fn show(call: &Call<'_>, choose: impl FnOnce(Vec<String>) -> Vec<String>) {
         let names = choose(behaviour.tool_names());
         behaviour.show_tools(&names);
     });
-    call.state.notify("notifications/tools/list_changed", &json!({}));
+    if call.arguments["own_stream"] == true {
+        let notice = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        let _ = call.out.send(Out::Note(notice));
+    } else {
+        call.state.notify("notifications/tools/list_changed", &json!({}));
+    }
 }
 
 fn strings(list: &Value) -> Vec<String> {

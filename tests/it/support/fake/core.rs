@@ -82,6 +82,9 @@ pub fn accept(state: &State, incoming: &Incoming) {
             running.notify_one();
         }
     }
+    if incoming.method() == "notifications/initialized" {
+        state.memory().initialized.insert(incoming.session.clone());
+    }
     if incoming.message.get("method").is_none()
         && let Some(id) = incoming.message["id"].as_str()
         && let Some(asked) = state.memory().asked.remove(id)
@@ -163,6 +166,12 @@ async fn serve(state: &Arc<State>, incoming: &Incoming, out: &Sender) -> Result<
     }
     if method == "server/discover" && behaviour.era == Era::Legacy {
         return probed(behaviour.probe).await;
+    }
+    // As strict as the SDK servers; without a session there is nothing to remember it by.
+    let has_session = incoming.transport != Transport::Http || !incoming.session.is_empty();
+    let is_early = has_session && !state.memory().initialized.contains(&incoming.session);
+    if is_early && !["initialize", "ping"].contains(&method) {
+        return Err(error(-32602, "Received request before initialization was complete"));
     }
     match method {
         "initialize" => Ok(initialize(state, &behaviour, incoming, out)),
@@ -298,9 +307,10 @@ fn page(
     };
     let size = behaviour.page_size.unwrap_or(usize::MAX).max(1);
     let items: Vec<_> = all.iter().skip(start).take(size).collect();
-    let next = start + items.len();
+    let circular = behaviour.circular.as_deref() == Some(key);
+    let next = if circular { start } else { start + items.len() };
     let mut result = Object::from([(key.to_owned(), raw(&items))]);
-    if next < all.len() {
+    if circular || next < all.len() {
         result.insert("nextCursor".into(), raw(&BASE64_STANDARD.encode(format!("{key}:{next}"))));
     }
     Ok(result)

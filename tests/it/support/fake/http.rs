@@ -13,7 +13,7 @@ use axum::routing::{any, get, post};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::behaviour::{Behaviour, Era, LEGACY_VERSIONS, Style};
+use super::behaviour::{Behaviour, Era, LEGACY_VERSIONS, Stranger, Style};
 use super::core::{self, Incoming, Transport};
 use super::net::Line;
 use super::sse::{self, Events, Until};
@@ -232,7 +232,16 @@ fn check_session(state: &State, behaviour: &Behaviour, session: &str) -> Result<
             "Bad Request: Mcp-Session-Id header is required",
         ));
     }
-    Err(refuse(StatusCode::NOT_FOUND, -32001, "Session not found"))
+    Err(match behaviour.unknown_session {
+        Stranger::Json404 => refuse(StatusCode::NOT_FOUND, -32001, "Session not found"),
+        Stranger::Json400 => {
+            refuse(StatusCode::BAD_REQUEST, -32000, "Bad Request: No valid session ID provided")
+        }
+        Stranger::Text400 => {
+            let said = "Bad Request: No valid session ID provided";
+            Box::new((StatusCode::BAD_REQUEST, said).into_response())
+        }
+    })
 }
 
 /// A refusal that concerns the HTTP request and so answers no id.

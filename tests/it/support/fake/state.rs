@@ -75,6 +75,8 @@ pub struct Parked {
 pub struct Memory {
     pub seen: Vec<Seen>,
     pub sessions: BTreeSet<String>,
+    /// Sessions that said `notifications/initialized`; on stdio the one called "".
+    pub initialized: BTreeSet<String>,
     pub deleted: Vec<String>,
     /// How often each tool really ran.
     pub ran: BTreeMap<String, u64>,

@@ -91,6 +91,17 @@ async fn run(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
             Ok(text("after the garbage"))
         }
         "huge" => {
+            // Progress beside the answer, where the transport has a stream for that.
+            if let Some(token) = call.incoming.params()["_meta"].get("progressToken").cloned() {
+                let (state, count) = (call.state.clone(), arguments["notices"].as_u64().unwrap_or_default());
+                tokio::spawn(async move {
+                    for step in 1..=count {
+                        let params = json!({"progressToken": token, "progress": step});
+                        state.notify("notifications/progress", &params);
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                });
+            }
             let bytes = arguments["bytes"].as_u64().unwrap_or(1 << 20);
             Ok(text("x".repeat(usize::try_from(bytes).unwrap_or_default())))
         }
@@ -162,10 +173,11 @@ async fn ask(call: &Call<'_>) -> Result<Object, Refusal> {
             "requestState": "fake-state",
         })));
     }
+    let method = call.arguments["method"].as_str().unwrap_or("elicitation/create");
     let id = format!("ask-{}", call.state.next_serial());
     let (tell, told) = oneshot::channel();
     call.state.memory().asked.insert(id.clone(), tell);
-    let request = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params});
+    let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
     let _ = call.out.send(Out::Note(request));
     let reply = told.await.map_err(|_| error(-32603, "nobody answered"))?;
     let reply = reply.get("result").or_else(|| reply.get("error")).cloned().unwrap_or_default();
