@@ -87,6 +87,10 @@ impl Calls {
         }
     }
 
+    pub fn is_lost(&self) -> bool {
+        self.lock().lost.is_some()
+    }
+
     pub fn lost(&self) -> Option<String> {
         self.lock().lost.clone()
     }

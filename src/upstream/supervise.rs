@@ -144,7 +144,9 @@ impl Upstream {
     pub async fn link(&self) -> Result<Arc<Link>, CallError> {
         let mut states = self.0.state.subscribe();
         let limit = self.0.options.init_timeout;
-        let decided = states.wait_for(|state| state.status != Status::Connecting);
+        // A link that was just lost is still shown until the supervisor has heard of it.
+        let is_lost = |state: &State| state.link.as_ref().is_some_and(|link| link.calls.is_lost());
+        let decided = states.wait_for(|state| state.status != Status::Connecting && !is_lost(state));
         let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
         let decided = self.0.stop.run_until_cancelled(tokio::time::timeout(limit, decided)).await;
         match decided.ok_or_else(gone)? {
