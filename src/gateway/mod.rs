@@ -128,6 +128,8 @@ impl Gateway {
     /// Stores and shows new lists, unless the server was replaced in the meantime.
     async fn take_offering(&self, upstream: &Upstream, offering: Arc<Offering>) {
         let _turn = self.turn.lock().await;
+        // Whoever had the turn before may have shown a later reading, which must not be undone.
+        let offering = upstream.offering().unwrap_or(offering);
         let catalog = self.catalog();
         let name = &upstream.config().name;
         let Some(entry) = catalog.get(name.as_str()) else { return };

@@ -9,7 +9,7 @@ use super::invoke::members;
 use super::record::{ResourceRecord, TemplateRecord};
 use super::tools::Coverage;
 use super::{Error, Gateway};
-use crate::model::{FieldError, Resource, ResourceUri, uri};
+use crate::model::{FieldError, Redactor, Resource, ResourceUri, uri};
 use crate::wire::error::code;
 use crate::wire::{authored, text};
 
@@ -23,13 +23,13 @@ impl Catalog {
         Ok(records)
     }
 
-    /// By server, then as the server lists them.
+    /// By server, then template.
     pub fn template_records(&self, coverage: &Coverage<'_>) -> Result<Vec<TemplateRecord<'_>>, Error> {
         let mut records = Vec::new();
         for entry in self.covered_by_name(coverage)? {
-            records.extend(
-                entry.offering().templates.iter().map(|template| TemplateRecord::of(entry, template)),
-            );
+            let mut templates: Vec<_> = entry.offering().templates.iter().collect();
+            templates.sort_by_key(|template| template.key());
+            records.extend(templates.into_iter().map(|template| TemplateRecord::of(entry, template)));
         }
         Ok(records)
     }
@@ -117,6 +117,7 @@ impl Gateway {
         let call = Call { method: "resources/read", params, is_repeatable: true, progress: None };
         let result = call.run(entry).await.map_err(|failure| match failure {
             Failure::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
+                let message = Redactor::of(&entry.registration.config).redact(&message);
                 Error::not_found(format!("server {:?} says: {message}", entry.name().as_str()))
             }
             failure => failure.explain(&format!("reading {text}"), entry),

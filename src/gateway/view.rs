@@ -139,3 +139,84 @@ impl<'a> Members<'a> {
 fn pairs(names: &[String]) -> HashSet<(&str, &str)> {
     names.iter().filter_map(|name| QualifiedName::parse(name)).map(|name| (name.server, name.item)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::{Offering, Registration, uri};
+
+    /// A server with the tool `t`, the prompts `p` and `q`, the resources `x://1` and `x://2`, and a template.
+    fn entry(name: &str, more: Value) -> Entry {
+        let mut input = json!({"name": name, "transport": "stdio", "command": "true"});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let raw = |value: Value| serde_json::value::to_raw_value(&value).unwrap();
+        let offering = Offering {
+            tools: vec![Tool::parse(raw(json!({"name": "t"}))).unwrap()],
+            prompts: ["p", "q"].map(|name| Prompt::parse(raw(json!({"name": name}))).unwrap()).into(),
+            resources: ["x://1", "x://2"]
+                .map(|uri| Resource::parse(raw(json!({"uri": uri}))).unwrap())
+                .into(),
+            templates: vec![Template::parse(raw(json!({"uriTemplate": "x://{n}"}))).unwrap()],
+            ..Offering::default()
+        };
+        let registration = Registration::parse(input.as_object().unwrap().clone()).unwrap();
+        Entry::new(registration, Arc::new(offering), None, 0, None)
+    }
+
+    /// Everything in the view, as `<server> <key>`.
+    fn seen(catalog: &Catalog, scope: Scope<'_>, admits: impl Fn(&Entry) -> bool) -> Vec<String> {
+        fn tell<T>(items: &[(&Arc<Entry>, &T)], key: fn(&T) -> &str) -> Vec<String> {
+            items.iter().map(|(entry, item)| format!("{} {}", entry.name(), key(item))).collect()
+        }
+        let view = catalog.view(scope, admits);
+        let (tools, prompts) = (tell(&view.tools, Tool::key), tell(&view.prompts, Prompt::key));
+        let (resources, templates) =
+            (tell(&view.resources, Resource::key), tell(&view.templates, Template::key));
+        [tools, prompts, resources, templates].concat()
+    }
+
+    fn catalog() -> Catalog {
+        let entries = [
+            entry("a", json!({"disabled_prompts": ["q"]})),
+            entry("b", json!({})),
+            entry("off", json!({"enabled": false})),
+        ];
+        Catalog::new(entries, [])
+    }
+
+    fn seen_in_group(group: Value) -> Vec<String> {
+        let mut object = group.as_object().unwrap().clone();
+        object.insert("name".into(), json!("g"));
+        seen(&catalog(), Scope::Group(&Group::parse(object).unwrap()), |_| true)
+    }
+
+    #[test]
+    fn a_group_has_prompts_and_resources_only_as_configured() {
+        let group = json!({"included_servers": ["a", "off"]});
+        assert_eq!(seen_in_group(group), ["a t"]);
+        let every = json!({"included_servers": ["a", "off"], "included_tools": ["b__t"],
+            "included_prompts": ["*"], "included_resources": ["*"]});
+        assert_eq!(seen_in_group(every), ["a t", "b t", "a p", "a x://1", "a x://2", "a x://{n}"]);
+        let qualified = uri::qualify(entry("b", json!({})).name(), "x://2");
+        let named = json!({"included_servers": ["a"], "excluded_tools": ["a__t"],
+            "included_prompts": ["b__q", "a__q", "off__p"], "included_resources": ["x://1", qualified]});
+        assert_eq!(seen_in_group(named), ["b q", "a x://1", "b x://1", "b x://2"]);
+        let both = json!({"included_servers": ["a"], "included_prompts": ["*", "b__q"]});
+        assert_eq!(seen_in_group(both), ["a t", "a p", "b q"]);
+    }
+
+    #[test]
+    fn a_view_has_what_is_enabled_of_the_servers_that_the_caller_may_reach() {
+        let catalog = catalog();
+        let of_a = ["a t", "a p", "a x://1", "a x://2", "a x://{n}"];
+        assert_eq!(seen(&catalog, Scope::Server("a"), |_| true), of_a);
+        assert_eq!(seen(&catalog, Scope::Everything, |entry| entry.name().as_str() == "a"), of_a);
+        assert_eq!(seen(&catalog, Scope::Everything, |_| true).len(), 11);
+        for nothing in ["off", "gone"] {
+            assert!(seen(&catalog, Scope::Server(nothing), |_| true).is_empty());
+        }
+        assert!(seen(&catalog, Scope::Server("a"), |_| false).is_empty());
+    }
+}

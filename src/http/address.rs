@@ -16,11 +16,12 @@ pub fn base_url(settings: &Settings, headers: &HeaderMap) -> String {
     let (mut scheme, mut host) = (None, None);
     if settings.trust_proxy {
         // Anything but these two would make the answer carry a URL of somebody's invention.
-        scheme = first("x-forwarded-proto").filter(|scheme| matches!(*scheme, "http" | "https"));
+        let forwarded = first("x-forwarded-proto").map(str::to_ascii_lowercase);
+        scheme = forwarded.filter(|scheme| matches!(scheme.as_str(), "http" | "https"));
         host = first("x-forwarded-host");
     }
     let host = host.or_else(|| first(header::HOST.as_str())).unwrap_or("localhost");
-    format!("{}://{host}", scheme.unwrap_or("http"))
+    format!("{}://{host}", scheme.as_deref().unwrap_or("http"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 #[derive(Clone, Debug, Default)]
@@ -156,10 +156,15 @@ impl Tool {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct PromptArgument {
     pub name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_or")]
     pub description: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_or")]
     pub required: bool,
+}
+
+/// Some servers write `null` where they mean that there is nothing.
+fn null_or<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
+    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 /// The fields of a prompt definition that people see.
@@ -183,7 +188,7 @@ impl Prompt {
     pub fn arguments(&self) -> Vec<PromptArgument> {
         #[derive(Deserialize)]
         struct Definition {
-            #[serde(default)]
+            #[serde(default, deserialize_with = "null_or")]
             arguments: Vec<PromptArgument>,
         }
         let definition = serde_json::from_str(self.definition.get());

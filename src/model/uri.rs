@@ -84,9 +84,7 @@ fn expand(expression: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
         b'#' => (Some(b'#'), |_| true, true),
         b'.' => (Some(b'.'), |b| !b"/?#".contains(&b), true),
         b'/' => (Some(b'/'), |b| !b"?#".contains(&b), true),
-        b';' => (Some(b';'), |b| !b"/?#".contains(&b), true),
-        b'?' => (Some(b'?'), |b| b != b'#', true),
-        b'&' => (Some(b'&'), |b| b != b'#', true),
+        b';' | b'?' | b'&' => return expand_pairs(operator, &expression[1..], uri, ends),
         _ => (None, |b| !b"/?#".contains(&b), false),
     };
     let mut next = vec![false; ends.len()];
@@ -103,6 +101,41 @@ fn expand(expression: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
             Some(first) => {
                 has_content = is_inside && takes(byte);
                 is_inside = has_content || ends[at] && byte == first;
+            }
+        }
+    }
+    next
+}
+
+/// The forms that write names too: pairs of the variables' names and any values, in any order, or none at all.
+/// An exploded variable brings names of its own.
+fn expand_pairs(operator: u8, variables: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
+    let (separator, stops): (u8, &[u8]) = match operator {
+        b';' => (b';', b";/?#"),
+        _ => (b'&', b"&#"),
+    };
+    let mut next = ends.to_vec();
+    // Where the pairs read so far may end and a further one may follow.
+    let mut pair_ends = vec![false; ends.len()];
+    for at in 0..uri.len() {
+        if !(ends[at] && uri[at] == operator || pair_ends[at] && uri[at] == separator) {
+            continue;
+        }
+        let begin = at + 1;
+        let end =
+            uri[begin..].iter().position(|b| stops.contains(b)).map_or(uri.len(), |length| begin + length);
+        let pair = &uri[begin..end];
+        for variable in variables.split(',') {
+            let name = variable.split_once(':').map_or(variable, |(name, _)| name);
+            let shortest = match (name.strip_suffix('*'), pair.strip_prefix(name.as_bytes())) {
+                (Some(_), _) => 1,
+                (None, Some([])) => name.len(),
+                (None, Some([b'=', ..])) => name.len() + 1,
+                (None, Some(_) | None) => continue,
+            };
+            for end in begin + shortest..=end {
+                next[end] = true;
+                pair_ends[end] = true;
             }
         }
     }
@@ -142,6 +175,10 @@ mod tests {
             ("db://{schema}/{table}/rows", "db://public/users/rows"),
             ("x://search{?q,lang}", "x://search?q=a&lang=b"),
             ("x://search{?q,lang}", "x://search"),
+            ("x://search{?q,lang}", "x://search?lang=b&q"),
+            ("x://search{?q}-end", "x://search?q=a-end"),
+            ("x://search{?any*}", "x://search?a=1&b=2"),
+            ("x://a{;p,q:3}{?r}", "x://a;q=1;p?r=2"),
             ("x://a{/path*}", "x://a/b/c"),
             ("x://{a}-{b}", "x://1-2-3"),
         ] {
@@ -151,6 +188,9 @@ mod tests {
             ("file:///{name}", "file:///a/b.txt"),
             ("file:///{name}", "file:///"),
             ("db://{schema}/rows", "db://public/users/rows"),
+            ("x://search{?q,lang}", "x://search?id=1"),
+            ("x://search{?q,lang}", "x://search?q=1&id=1"),
+            ("x://search{?q}", "x://search?query=1"),
             ("x://{unclosed", "x://a"),
             ("x://a", "x://ab"),
             ("", "x://a"),

@@ -4,8 +4,13 @@
 
 mod support;
 
+mod announcements;
+mod groups;
+mod groups_model;
 mod process;
 mod process_children;
+mod prompts;
+mod resources;
 mod restart;
 mod safety;
 mod safety_bodies;

@@ -81,6 +81,10 @@ impl TestApp {
         self.send("POST", path, &[("content-type", "application/json")], body.to_string()).await
     }
 
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.send("PUT", path, &[("content-type", "application/json")], body.to_string()).await
+    }
+
     pub async fn patch(&self, path: &str, body: Value) -> Answer {
         self.send("PATCH", path, &[("content-type", "application/json")], body.to_string()).await
     }
@@ -124,6 +128,26 @@ impl TestApp {
 
     pub async fn register_stdio(&self, name: &str, behaviour: &Behaviour) -> Value {
         self.register(stdio_input(name, behaviour)).await
+    }
+
+    /// Registers one server of each transport and era, all with this behaviour; the fakes must be kept alive.
+    pub async fn register_each_kind(&self, behaviour: &Value) -> (Vec<String>, Vec<Fake>) {
+        let (mut names, mut fakes) = (Vec::new(), Vec::new());
+        for era in ["legacy", "modern"] {
+            let mut behaviour = behaviour.clone();
+            behaviour["era"] = json!(era);
+            let behaviour = Behaviour::of(behaviour);
+            let fake = Fake::start(behaviour.clone()).await;
+            names.extend([format!("http-{era}"), format!("stdio-{era}")]);
+            self.register_http(&format!("http-{era}"), &fake).await;
+            self.register_stdio(&format!("stdio-{era}"), &behaviour).await;
+            if era == "legacy" {
+                self.register_sse("sse-legacy", &fake).await;
+                names.push("sse-legacy".into());
+            }
+            fakes.push(fake);
+        }
+        (names, fakes)
     }
 
     /// Calls a tool with the given arguments.

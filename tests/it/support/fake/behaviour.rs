@@ -28,6 +28,8 @@ pub struct Behaviour {
     pub prompts: Option<Vec<Box<RawValue>>>,
     pub resources: Option<Vec<Box<RawValue>>>,
     pub templates: Option<Vec<Box<RawValue>>>,
+    /// Whole results of `prompts/get` by prompt and of `resources/read` by URI, where the standard ones do not do.
+    pub results: BTreeMap<String, Box<RawValue>>,
     pub page_size: Option<usize>,
     /// The list, named by its member, whose every page names the same next one.
     pub circular: Option<String>,
@@ -117,6 +119,7 @@ impl Default for Behaviour {
             prompts: None,
             resources: None,
             templates: None,
+            results: BTreeMap::new(),
             page_size: None,
             circular: None,
             answer: Style::Json,

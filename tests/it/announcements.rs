@@ -1,0 +1,30 @@
+//! Servers that announce changes of their lists when there are none.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{Behaviour, Fake, TestApp, eventually};
+
+/// Far below what the pauses between readings have grown to.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cries_wolf_can_still_be_refreshed_and_removed_at_once() {
+    let (app, fake) = (TestApp::start().await, Fake::start(Behaviour::default()).await);
+    app.register_http("s", &fake).await;
+    fake.forget_seen();
+    eventually("five readings for nothing", || async {
+        fake.notify_tools_changed();
+        fake.seen_of("resources/templates/list").len() >= 5
+    })
+    .await;
+    fake.notify_tools_changed();
+    let begun = Instant::now();
+    fake.update(|behaviour| behaviour.show_tools(&["fresh".into()]));
+    app.post("/api/v0/servers/s/refresh", json!({})).await.expect(200);
+    assert_eq!(app.tools("").await, ["s__fresh"]);
+    fake.notify_tools_changed();
+    app.delete("/api/v0/servers/s").await.expect(204);
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+}
