@@ -1,14 +1,16 @@
 //! Wiring: builds the parts from the configuration, listens, and ends everything in good order.
 //! Whoever calls [`App::serve`] decides with `shutdown` when that is.
 
+mod front;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,9 +18,12 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Bind, Config};
 use crate::gateway::Gateway;
 use crate::http::{Face, Settings};
+use crate::mcp::Mcp;
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::Metrics;
 use crate::{routes, upstream};
+
+use front::Front;
 
 /// Requests under way when the gateway stops get this long.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -28,7 +33,7 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(75);
 
 pub struct App {
     gateway: Arc<Gateway>,
-    router: axum::Router,
+    front: Front,
     listeners: Vec<TcpListener>,
 }
 
@@ -52,8 +57,10 @@ impl App {
             is_loopback: config.bind.is_loopback(),
             telemetry: config.telemetry,
         };
-        let router = routes::router(Face { gateway: gateway.clone(), settings: Arc::new(settings) });
-        Ok(Self { gateway, router, listeners })
+        let settings = Arc::new(settings);
+        let router = routes::router(Face { gateway: gateway.clone(), settings: settings.clone() });
+        let mcp = Mcp::start(gateway.clone(), config.session_idle_timeout);
+        Ok(Self { gateway, front: Front { router, mcp, settings }, listeners })
     }
 
     /// Where the gateway can be reached.
@@ -65,9 +72,10 @@ impl App {
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();
         for listener in self.listeners {
-            connections.spawn(accept(listener, self.router.clone(), connections.clone(), shutdown.clone()));
+            connections.spawn(accept(listener, self.front.clone(), connections.clone(), shutdown.clone()));
         }
         shutdown.cancelled().await;
+        self.front.mcp.end_streams();
         connections.close();
         tokio::select! {
             () = connections.wait() => {}
@@ -75,21 +83,17 @@ impl App {
             () = hurry.cancelled() => {}
         }
         self.gateway.stop().await;
+        self.front.mcp.stop().await;
         // Calls that were just given up still tell their callers so.
         let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    router: axum::Router,
-    connections: TaskTracker,
-    shutdown: CancellationToken,
-) {
+async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, shutdown: CancellationToken) {
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, _)) => {
-                connections.spawn(serve_connection(stream, router.clone(), shutdown.clone()));
+                connections.spawn(serve_connection(stream, front.clone(), shutdown.clone()));
             }
             Err(error) => {
                 // Out of descriptors, most likely: existing connections must end first.
@@ -100,7 +104,7 @@ async fn accept(
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: axum::Router, shutdown: CancellationToken) {
+async fn serve_connection(stream: TcpStream, front: Front, shutdown: CancellationToken) {
     // Answers are whole writes; waiting for more to send would stall event streams.
     let _ = stream.set_nodelay(true);
     // Browsers connect in advance; one that never asked anything must not delay the end.
@@ -110,7 +114,8 @@ async fn serve_connection(stream: TcpStream, router: axum::Router, shutdown: Can
     }
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(IDLE_CONNECTION);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let answer = service_fn(move |request| front.clone().answer(request));
+    let connection = builder.serve_connection(TokioIo::new(stream), answer);
     tokio::pin!(connection);
     let served = tokio::select! {
         served = &mut connection => served,

@@ -35,6 +35,8 @@ pub struct Config {
     pub sqlite_path: PathBuf,
     pub secret_key: Option<Secret>,
     pub init_timeout: Duration,
+    /// After this a session that holds something but is not used ends; none: never.
+    pub session_idle_timeout: Option<Duration>,
     pub public_url: Option<Url>,
     pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
@@ -98,6 +100,9 @@ impl Config {
                 text.parse().ok().filter(|&seconds: &u64| seconds > 0)
             })?
             .unwrap_or(30);
+        let idle_timeout = variables
+            .parse("SESSION_IDLE_TIMEOUT_SEC", "a number of seconds", |text| text.parse::<u64>().ok())?
+            .unwrap_or(3600);
         let public_url = variables.parse("PUBLIC_URL", "an http or https URL", |text| {
             Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
         })?;
@@ -108,6 +113,7 @@ impl Config {
             sqlite_path: sqlite_path(flags, variables)?,
             secret_key: variables.get("TOOLGATE_SECRET_KEY").map(Secret::new),
             init_timeout: Duration::from_secs(init_timeout),
+            session_idle_timeout: (idle_timeout > 0).then(|| Duration::from_secs(idle_timeout)),
             public_url,
             trust_proxy: variables.flag("TRUST_PROXY")?.unwrap_or(false),
             allowed_origins: variables.origins("ALLOWED_ORIGINS")?,

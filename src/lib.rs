@@ -10,6 +10,7 @@ pub mod upstream;
 pub mod gateway;
 
 pub mod http;
+pub mod mcp;
 pub mod routes;
 
 pub mod app;

@@ -1,16 +1,17 @@
 //! Every route of the process on one page: method, path, who may use it, and the handler.
 //! A row cannot exist without an access level.
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use axum::{Router, middleware};
 
 use crate::http::api::{groups, prompts, resources, servers, tools};
 use crate::http::error::Refusal;
-use crate::http::{Face, guard, system};
+use crate::http::{Face, system};
+use crate::mcp::{Place, Scope, Transport};
 
 /// Who may use a route. In development mode nobody is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum Access {
     User,
     /// Users with the role `admin`.
     Admin,
+    /// MCP clients.
+    Client,
 }
 
 pub struct Route {
@@ -28,6 +31,32 @@ pub struct Route {
     pub path: &'static str,
     pub access: Access,
     handler: MethodRouter<Face>,
+}
+
+/// The endpoints for agents. They answer to every method themselves and never see the router.
+pub const MCP: [(&str, Access, Transport); 7] = [
+    ("/mcp", Access::Client, Transport::Streamable),
+    ("/sse", Access::Client, Transport::Sse),
+    ("/message", Access::Client, Transport::Message),
+    ("/v0/groups/{name}/mcp", Access::Client, Transport::Streamable),
+    ("/v0/groups/{name}/sse", Access::Client, Transport::Sse),
+    ("/v0/groups/{name}/message", Access::Client, Transport::Message),
+    ("/v0/servers/{name}/mcp", Access::Client, Transport::Streamable),
+];
+
+/// What a path means to an agent; `None` for everything that is the router's.
+pub fn mcp_place(path: &str) -> Option<Place> {
+    MCP.iter().find_map(|(pattern, _, transport)| {
+        let transport = *transport;
+        let Some((before, after)) = pattern.split_once("{name}") else {
+            return (path == *pattern).then_some(Place { transport, scope: Scope::Everything });
+        };
+        let name = path.strip_prefix(before)?.strip_suffix(after)?;
+        // Names need no escapes, so an escaped one names nothing that exists.
+        let name = Some(name).filter(|name| !name.is_empty() && !name.contains('/'))?.to_owned();
+        let scope = if before.contains("groups") { Scope::Group(name) } else { Scope::Server(name) };
+        Some(Place { transport, scope })
+    })
 }
 
 pub fn table() -> Vec<Route> {
@@ -69,7 +98,7 @@ pub fn table() -> Vec<Route> {
     ]
 }
 
-/// The table as a service, behind what every request must pass.
+/// The table as a service. What every request must pass stands before it, in `app::front`.
 pub fn router(face: Face) -> Router {
     let mut router = Router::new();
     for route in table() {
@@ -78,9 +107,8 @@ pub fn router(face: Face) -> Router {
     router
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_route)
-        // The guard has read the body within our limit; axum's own is smaller and answers without JSON.
+        // Bodies were read within our limit; axum's own is smaller and answers without JSON.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(face.clone(), guard::check))
         .with_state(face)
 }
 

@@ -79,12 +79,38 @@ impl Seal {
         Self { key: key.clone() }
     }
 
-    /// Version, nonce and ciphertext in one; the same input gives other bytes every time.
     pub fn seal(&self, purpose: &str, plain: &[u8]) -> Vec<u8> {
+        self.for_purpose(purpose).seal(plain)
+    }
+
+    pub fn open(&self, purpose: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+        self.for_purpose(purpose).open(sealed)
+    }
+
+    /// With the subkey made ready, for what is sealed and opened all the time.
+    pub fn for_purpose(&self, purpose: &str) -> PurposeSeal {
+        let mut subkey = Zeroizing::new([0; KEY_LENGTH]);
+        let derivation = Hkdf::<Sha256>::new(None, &*self.key.0);
+        let derived = derivation.expand_multi_info(&[DERIVATION, purpose.as_bytes()], &mut *subkey);
+        derived.expect("32 bytes are within what HKDF can give");
+        let cipher = XChaCha20Poly1305::new_from_slice(&*subkey).expect("the cipher takes keys of 32 bytes");
+        PurposeSeal { cipher, purpose: purpose.into() }
+    }
+}
+
+/// Seals and opens for one purpose.
+pub struct PurposeSeal {
+    cipher: XChaCha20Poly1305,
+    purpose: Box<str>,
+}
+
+impl PurposeSeal {
+    /// Version, nonce and ciphertext in one; the same input gives other bytes every time.
+    pub fn seal(&self, plain: &[u8]) -> Vec<u8> {
         let mut nonce = [0; NONCE_LENGTH];
         fill_random(&mut nonce);
-        let payload = Payload { msg: plain, aad: purpose.as_bytes() };
-        let encrypted = self.cipher(purpose).encrypt(&XNonce::from(nonce), payload);
+        let payload = Payload { msg: plain, aad: self.purpose.as_bytes() };
+        let encrypted = self.cipher.encrypt(&XNonce::from(nonce), payload);
         let encrypted = encrypted.expect("only a text of 256 GB is too long for the cipher");
         let mut sealed = Vec::with_capacity(1 + NONCE_LENGTH + encrypted.len());
         sealed.push(VERSION);
@@ -93,23 +119,15 @@ impl Seal {
         sealed
     }
 
-    pub fn open(&self, purpose: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+    pub fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
         let (&version, rest) = sealed.split_first().ok_or(OpenError)?;
         if version != VERSION {
             return Err(OpenError);
         }
         let (nonce, encrypted) = rest.split_first_chunk::<NONCE_LENGTH>().ok_or(OpenError)?;
-        let payload = Payload { msg: encrypted, aad: purpose.as_bytes() };
-        let plain = self.cipher(purpose).decrypt(&XNonce::from(*nonce), payload).map_err(|_| OpenError)?;
+        let payload = Payload { msg: encrypted, aad: self.purpose.as_bytes() };
+        let plain = self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| OpenError)?;
         Ok(Zeroizing::new(plain))
-    }
-
-    fn cipher(&self, purpose: &str) -> XChaCha20Poly1305 {
-        let mut subkey = Zeroizing::new([0; KEY_LENGTH]);
-        let derivation = Hkdf::<Sha256>::new(None, &*self.key.0);
-        let derived = derivation.expand_multi_info(&[DERIVATION, purpose.as_bytes()], &mut *subkey);
-        derived.expect("32 bytes are within what HKDF can give");
-        XChaCha20Poly1305::new_from_slice(&*subkey).expect("the cipher takes keys of 32 bytes")
     }
 }
 

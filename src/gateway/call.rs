@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::Error;
 use super::catalog::Entry;
 use crate::model::Redactor;
-use crate::upstream::{CallError, Inbound, Link, Request, Upstream};
+use crate::upstream::{CallError, Inbound, Link, Purpose, Request, Upstream};
 use crate::wire::error::code;
 use crate::wire::{Head, RpcError};
 
@@ -75,7 +75,12 @@ impl Call<'_> {
     }
 
     async fn run_once(&self, link: &Arc<Link>) -> Result<Bytes, Failure> {
-        let request = Request { method: self.method, params: self.params, progress: self.progress.is_some() };
+        let request = Request {
+            method: self.method,
+            params: self.params,
+            progress: self.progress.is_some(),
+            purpose: Purpose::Caller,
+        };
         let mut exchange = link.request(request).await?;
         loop {
             match exchange.next().await? {

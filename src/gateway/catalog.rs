@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Error;
+use super::view::Members;
 use crate::model::name::SEPARATOR;
 use crate::model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName, Tool,
@@ -14,14 +15,17 @@ use crate::upstream::Upstream;
 #[derive(Clone, Default)]
 pub struct Catalog {
     servers: BTreeMap<ServerName, Arc<Entry>>,
-    groups: BTreeMap<GroupName, Arc<Group>>,
+    groups: BTreeMap<GroupName, Arc<GroupEntry>>,
 }
 
 impl Catalog {
     pub fn new(entries: impl IntoIterator<Item = Entry>, groups: impl IntoIterator<Item = Group>) -> Self {
         Self {
             servers: entries.into_iter().map(|entry| (entry.name().clone(), Arc::new(entry))).collect(),
-            groups: groups.into_iter().map(|group| (group.name.clone(), Arc::new(group))).collect(),
+            groups: groups
+                .into_iter()
+                .map(|group| (group.name.clone(), Arc::new(GroupEntry::new(group))))
+                .collect(),
         }
     }
 
@@ -65,12 +69,17 @@ impl Catalog {
     }
 
     /// All groups, by name.
-    pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
-        self.groups.values()
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values().map(|entry| &entry.group)
     }
 
-    pub fn group(&self, name: &str) -> Result<&Arc<Group>, Error> {
-        self.groups.get(name).ok_or_else(|| Error::not_found(format!("tool group {name:?} does not exist")))
+    pub fn group(&self, name: &str) -> Result<&Group, Error> {
+        let entry = self.groups.get(name).ok_or_else(|| unknown_group(name));
+        entry.map(|entry| &entry.group)
+    }
+
+    pub fn members(&self, group: &str) -> Option<&Members> {
+        self.groups.get(group).map(|entry| &entry.members)
     }
 
     pub fn with(&self, entry: Entry) -> Self {
@@ -87,7 +96,7 @@ impl Catalog {
 
     pub fn with_group(&self, group: Group) -> Self {
         let mut changed = self.clone();
-        changed.groups.insert(group.name.clone(), Arc::new(group));
+        changed.groups.insert(group.name.clone(), Arc::new(GroupEntry::new(group)));
         changed
     }
 
@@ -102,6 +111,21 @@ pub fn not_qualified(kind: &str, name: &str) -> Error {
     Error::invalid(format!(
         "{name:?} is not the full name of a {kind}, which has the form <server>__<{kind}>"
     ))
+}
+
+pub fn unknown_group(name: &str) -> Error {
+    Error::not_found(format!("tool group {name:?} does not exist"))
+}
+
+struct GroupEntry {
+    group: Group,
+    members: Members,
+}
+
+impl GroupEntry {
+    fn new(group: Group) -> Self {
+        Self { members: Members::of(&group), group }
+    }
 }
 
 /// One registered server with what it offers and its live link (none while it is disabled).

@@ -49,7 +49,8 @@ impl Gateway {
                 let mut greeting = composed(&catalog, is_in);
                 if !group.description.is_empty() {
                     let instructions = greeting.instructions.take().unwrap_or_default();
-                    greeting.instructions = Some(cut(&format!("{}\n{instructions}", group.description), INSTRUCTIONS_LIMIT));
+                    greeting.instructions =
+                        Some(cut(&format!("{}\n{instructions}", group.description), INSTRUCTIONS_LIMIT));
                 }
                 Some(greeting)
             }
@@ -73,11 +74,14 @@ fn native(entry: &Entry) -> Greeting {
 
 fn composed(catalog: &Catalog, is_in: impl Fn(&Entry) -> bool) -> Greeting {
     let capabilities = br#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}"#;
-    let server_info = format!(r#"{{"name":"toolgate","title":"toolgate","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
+    let server_info =
+        format!(r#"{{"name":"toolgate","title":"toolgate","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
     Greeting {
         capabilities: capabilities.to_vec(),
         server_info: server_info.into_bytes(),
-        instructions: instructions(catalog.entries().filter(|entry| entry.is_enabled() && is_in(entry)).map(|entry| &**entry)),
+        instructions: instructions(
+            catalog.entries().filter(|entry| entry.is_enabled() && is_in(entry)).map(|entry| &**entry),
+        ),
     }
 }
 

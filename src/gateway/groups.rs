@@ -12,7 +12,7 @@ use crate::model::{FieldError, Group};
 
 /// A group's configuration before and after it was replaced.
 pub struct Replaced {
-    pub old: Arc<Group>,
+    pub old: Group,
     pub new: Group,
 }
 

@@ -5,14 +5,19 @@
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
 pub mod call;
+pub mod caller;
 pub mod catalog;
 pub mod error;
+pub mod forward;
+pub mod greeting;
 pub mod groups;
 pub mod invoke;
+pub mod lists;
 pub mod prompts;
 pub mod record;
 pub mod resources;
 pub mod servers;
+pub mod subscriptions;
 pub mod tools;
 pub mod view;
 
@@ -22,17 +27,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::model::{Mode, Offering, ServerName};
+use crate::seal::PurposeSeal;
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::{Event, Options, Upstream};
 
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, Kind};
+
+use lists::ListCache;
+use subscriptions::Subscriptions;
+
+/// Updates that may wait for somebody who is slow to pass them on.
+const UPDATES_BACKLOG: usize = 1024;
 
 pub struct Gateway {
     store: Store,
@@ -43,6 +55,12 @@ pub struct Gateway {
     in_change: Mutex<HashSet<ServerName>>,
     upstream_options: Options,
     events: mpsc::UnboundedSender<Event>,
+    lists: ListCache,
+    subscriptions: Subscriptions,
+    /// Says that the catalog was swapped.
+    changed: watch::Sender<()>,
+    /// Server and URI of resources that were updated.
+    updated: broadcast::Sender<(String, String)>,
     pub metrics: Metrics,
     pub mode: Mode,
     tasks: TaskTracker,
@@ -83,6 +101,10 @@ impl Gateway {
             in_change: Mutex::default(),
             upstream_options: options,
             events,
+            lists: ListCache::default(),
+            subscriptions: Subscriptions::default(),
+            changed: watch::Sender::default(),
+            updated: broadcast::Sender::new(UPDATES_BACKLOG),
             metrics,
             mode,
             tasks: TaskTracker::new(),
@@ -120,8 +142,14 @@ impl Gateway {
 
     /// Takes over what upstreams find out by themselves.
     async fn follow(self: Arc<Self>, mut events: mpsc::UnboundedReceiver<Event>) {
-        while let Some(Event::Offered(upstream, offering)) = events.recv().await {
-            self.take_offering(&upstream, offering).await;
+        while let Some(event) = events.recv().await {
+            match event {
+                Event::Offered(upstream, offering) => self.take_offering(&upstream, offering).await,
+                // That nobody listens is no error.
+                Event::Updated(upstream, uri) => {
+                    let _ = self.updated.send((upstream.config().name.to_string(), uri));
+                }
+            }
         }
     }
 
@@ -148,6 +176,36 @@ impl Gateway {
 
     fn swap(&self, catalog: Catalog) {
         self.catalog.store(Arc::new(catalog));
+        self.changed.send_replace(());
+    }
+
+    /// Resolves each time the catalog was swapped.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Server and URI of every resource that is updated from now on.
+    pub fn resource_updates(&self) -> broadcast::Receiver<(String, String)> {
+        self.updated.subscribe()
+    }
+
+    /// The seal under which agents carry their sessions.
+    pub fn session_seal(&self) -> PurposeSeal {
+        self.store.seal_for("session")
+    }
+
+    /// The most verbose log level that any agent asked for.
+    pub fn set_log_level(&self, level: &str) {
+        for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
+            upstream.set_level(level);
+        }
+    }
+
+    /// Closes the upstream sessions that belong to an agent's session.
+    pub async fn release_session(&self, session: u64) {
+        for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
+            upstream.release(session).await;
+        }
     }
 
     /// Runs a change to its end even if the request that asked for it goes away: nothing is left half done.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::call::{Call, Failure};
 use super::catalog::{Catalog, Entry};
+use super::forward::Refusal;
 use super::invoke::members;
 use super::record::{ResourceRecord, TemplateRecord};
 use super::tools::Coverage;
+use super::view::Lens;
 use super::{Error, Gateway};
 use crate::model::{FieldError, Redactor, Resource, ResourceUri, uri};
 use crate::wire::error::code;
@@ -61,6 +63,34 @@ impl Catalog {
         Ok(ResourceRecord::of(entry, resource))
     }
 
+    /// The same for an agent, who sees only what is enabled and in its scope.
+    pub fn reader_in(&self, lens: &Lens<'_>, text: &str) -> Result<(&Arc<Entry>, String), Refusal> {
+        let unknown = || Refusal::UnknownResource(text.to_owned());
+        let makes = |entry: &Arc<Entry>, uri: &str| lens.shows_templates(entry) && entry.makes(uri);
+        let uri = match parse_uri(text).map_err(|error| Refusal::Invalid(error.to_string()))? {
+            ResourceUri::Qualified { server, uri } => {
+                let entry = self.get(server.as_str()).ok_or_else(unknown)?;
+                let is_open = lens.shows_resource(entry, &uri) || makes(entry, &uri);
+                return if is_open { Ok((entry, uri)) } else { Err(unknown()) };
+            }
+            ResourceUri::Upstream(uri) => uri,
+        };
+        let has = |entry: &&Arc<Entry>| entry.resource(&uri).is_some() && lens.shows_resource(entry, &uri);
+        let mut found: Vec<_> = self.entries().filter(has).collect();
+        if found.is_empty() {
+            found = self.entries().filter(|entry| makes(entry, &uri)).collect();
+        }
+        // One server's own endpoint passes on what no list has: the server knows best.
+        if let (Lens::Server(server), true) = (lens, found.is_empty()) {
+            found.extend(self.get(server));
+        }
+        match found.as_slice() {
+            [] => Err(unknown()),
+            [entry] => Ok((entry, uri)),
+            [..] => Err(Refusal::Invalid(several(text, found.iter().map(|entry| &***entry)))),
+        }
+    }
+
     /// The server to read a URI from, and the URI as that server knows it. Where no list has it, the one server
     /// whose template makes it; a qualified URI goes to its server in any case, which knows best.
     pub fn reader_of(&self, text: &str) -> Result<(&Arc<Entry>, String), Error> {
@@ -71,14 +101,7 @@ impl Catalog {
         let has = |entry: &&Arc<Entry>| entry.resource(&uri).is_some();
         let mut found: Vec<_> = self.entries().filter(has).collect();
         if found.is_empty() {
-            let makes = |entry: &&Arc<Entry>| {
-                entry
-                    .offering()
-                    .templates
-                    .iter()
-                    .any(|template| uri::template_matches(&template.uri_template, &uri))
-            };
-            found = self.entries().filter(makes).collect();
+            found = self.entries().filter(|entry| entry.makes(&uri)).collect();
         }
         let entry = one_of(text, prefer_enabled(found, |entry| entry), |entry| entry)?;
         Ok((entry, uri))
@@ -97,14 +120,24 @@ fn prefer_enabled<T>(found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Vec<T> {
 
 fn one_of<T>(text: &str, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Result<T, Error> {
     if found.len() > 1 {
-        let choices: Vec<_> = found.iter().map(|item| uri::qualify(entry(item).name(), text)).collect();
-        let choices = choices.join(", ");
-        return Err(Error::invalid(format!("several servers have the URI {text:?}; use one of {choices}")));
+        return Err(Error::invalid(several(text, found.iter().map(entry))));
     }
     found.pop().ok_or_else(|| match uri::has_scheme(text) {
         true => Error::not_found(format!("no server has the resource {text:?}")),
         false => FieldError::new("uri", format!("is {text:?}, which is not a URI")).into(),
     })
+}
+
+fn several<'a>(text: &str, entries: impl Iterator<Item = &'a Entry>) -> String {
+    let choices: Vec<_> = entries.map(|entry| uri::qualify(entry.name(), text)).collect();
+    format!("several servers have the URI {text:?}; use one of {}", choices.join(", "))
+}
+
+impl Entry {
+    /// Whether one of the server's templates makes this URI.
+    fn makes(&self, uri: &str) -> bool {
+        self.offering().templates.iter().any(|template| uri::template_matches(&template.uri_template, uri))
+    }
 }
 
 impl Gateway {

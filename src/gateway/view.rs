@@ -1,22 +1,67 @@
-//! What can be seen and reached through one endpoint, computed from the catalog in one place: a group's
-//! `effective-tools` and what its proxy shows can never differ.
+//! What can be seen and reached through one endpoint. Lists and calls ask the same questions here, so a group's
+//! `effective-tools`, what its proxy shows and what it lets through can never differ.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::caller::Scope;
 use super::catalog::{Catalog, Entry};
 use crate::model::group::EVERYTHING;
 use crate::model::{Group, Prompt, QualifiedName, Resource, ResourceUri, Template, Tool};
 
-/// Which part of the catalog an endpoint is about.
+/// A scope, looked up: decides for each thing whether it is inside.
 #[derive(Clone, Copy)]
-pub enum Scope<'a> {
+pub enum Lens<'a> {
     Everything,
-    Group(&'a Group),
+    Group(&'a Members),
     Server(&'a str),
 }
 
-/// The content of a scope for one caller: enabled things only, in the order of their full names.
+impl Lens<'_> {
+    pub fn shows_tool(&self, entry: &Entry, tool: &str) -> bool {
+        entry.shows_tool(tool)
+            && match self {
+                Lens::Everything => true,
+                Lens::Server(name) => entry.name().as_str() == *name,
+                Lens::Group(members) => members.has_tool(entry.name().as_str(), tool),
+            }
+    }
+
+    pub fn shows_prompt(&self, entry: &Entry, prompt: &str) -> bool {
+        entry.shows_prompt(prompt)
+            && match self {
+                Lens::Everything => true,
+                Lens::Server(name) => entry.name().as_str() == *name,
+                Lens::Group(members) => members.prompts.has(entry.name().as_str(), prompt, &members.servers),
+            }
+    }
+
+    pub fn shows_resource(&self, entry: &Entry, uri: &str) -> bool {
+        entry.is_enabled()
+            && match self {
+                Lens::Everything => true,
+                Lens::Server(name) => entry.name().as_str() == *name,
+                Lens::Group(members) => {
+                    members.resources.has(entry.name().as_str(), uri, &members.servers)
+                        || members.any_server_resources.contains(uri)
+                }
+            }
+    }
+
+    /// Templates come with all resources of a server or not at all.
+    pub fn shows_templates(&self, entry: &Entry) -> bool {
+        entry.is_enabled()
+            && match self {
+                Lens::Everything => true,
+                Lens::Server(name) => entry.name().as_str() == *name,
+                Lens::Group(members) => {
+                    members.resources.everything && members.servers.contains(entry.name().as_str())
+                }
+            }
+    }
+}
+
+/// The content of a scope: enabled things only, in the order of their full names.
 #[derive(Default)]
 pub struct View<'a> {
     pub tools: Vec<(&'a Arc<Entry>, &'a Tool)>,
@@ -26,118 +71,118 @@ pub struct View<'a> {
 }
 
 impl Catalog {
-    /// `admits` says which servers the caller may reach at all.
-    pub fn view(&self, scope: Scope<'_>, admits: impl Fn(&Entry) -> bool) -> View<'_> {
-        let mut view = View::default();
-        let reachable = |entry: &&Arc<Entry>| entry.is_enabled() && admits(entry);
+    /// `None` when there is no such group, or no such enabled server.
+    pub fn lens<'a>(&'a self, scope: &'a Scope) -> Option<Lens<'a>> {
         match scope {
-            Scope::Everything => {
-                for entry in self.entries_by_full_name().into_iter().filter(reachable) {
-                    view.add_server(entry);
-                }
-            }
+            Scope::Everything => Some(Lens::Everything),
+            Scope::Group(name) => self.members(name).map(Lens::Group),
             Scope::Server(name) => {
-                if let Some(entry) = self.get(name).filter(reachable) {
-                    view.add_server(entry);
-                }
+                let entry = self.get(name).filter(|entry| entry.is_enabled());
+                entry.map(|_| Lens::Server(name))
             }
-            Scope::Group(group) => {
-                let members = Members::of(group);
-                for entry in self.entries_by_full_name().into_iter().filter(reachable) {
-                    view.add_members(entry, &members);
-                }
+        }
+    }
+
+    /// `admits` says which servers the caller may reach at all.
+    pub fn view(&self, lens: &Lens<'_>, admits: impl Fn(&Entry) -> bool) -> View<'_> {
+        let mut view = View::default();
+        for entry in
+            self.entries_by_full_name().into_iter().filter(|entry| entry.is_enabled() && admits(entry))
+        {
+            let tools = entry.tools().filter(|tool| lens.shows_tool(entry, &tool.name));
+            view.tools.extend(tools.map(|tool| (entry, tool)));
+            let prompts = entry.prompts().filter(|prompt| lens.shows_prompt(entry, &prompt.name));
+            view.prompts.extend(prompts.map(|prompt| (entry, prompt)));
+            let resources = entry.resources().filter(|resource| lens.shows_resource(entry, &resource.uri));
+            view.resources.extend(resources.map(|resource| (entry, resource)));
+            if lens.shows_templates(entry) {
+                view.templates.extend(entry.offering().templates.iter().map(|template| (entry, template)));
             }
         }
         view
     }
 
     /// The full names of the tools that a group's endpoints show to everybody.
-    pub fn effective_tools(&self, group: &Group) -> Vec<String> {
-        let view = self.view(Scope::Group(group), |_| true);
+    pub fn effective_tools(&self, group: &str) -> Vec<String> {
+        let Some(members) = self.members(group) else { return Vec::new() };
+        let view = self.view(&Lens::Group(members), |_| true);
         view.tools.iter().map(|(entry, tool)| entry.name().qualify(&tool.name)).collect()
     }
 }
 
-impl<'a> View<'a> {
-    fn add_server(&mut self, entry: &'a Arc<Entry>) {
-        self.tools
-            .extend(entry.tools().filter(|tool| entry.shows_tool(&tool.name)).map(|tool| (entry, tool)));
-        self.add_prompts(entry, |_| true);
-        self.add_resources(entry, |_| true);
-        self.templates.extend(entry.offering().templates.iter().map(|template| (entry, template)));
-    }
+/// A group's members, taken apart once for looking up often.
+pub struct Members {
+    servers: HashSet<String>,
+    tools: Named,
+    excluded: Named,
+    prompts: Named,
+    resources: Named,
+    /// URIs without a server: whichever has them.
+    any_server_resources: HashSet<String>,
+}
 
-    fn add_members(&mut self, entry: &'a Arc<Entry>, members: &Members<'_>) {
-        let server = entry.name().as_str();
-        let whole_server = members.servers.contains(server);
-        let is_in = |tool: &&Tool| {
-            let name = (server, tool.name.as_str());
-            (whole_server || members.tools.contains(&name)) && !members.excluded.contains(&name)
-        };
-        let tools = entry.tools().filter(|tool| entry.shows_tool(&tool.name)).filter(is_in);
-        self.tools.extend(tools.map(|tool| (entry, tool)));
-        let every_prompt = members.every_prompt && whole_server;
-        self.add_prompts(entry, |prompt| every_prompt || members.prompts.contains(&(server, prompt)));
-        let every_resource = members.every_resource && whole_server;
-        self.add_resources(entry, |uri| every_resource || members.names_resource(entry, uri));
-        if every_resource {
-            self.templates.extend(entry.offering().templates.iter().map(|template| (entry, template)));
+impl Members {
+    pub fn of(group: &Group) -> Self {
+        let mut resources =
+            Named { everything: has_everything(&group.included_resources), ..Named::default() };
+        let mut any_server_resources = HashSet::new();
+        for uri in &group.included_resources {
+            match ResourceUri::parse(uri) {
+                Ok(ResourceUri::Qualified { server, uri }) => resources.add(server.as_str(), &uri),
+                Ok(ResourceUri::Upstream(uri)) => drop(any_server_resources.insert(uri)),
+                Err(_) => {}
+            }
         }
-    }
-
-    fn add_prompts(&mut self, entry: &'a Arc<Entry>, is_in: impl Fn(&str) -> bool) {
-        let prompts =
-            entry.prompts().filter(|prompt| entry.shows_prompt(&prompt.name) && is_in(&prompt.name));
-        self.prompts.extend(prompts.map(|prompt| (entry, prompt)));
-    }
-
-    fn add_resources(&mut self, entry: &'a Arc<Entry>, is_in: impl Fn(&str) -> bool) {
-        let resources = entry.resources().filter(|resource| is_in(&resource.uri));
-        self.resources.extend(resources.map(|resource| (entry, resource)));
-    }
-}
-
-/// A group's members, taken apart for looking up.
-struct Members<'a> {
-    servers: HashSet<&'a str>,
-    tools: HashSet<(&'a str, &'a str)>,
-    excluded: HashSet<(&'a str, &'a str)>,
-    prompts: HashSet<(&'a str, &'a str)>,
-    every_prompt: bool,
-    resources: BTreeSet<ResourceKey>,
-    every_resource: bool,
-}
-
-/// A server (none: whichever has it) and an upstream URI.
-type ResourceKey = (Option<String>, String);
-
-impl<'a> Members<'a> {
-    fn of(group: &'a Group) -> Self {
-        let resources = group.included_resources.iter().filter_map(|uri| match ResourceUri::parse(uri) {
-            Ok(ResourceUri::Upstream(uri)) => Some((None, uri)),
-            Ok(ResourceUri::Qualified { server, uri }) => Some((Some(server.to_string()), uri)),
-            Err(_) => None,
-        });
         Self {
-            servers: group.included_servers.iter().map(String::as_str).collect(),
-            tools: pairs(&group.included_tools),
-            excluded: pairs(&group.excluded_tools),
-            prompts: pairs(&group.included_prompts),
-            every_prompt: group.included_prompts.iter().any(|name| name == EVERYTHING),
-            resources: resources.collect(),
-            every_resource: group.included_resources.iter().any(|uri| uri == EVERYTHING),
+            servers: group.included_servers.iter().cloned().collect(),
+            // All tools of the included servers are in, whatever is named besides.
+            tools: Named { everything: true, ..Named::of(&group.included_tools) },
+            excluded: Named::of(&group.excluded_tools),
+            prompts: Named {
+                everything: has_everything(&group.included_prompts),
+                ..Named::of(&group.included_prompts)
+            },
+            resources,
+            any_server_resources,
         }
     }
 
-    fn names_resource(&self, entry: &Entry, uri: &str) -> bool {
-        !self.resources.is_empty()
-            && (self.resources.contains(&(None, uri.to_owned()))
-                || self.resources.contains(&(Some(entry.name().to_string()), uri.to_owned())))
+    fn has_tool(&self, server: &str, tool: &str) -> bool {
+        self.tools.has(server, tool, &self.servers) && !self.excluded.names(server, tool)
     }
 }
 
-fn pairs(names: &[String]) -> HashSet<(&str, &str)> {
-    names.iter().filter_map(|name| QualifiedName::parse(name)).map(|name| (name.server, name.item)).collect()
+/// Names by server, and whether whole servers are meant besides.
+#[derive(Default)]
+struct Named {
+    by_server: HashMap<String, HashSet<String>>,
+    everything: bool,
+}
+
+impl Named {
+    fn of(names: &[String]) -> Self {
+        let mut named = Self::default();
+        for name in names.iter().filter_map(|name| QualifiedName::parse(name)) {
+            named.add(name.server, name.item);
+        }
+        named
+    }
+
+    fn add(&mut self, server: &str, item: &str) {
+        self.by_server.entry(server.to_owned()).or_default().insert(item.to_owned());
+    }
+
+    fn names(&self, server: &str, item: &str) -> bool {
+        self.by_server.get(server).is_some_and(|items| items.contains(item))
+    }
+
+    fn has(&self, server: &str, item: &str, servers: &HashSet<String>) -> bool {
+        self.names(server, item) || self.everything && servers.contains(server)
+    }
+}
+
+fn has_everything(names: &[String]) -> bool {
+    names.iter().any(|name| name == EVERYTHING)
 }
 
 #[cfg(test)]
@@ -166,11 +211,12 @@ mod tests {
     }
 
     /// Everything in the view, as `<server> <key>`.
-    fn seen(catalog: &Catalog, scope: Scope<'_>, admits: impl Fn(&Entry) -> bool) -> Vec<String> {
+    fn seen(catalog: &Catalog, scope: Scope, admits: impl Fn(&Entry) -> bool) -> Vec<String> {
         fn tell<T>(items: &[(&Arc<Entry>, &T)], key: fn(&T) -> &str) -> Vec<String> {
             items.iter().map(|(entry, item)| format!("{} {}", entry.name(), key(item))).collect()
         }
-        let view = catalog.view(scope, admits);
+        let Some(lens) = catalog.lens(&scope) else { return Vec::new() };
+        let view = catalog.view(&lens, admits);
         let (tools, prompts) = (tell(&view.tools, Tool::key), tell(&view.prompts, Prompt::key));
         let (resources, templates) =
             (tell(&view.resources, Resource::key), tell(&view.templates, Template::key));
@@ -189,7 +235,8 @@ mod tests {
     fn seen_in_group(group: Value) -> Vec<String> {
         let mut object = group.as_object().unwrap().clone();
         object.insert("name".into(), json!("g"));
-        seen(&catalog(), Scope::Group(&Group::parse(object).unwrap()), |_| true)
+        let catalog = catalog().with_group(Group::parse(object).unwrap());
+        seen(&catalog, Scope::Group("g".into()), |_| true)
     }
 
     #[test]
@@ -211,12 +258,12 @@ mod tests {
     fn a_view_has_what_is_enabled_of_the_servers_that_the_caller_may_reach() {
         let catalog = catalog();
         let of_a = ["a t", "a p", "a x://1", "a x://2", "a x://{n}"];
-        assert_eq!(seen(&catalog, Scope::Server("a"), |_| true), of_a);
+        assert_eq!(seen(&catalog, Scope::Server("a".into()), |_| true), of_a);
         assert_eq!(seen(&catalog, Scope::Everything, |entry| entry.name().as_str() == "a"), of_a);
         assert_eq!(seen(&catalog, Scope::Everything, |_| true).len(), 11);
         for nothing in ["off", "gone"] {
-            assert!(seen(&catalog, Scope::Server(nothing), |_| true).is_empty());
+            assert!(seen(&catalog, Scope::Server(nothing.into()), |_| true).is_empty());
         }
-        assert!(seen(&catalog, Scope::Server("a"), |_| false).is_empty());
+        assert!(seen(&catalog, Scope::Server("a".into()), |_| false).is_empty());
     }
 }

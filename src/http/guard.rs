@@ -1,57 +1,33 @@
-//! What every request passes before a handler sees it: Host and Origin (a web page somewhere must not reach a
+//! What every request passes before anybody looks at it: Host and Origin (a web page somewhere must not reach a
 //! gateway on somebody's machine), CORS for the origins that people allowed, and the limit of bodies.
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
+use http_body::Body;
 use http_body_util::BodyExt;
 use url::Url;
 
+use super::Settings;
 use super::error::Refusal;
-use super::reply::NoContent;
-use super::{Face, Settings};
 
 pub const BODY_LIMIT: usize = 4 * 1024 * 1024;
 /// A client that is still sending would not see our refusal; so much is read and thrown away for its sake.
 const DISCARD_LIMIT: usize = 16 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-pub async fn check(State(face): State<Face>, request: Request, next: Next) -> Response {
-    let cors = match admit(&face.settings, request.uri(), request.headers()) {
-        Ok(cors) => cors,
-        Err(refusal) => {
-            discard(request.into_body(), 0).await;
-            return refusal.into_response();
-        }
-    };
-    let is_preflight = request.method() == Method::OPTIONS
-        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let asked_headers = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
-    let mut response = match (&cors, is_preflight) {
-        (Some(_), true) => NoContent.into_response(),
-        (Some(_) | None, _) => read_body_and_go_on(request, next).await,
-    };
-    if let Some(origin) = cors {
-        allow(response.headers_mut(), origin, asked_headers.filter(|_| is_preflight));
-    }
-    response
-}
-
-async fn read_body_and_go_on(request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    match read_body(body).await {
-        Ok(body) => next.run(Request::from_parts(parts, Body::from(body))).await,
-        Err(refusal) => refusal.into_response(),
-    }
+/// Whether a browser only asks what it may ask.
+pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// The whole body, if it is within the limit.
-async fn read_body(mut body: Body) -> Result<Bytes, Refusal> {
+pub async fn read_body<B>(mut body: B) -> Result<Bytes, Refusal>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame =
@@ -69,7 +45,7 @@ async fn read_body(mut body: Body) -> Result<Bytes, Refusal> {
 }
 
 /// Reads what is left of a body that nobody wants, within reason.
-async fn discard(mut body: Body, mut received: usize) {
+pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, mut received: usize) {
     let rest = async {
         while received < DISCARD_LIMIT
             && let Some(Ok(frame)) = body.frame().await
@@ -81,7 +57,7 @@ async fn discard(mut body: Body, mut received: usize) {
 }
 
 /// Refuses foreign hosts and origins; gives back the origin that CORS headers must name.
-fn admit(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+pub fn admit(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
     let named = headers.get_all(header::HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()));
     // A target in absolute form names a host as well.
     let mut hosts = named.chain(uri.authority().map(|authority| authority.as_str().into()));
@@ -144,7 +120,7 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-fn allow(headers: &mut HeaderMap, origin: HeaderValue, asked_headers: Option<HeaderValue>) {
+pub fn allow(headers: &mut HeaderMap, origin: HeaderValue, asked_headers: Option<HeaderValue>) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
     let exposed = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate");

@@ -1,6 +1,7 @@
 //! Plain data and the rules that hold for it: names, servers, what a server offers, secrets.
 //! No I/O and no async; every other layer speaks these words.
 
+pub mod capabilities;
 pub mod fields;
 pub mod group;
 pub mod mode;
@@ -12,6 +13,7 @@ pub mod secret;
 pub mod server;
 pub mod uri;
 
+pub use capabilities::Capabilities;
 pub use fields::{FieldError, Fields};
 pub use group::{Group, GroupName};
 pub use mode::Mode;

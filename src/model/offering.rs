@@ -25,6 +25,14 @@ pub struct Offering {
 }
 
 impl Offering {
+    /// Whether the server's capabilities name this one.
+    pub fn declares(&self, capability: &str) -> bool {
+        let declared = self.capabilities.as_deref().map_or("{}", RawValue::get);
+        let declared: std::collections::HashMap<Cow<'_, str>, &RawValue> =
+            serde_json::from_str(declared).unwrap_or_default();
+        declared.contains_key(capability)
+    }
+
     /// Whether both would be stored and listed as the same bytes.
     pub fn same_as(&self, other: &Offering) -> bool {
         fn text(raw: &Option<Box<RawValue>>) -> Option<&str> {

@@ -18,7 +18,7 @@ mod tests;
 use std::fs::File;
 
 use crate::model::ServerName;
-use crate::seal::Seal;
+use crate::seal::{PurposeSeal, Seal};
 
 use db::{Pool, Tx};
 
@@ -50,6 +50,11 @@ pub enum StoreError {
 }
 
 impl Store {
+    /// Seals under the same key as the database.
+    pub fn seal_for(&self, purpose: &str) -> PurposeSeal {
+        self.seal.for_purpose(purpose)
+    }
+
     async fn read(&self) -> Result<Tx, StoreError> {
         Ok(self.pool.begin().await?)
     }

@@ -91,6 +91,7 @@ impl Supervisor {
             match shared.stop.run_until_cancelled(attempt).await? {
                 Ok((link, discovery)) => {
                     shared.remember_era(link.version().map(|version| version.era()));
+                    shared.restore(&link);
                     shared.show_connected(&link, &discovery);
                     tracing::info!(server = %shared.config.name, "connected");
                     return Some((link, discovery));
@@ -146,6 +147,9 @@ impl Supervisor {
                 () = signals.wait() => {
                     if let Some(reason) = link.calls.lost().or_else(|| signals.take_suspect()) {
                         return Ended::Lost(reason);
+                    }
+                    for uri in signals.take_updated() {
+                        let _ = shared.events.send(Event::Updated(self.upstream.clone(), uri));
                     }
                     announced |= signals.take_lists_changed();
                     doubted |= signals.take_doubt();

@@ -1,7 +1,7 @@
 //! The calls in flight on one link, and who gets which message that comes from the upstream.
 //! Ids and progress tokens are the link's own numbers (token = id), so callers can never meet each other's.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,14 +10,16 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::error::CallError;
 use super::exchange::Inbound;
+use super::link::Purpose;
+use crate::model::Capabilities;
 use crate::wire::error::code;
-use crate::wire::{Head, Kind, authored};
+use crate::wire::{Head, Id, Kind, authored, find_answer_id};
 
 /// Notices that wait for one caller; a caller who does not read loses notices, never the answer.
 const NOTICE_BACKLOG: usize = 256;
 
-#[derive(Default)]
 pub struct Calls {
+    capabilities: Capabilities,
     last_id: AtomicU64,
     pending: Mutex<Pending>,
     pub signals: Signals,
@@ -31,6 +33,7 @@ struct Pending {
 }
 
 struct Waiting {
+    purpose: Purpose,
     notices: mpsc::Sender<Inbound>,
     answer: Option<oneshot::Sender<Result<Bytes, CallError>>>,
 }
@@ -42,19 +45,28 @@ pub struct Ticket {
 }
 
 impl Calls {
+    pub fn new(capabilities: Capabilities) -> Self {
+        Self {
+            capabilities,
+            last_id: AtomicU64::default(),
+            pending: Mutex::default(),
+            signals: Signals::default(),
+        }
+    }
+
     pub fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Err when the link is already lost.
-    pub fn begin(&self, id: u64) -> Result<Ticket, CallError> {
+    pub fn begin(&self, id: u64, purpose: Purpose) -> Result<Ticket, CallError> {
         let mut pending = self.lock();
         if let Some(reason) = &pending.lost {
             return Err(CallError::NotSent(reason.clone()));
         }
         let (notice_sender, notices) = mpsc::channel(NOTICE_BACKLOG);
         let (answer_sender, answer) = oneshot::channel();
-        pending.calls.insert(id, Waiting { notices: notice_sender, answer: Some(answer_sender) });
+        pending.calls.insert(id, Waiting { purpose, notices: notice_sender, answer: Some(answer_sender) });
         Ok(Ticket { notices, answer })
     }
 
@@ -98,6 +110,10 @@ impl Calls {
     /// Gives a message to whom it belongs. `own` is the call on whose own stream it came, where there is one.
     /// Returns what the gateway itself has to say to it.
     pub fn sort(&self, message: Bytes, own: Option<u64>) -> Option<Bytes> {
+        if let Some(id) = answered_id(&message) {
+            self.answer(id, message);
+            return None;
+        }
         let head = match Head::parse(&message) {
             Ok(head) => head,
             Err(reason) => {
@@ -117,6 +133,11 @@ impl Calls {
                     "notifications/tools/list_changed"
                     | "notifications/prompts/list_changed"
                     | "notifications/resources/list_changed" => self.signals.lists_changed(),
+                    "notifications/resources/updated" => {
+                        if let Some(uri) = head.params.as_ref().and_then(|params| params.uri.as_ref()) {
+                            self.signals.updated(&uri.value);
+                        }
+                    }
                     "notifications/progress" => {
                         let token =
                             head.params.as_ref().and_then(|params| params.progress_token.as_ref()?.as_u64());
@@ -141,12 +162,15 @@ impl Calls {
     }
 
     fn request(&self, method: &str, id: &[u8], message: Bytes, own: Option<u64>) -> Option<Bytes> {
+        let asked = own.or_else(|| self.only_call());
         match method {
             "ping" => return Some(authored::result(id, b"{}")),
-            "roots/list" => return Some(authored::result(id, br#"{"roots":[]}"#)),
+            "roots/list" if asked.is_none() || !self.capabilities.has_roots() => {
+                return Some(authored::result(id, br#"{"roots":[]}"#));
+            }
             _ => {}
         }
-        if self.notice(own.or_else(|| self.only_call()), Inbound::Request(message)) {
+        if self.notice(asked, Inbound::Request(message)) {
             return None;
         }
         let text = format!(
@@ -171,13 +195,20 @@ impl Calls {
 
     fn only_call(&self) -> Option<u64> {
         let pending = self.lock();
-        let mut ids = pending.calls.keys();
-        ids.next().copied().filter(|_| ids.next().is_none())
+        let for_callers = pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
+        let mut ids = for_callers.map(|(id, _)| *id);
+        ids.next().filter(|_| ids.next().is_none())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
         self.pending.lock().expect("no code panics while it holds the calls")
     }
+}
+
+/// The call that a message answers, found without reading all of it.
+pub fn answered_id(message: &[u8]) -> Option<u64> {
+    let span = find_answer_id(message)?;
+    Id::at(message, span)?.as_u64()
 }
 
 /// What a link noticed that concerns the server as a whole; its supervisor looks after it.
@@ -186,6 +217,8 @@ pub struct Signals {
     lists_changed: AtomicBool,
     doubted: AtomicBool,
     suspect: Mutex<Option<String>>,
+    /// URIs of resources that changed; one that changes again before anybody looked is one.
+    updated: Mutex<BTreeSet<String>>,
     notify: Notify,
 }
 
@@ -217,6 +250,15 @@ impl Signals {
 
     pub fn take_lists_changed(&self) -> bool {
         self.lists_changed.swap(false, Ordering::AcqRel)
+    }
+
+    fn updated(&self, uri: &str) {
+        self.updated.lock().expect("no code panics while it holds the URIs").insert(uri.to_owned());
+        self.notify.notify_one();
+    }
+
+    pub fn take_updated(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.updated.lock().expect("no code panics while it holds the URIs"))
     }
 
     /// Resolves when something happened since the last time.

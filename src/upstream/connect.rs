@@ -1,23 +1,22 @@
 //! Connecting, whole: open the transport, find out the era, shake hands, read every list. All of it happens
 //! within one time limit, and when it fails the sentence says how far it came.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use serde_json::Value;
 
-use super::calls::Calls;
 use super::error::{CallError, ConnectError, seconds};
 use super::exchange::{Exchange, Inbound};
 use super::http::{HttpClient, Streamable, start_listening};
-use super::link::{Carrier, Link, Request};
+use super::link::{Carrier, Link, Purpose, Request};
 use super::pace::Pace;
 use super::probe::{self, Greeting};
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
 use super::{Options, lists};
-use crate::model::{Endpoint, Offering, Process, Redactor, ServerConfig, Transport};
+use crate::model::{Capabilities, Endpoint, Offering, Process, Redactor, ServerConfig, Transport};
 use crate::wire::{Era, Head, Version};
 
 /// What a server turned out to offer.
@@ -92,34 +91,70 @@ async fn attempt(
     stderr: &StderrTail,
     step: &Step,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
+    let mut unfinished = Unfinished::default();
+    let met = meet(config, options, Capabilities::NONE, known, stderr, step, &mut unfinished).await;
+    let redactor = Redactor::of(config);
+    let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &redactor))?;
+    watch(&link, &greeting);
+    let discovery = lists::read(&link, &greeting, step).await;
+    let discovery = discovery.map_err(|refusal| explain(refusal, config, &redactor))?;
+    unfinished.0 = None;
+    Ok((link, discovery))
+}
+
+/// A further link to a server that is connected: shakes hands for callers with these capabilities, reads nothing.
+pub async fn connect_further(
+    config: &ServerConfig,
+    options: &Options,
+    capabilities: Capabilities,
+    known: Option<Era>,
+    stderr: &StderrTail,
+) -> Result<Arc<Link>, ConnectError> {
+    let step = Step::default();
+    let mut unfinished = Unfinished::default();
+    let met = meet(config, options, capabilities, known, stderr, &step, &mut unfinished);
+    let met = tokio::time::timeout(options.init_timeout, met).await;
+    let met = met.map_err(|_| late(config, options, &step))?;
+    let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &Redactor::of(config)))?;
+    if greeting.version.era() == Era::Legacy {
+        start_listening(&link, greeting.version);
+    }
+    unfinished.0 = None;
+    Ok(link)
+}
+
+/// Opens the transport and shakes hands.
+async fn meet(
+    config: &ServerConfig,
+    options: &Options,
+    capabilities: Capabilities,
+    known: Option<Era>,
+    stderr: &StderrTail,
+    step: &Step,
+    unfinished: &mut Unfinished,
+) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
     step.set("connecting");
     let redactor = Redactor::of(config);
-    let mut unfinished = Unfinished::default();
     let (link, greeting) = match &config.transport {
         Transport::StreamableHttp(endpoint) => {
-            let link = open_http(endpoint, redactor.clone(), options);
+            let link = open_http(endpoint, redactor, options, capabilities);
             unfinished.0 = Some(link.clone());
-            let greeting = probe::over_http(&link, known, options.init_timeout, step).await;
-            (link, greeting.map_err(|error| explain(error, config, &redactor))?)
+            let greeting = probe::over_http(&link, known, options.init_timeout, step).await?;
+            (link, greeting)
         }
         Transport::Sse(endpoint) => {
-            let link = open_sse(endpoint, redactor.clone(), options).await;
-            let link = link.map_err(|error| explain(error.into(), config, &redactor))?;
-            let greeting = probe::initialize(&link, step).await;
-            (link, greeting.map_err(|error| explain(error, config, &redactor))?)
+            let link = open_sse(endpoint, redactor, options, capabilities).await?;
+            let greeting = probe::initialize(&link, step).await?;
+            (link, greeting)
         }
         Transport::Stdio(process) => {
-            let greeted = greet_process(process, options, known, &redactor, stderr, step).await;
-            greeted.map_err(|error| explain(error, config, &redactor))?
+            let open = || open_stdio(process, options, redactor.clone(), capabilities, stderr);
+            greet_process(open, known, step).await?
         }
     };
     link.agree_on(greeting.version);
     unfinished.0 = Some(link.clone());
-    watch(&link, &greeting);
-    let discovery = lists::read(&link, &greeting, step).await;
-    let discovery = discovery.map_err(|error| explain(error, config, &redactor))?;
-    unfinished.0 = None;
-    Ok((link, discovery))
+    Ok((link, greeting))
 }
 
 /// A link that nobody will use unless connecting comes to its end. What listens on it holds it, too, so that
@@ -137,22 +172,19 @@ impl Drop for Unfinished {
 
 /// A process that ends on the probe is a legacy server that tolerates nothing before `initialize`.
 async fn greet_process(
-    process: &Process,
-    options: &Options,
+    open: impl Fn() -> Result<Arc<Link>, CallError>,
     known: Option<Era>,
-    redactor: &Redactor,
-    stderr: &StderrTail,
     step: &Step,
 ) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
-    let link = open_stdio(process, options, redactor.clone(), stderr)?;
+    let link = open()?;
     if known == Some(Era::Legacy) {
         let greeting = probe::initialize(&link, step).await?;
         return Ok((link, greeting));
     }
     match probe::over_stdio(&link, step).await {
         Ok(greeting) => Ok((link, greeting)),
-        Err(_) if link.calls.lost().is_some() => {
-            let link = open_stdio(process, options, redactor.clone(), stderr)?;
+        Err(_) if link.calls.is_lost() => {
+            let link = open()?;
             let greeting = probe::initialize(&link, step).await?;
             Ok((link, greeting))
         }
@@ -164,22 +196,26 @@ fn open_stdio(
     process: &Process,
     options: &Options,
     redactor: Redactor,
+    capabilities: Capabilities,
     stderr: &StderrTail,
 ) -> Result<Arc<Link>, CallError> {
     stderr.clear();
-    let (child, running) =
-        Child::start(process, options, redactor, stderr.clone()).map_err(CallError::NotSent)?;
-    let (calls, tasks, stop) = (Arc::<Calls>::default(), TaskTracker::new(), CancellationToken::new());
-    let link = Link::new(Carrier::Stdio(child), calls, tasks, stop);
+    let started = Child::start(process, options, redactor, stderr.clone());
+    let (child, running) = started.map_err(CallError::NotSent)?;
+    let link = Link::new(Carrier::Stdio(child), capabilities);
     link.tasks.spawn(running.run(Arc::downgrade(&link), link.stop.clone()));
     Ok(link)
 }
 
-fn open_http(endpoint: &Endpoint, redactor: Redactor, options: &Options) -> Arc<Link> {
+fn open_http(
+    endpoint: &Endpoint,
+    redactor: Redactor,
+    options: &Options,
+    capabilities: Capabilities,
+) -> Arc<Link> {
     let (streamable, outbox) = Streamable::new(HttpClient::new(endpoint, redactor, options.tls.clone()));
     let deliver = streamable.clone().deliver(outbox);
-    let link =
-        Link::new(Carrier::Http(streamable), Arc::default(), TaskTracker::new(), CancellationToken::new());
+    let link = Link::new(Carrier::Http(streamable), capabilities);
     let stop = link.stop.clone();
     link.tasks.spawn(async move { stop.run_until_cancelled(deliver).await });
     link
@@ -189,10 +225,11 @@ async fn open_sse(
     endpoint: &Endpoint,
     redactor: Redactor,
     options: &Options,
+    capabilities: Capabilities,
 ) -> Result<Arc<Link>, CallError> {
     let (stream, incoming) =
         EventStream::open(HttpClient::new(endpoint, redactor, options.tls.clone())).await?;
-    let link = Link::new(Carrier::Sse(stream), Arc::default(), TaskTracker::new(), CancellationToken::new());
+    let link = Link::new(Carrier::Sse(stream), capabilities);
     let (run, stop) = (incoming.run(Arc::downgrade(&link)), link.stop.clone());
     link.tasks.spawn(async move { stop.run_until_cancelled(run).await });
     Ok(link)
@@ -203,20 +240,29 @@ fn watch(link: &Arc<Link>, greeting: &Greeting) {
     match greeting.version.era() {
         Era::Legacy => start_listening(link, greeting.version),
         Era::Modern => {
-            let Some(wanted) = greeting.change_notices() else { return };
-            let (weak, stop) = (Arc::downgrade(link), link.stop.clone());
-            link.tasks.spawn(async move { stop.run_until_cancelled(subscribe(weak, wanted)).await });
+            let (weak, stop, changes) = (Arc::downgrade(link), link.stop.clone(), greeting.change_notices());
+            link.tasks.spawn(async move { stop.run_until_cancelled(subscribe(weak, changes)).await });
         }
     }
 }
 
-/// Keeps one `subscriptions/listen` open; what comes on it is sorted like everything else.
-async fn subscribe(link: Weak<Link>, wanted: String) {
+/// Keeps one `subscriptions/listen` open for list changes and for the resources that somebody wants to hear about;
+/// what comes on it is sorted like everything else.
+async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
     let mut pace = Pace::default();
+    let Some(mut resources) = link.upgrade().map(|link| link.wanted_resources.subscribe()) else { return };
     for round in 0u64.. {
-        let Some(live) = link.upgrade().filter(|link| link.calls.lost().is_none()) else { return };
+        let wanted = notifications(&changes, &resources.borrow_and_update());
+        let Some(wanted) = wanted else {
+            match resources.changed().await {
+                Ok(()) => continue,
+                Err(_) => return,
+            }
+        };
+        let Some(live) = link.upgrade().filter(|link| !link.calls.is_lost()) else { return };
         let params: &[(&str, &[u8])] = &[("notifications", wanted.as_bytes())];
-        let request = Request { method: "subscriptions/listen", params, progress: false };
+        let request =
+            Request { method: "subscriptions/listen", params, progress: false, purpose: Purpose::OurOwn };
         match live.request(request).await {
             Ok(exchange) => {
                 if round > 0 {
@@ -225,8 +271,16 @@ async fn subscribe(link: Weak<Link>, wanted: String) {
                 }
                 drop(live);
                 pace.begin();
-                if !hear_out(exchange).await {
-                    return;
+                tokio::select! {
+                    goes_on = hear_out(exchange) => {
+                        if !goes_on {
+                            return;
+                        }
+                    }
+                    changed = resources.changed() => match changed {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    },
                 }
             }
             Err(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
@@ -237,6 +291,16 @@ async fn subscribe(link: Weak<Link>, wanted: String) {
         }
         pace.pause(Duration::ZERO).await;
     }
+}
+
+/// What to listen to; `None` when that is nothing.
+fn notifications(changes: &[String], resources: &BTreeSet<String>) -> Option<String> {
+    let mut wanted: serde_json::Map<String, Value> =
+        changes.iter().map(|kind| (kind.clone(), Value::Bool(true))).collect();
+    if !resources.is_empty() {
+        wanted.insert("resourceSubscriptions".into(), resources.iter().cloned().collect::<Vec<_>>().into());
+    }
+    (!wanted.is_empty()).then(|| Value::Object(wanted).to_string())
 }
 
 /// Waits for the end of a subscription; false when there is nothing to listen to.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot::error::RecvError;
 
-use super::calls::Ticket;
+use super::calls::{Ticket, answered_id};
 use super::error::CallError;
 use super::http::AnswerStream;
 use super::link::Link;
@@ -51,6 +51,8 @@ impl Exchange {
                 Some(notice) = self.ticket.notices.recv() => return Ok(notice),
                 answer = &mut self.ticket.answer => self.hold(answer),
                 message = read(&mut self.stream) => match message {
+                    // By far the most usual case needs no sorting.
+                    Ok(message) if answered_id(&message) == Some(self.id) => self.hold(Ok(Ok(message))),
                     Ok(message) => self.link.take_in(message, Some(self.id)),
                     Err(error) => {
                         self.answered = true;
@@ -93,9 +95,28 @@ impl Exchange {
         }
     }
 
+    /// The way for an answer to something that the upstream asked.
+    pub fn replier(&self) -> Replier {
+        Replier(self.link.clone())
+    }
+
     /// Tells the upstream that what it asked for is not to be had from this caller.
     pub fn refuse(&self, request: &[u8]) {
         self.link.refuse(request);
+    }
+}
+
+/// Answers the questions of an upstream, also from another task than that of the call.
+pub struct Replier(Arc<Link>);
+
+impl Replier {
+    /// `answer` carries the id that the upstream gave its question.
+    pub fn reply(&self, answer: Bytes) {
+        self.0.post(answer);
+    }
+
+    pub fn refuse(&self, question: &[u8]) {
+        self.0.refuse(question);
     }
 }
 

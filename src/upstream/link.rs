@@ -1,12 +1,13 @@
 //! A live session with one upstream, shared by all callers: gives requests their ids and the marks of their era,
 //! and hands what comes in to whom it belongs. How bytes travel is the business of the transports.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -17,8 +18,10 @@ use super::exchange::Exchange;
 use super::http::Streamable;
 use super::sse::EventStream;
 use super::stdio::Child;
+use crate::model::Capabilities;
+use crate::wire::authored::ClientInfo;
 use crate::wire::error::code;
-use crate::wire::{Era, Head, HeaderParam, Version, authored};
+use crate::wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, scan};
 
 /// After closing, requests under way (a session's end, a last notice) get this long.
 const CLOSING: Duration = Duration::from_secs(4);
@@ -29,10 +32,14 @@ const TELLING: Duration = Duration::from_secs(5);
 pub struct Link {
     pub(super) carrier: Carrier,
     pub(super) calls: Arc<Calls>,
+    /// What callers of this link can be asked for, as declared to the upstream.
+    pub(super) capabilities: Capabilities,
     /// Decided by the handshake.
     version: OnceLock<Version>,
     /// By tool: which arguments a modern upstream wants to see in headers too.
     header_params: ArcSwap<HashMap<String, Vec<HeaderParam>>>,
+    /// Resources that somebody wants to hear about, for the one subscription of a modern link.
+    pub(super) wanted_resources: watch::Sender<BTreeSet<String>>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     _stop_on_drop: DropGuard,
@@ -52,24 +59,39 @@ pub struct Request<'a> {
     pub params: &'a [(&'a str, &'a [u8])],
     /// Whether the caller wants to hear about progress.
     pub progress: bool,
+    pub purpose: Purpose,
+}
+
+/// For whom a request is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// For a caller, whom the upstream may ask something meanwhile.
+    Caller,
+    /// For the gateway itself: lists, subscriptions, the handshake.
+    OurOwn,
+}
+
+/// On whose behalf a message is passed on.
+pub struct OnBehalf<'a> {
+    pub capabilities: Capabilities,
+    pub client_name: &'a str,
+    pub client_version: &'a str,
+    pub log_level: Option<&'a str>,
 }
 
 impl Link {
-    pub fn new(
-        carrier: Carrier,
-        calls: Arc<Calls>,
-        tasks: TaskTracker,
-        stop: CancellationToken,
-    ) -> Arc<Self> {
-        let stop_on_drop = stop.clone().drop_guard();
+    pub fn new(carrier: Carrier, capabilities: Capabilities) -> Arc<Self> {
+        let stop = CancellationToken::new();
         Arc::new(Self {
             carrier,
-            calls,
+            calls: Arc::new(Calls::new(capabilities)),
+            capabilities,
             version: OnceLock::new(),
             header_params: ArcSwap::default(),
-            tasks,
+            wanted_resources: watch::Sender::default(),
+            tasks: TaskTracker::new(),
+            _stop_on_drop: stop.clone().drop_guard(),
             stop,
-            _stop_on_drop: stop_on_drop,
         })
     }
 
@@ -93,7 +115,41 @@ impl Link {
         let id = self.calls.next_id();
         let params = self.params_of(&request, id);
         let body = authored::request(id, request.method, Some(&params));
-        self.send(id, body, self.version()).await
+        self.send(id, body, self.version(), request.purpose).await
+    }
+
+    /// Passes a caller's request on: under the link's own id and token, with the name that the server knows, and
+    /// with the marks of its era. Everything else stays as the caller wrote it.
+    pub async fn forward(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        rename: Option<(Span, &[u8])>,
+        behalf: &OnBehalf<'_>,
+    ) -> Result<Exchange, CallError> {
+        let id = self.calls.next_id();
+        let number = id.to_string();
+        let mut patch = Patch::new(head.body);
+        if let Some(of) = &head.id {
+            patch.replace(of.span.clone(), number.as_bytes());
+        }
+        if let Some((span, name)) = rename {
+            patch.replace(span, name);
+        }
+        let token = head.meta().and_then(|meta| meta.progress_token.as_ref());
+        match self.era() {
+            Era::Legacy => {
+                if let Some(token) = token {
+                    patch.replace(token.span.clone(), number.as_bytes());
+                }
+            }
+            Era::Modern => mark_modern(&mut patch, head, behalf, token.map(|_| id)),
+        }
+        let body = patch.apply();
+        self.send(id, body, self.version(), Purpose::Caller).await
+    }
+
+    pub fn is_modern(&self) -> bool {
+        self.era() == Era::Modern
     }
 
     /// Sends a message that already carries `id`, under the given revision (none before the handshake).
@@ -102,8 +158,9 @@ impl Link {
         id: u64,
         body: Bytes,
         version: Option<Version>,
+        purpose: Purpose,
     ) -> Result<Exchange, CallError> {
-        let ticket = self.calls.begin(id)?;
+        let ticket = self.calls.begin(id, purpose)?;
         // Built before sending: if this future is dropped half-way, the call is still cancelled and forgotten.
         let mut exchange =
             Exchange { link: self.clone(), id, ticket, stream: None, version, answered: false, held: None };
@@ -134,6 +191,21 @@ impl Link {
             return Err(error);
         }
         Ok(exchange)
+    }
+
+    /// Makes a request whose answer nobody waits for.
+    pub(super) fn ask_in_passing(self: &Arc<Self>, method: &'static str, params: &[(&str, &[u8])]) {
+        let id = self.calls.next_id();
+        let body = authored::call(id, method, params);
+        let (link, limit) = (self.clone(), Some(TELLING));
+        let ask = async move {
+            let asked = link.send(id, body, link.version(), Purpose::OurOwn).await;
+            if let Err(error) = async { asked?.answer(limit).await }.await {
+                tracing::debug!(method, %error, "a server did not answer");
+            }
+        };
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move { stop.run_until_cancelled(ask).await });
     }
 
     /// Sends a notice or an answer; whether it arrives shows elsewhere.
@@ -215,6 +287,29 @@ impl Link {
         let mut members = request.params.to_vec();
         members.extend(meta.as_deref().map(|meta| ("_meta", meta)));
         authored::object(&members)
+    }
+}
+
+/// Gives a legacy client's request the `_meta` that a modern server wants.
+fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, token: Option<u64>) {
+    let client = match behalf.client_name.is_empty() {
+        true => CLIENT,
+        false => ClientInfo { name: behalf.client_name, version: behalf.client_version },
+    };
+    let capabilities = behalf.capabilities.to_json();
+    let meta = authored::modern_meta(Version::MODERN, client, &capabilities, token, behalf.log_level);
+    match (&head.params, head.meta()) {
+        (Some(_), Some(present)) => {
+            let whole = 0..meta.len();
+            let members: Vec<_> = scan::members(&meta, &whole).collect();
+            let set: Vec<_> = members.iter().map(|(key, _, value)| (&**key, &meta[value.clone()])).collect();
+            patch.edit_members(&present.span, |_| false, &set);
+        }
+        (Some(params), None) => drop(patch.set_member(&params.span, "_meta", &meta)),
+        (None, _) => {
+            let params = [br#","params":{"_meta":"#.as_slice(), &meta, b"}"].concat();
+            patch.insert(head.span.end - 1, params);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::connect::{Discovery, Step};
-use super::link::{Carrier, Link, Request};
+use super::link::{Carrier, Link, Purpose, Request};
 use super::probe::{Greeting, Refusal, result_of};
 use crate::model::{Offering, Prompt, Resource, Template, Tool};
 use crate::wire::error::code;
@@ -97,8 +97,12 @@ impl Reading<'_> {
     ) -> Result<Option<Page>, Refusal> {
         let cursor = cursor.map(|cursor| ("cursor", cursor.get().as_bytes()));
         let params = cursor.as_slice();
-        let answer =
-            self.link.request(Request { method, params, progress: false }).await?.answer(None).await?;
+        let answer = self
+            .link
+            .request(Request { method, params, progress: false, purpose: Purpose::OurOwn })
+            .await?
+            .answer(None)
+            .await?;
         if is_unknown_method(&answer) {
             return Ok(None);
         }

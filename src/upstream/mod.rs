@@ -1,7 +1,8 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
 //! Reading order: `supervise` and `attend` (one server, kept alive), `connect` with
 //! `probe` and `lists` (what connecting means), `link` and
-//! `exchange` (a request and what comes back), `calls` (who gets which message), then the transports.
+//! `exchange` (a request and what comes back), `calls` (who gets which message), `pool` (further links), then the
+//! transports.
 //! Nothing here knows the database or who is asking.
 
 mod attend;
@@ -13,6 +14,7 @@ mod http;
 mod link;
 mod lists;
 mod pace;
+mod pool;
 mod probe;
 mod sse;
 pub mod stdio;
@@ -26,9 +28,9 @@ use crate::wire::authored::ClientInfo;
 
 pub use connect::Discovery;
 pub use error::{CallError, ConnectError};
-pub use exchange::{Exchange, Inbound};
+pub use exchange::{Exchange, Inbound, Replier};
 pub use http::Tls;
-pub use link::{Link, Request};
+pub use link::{Link, OnBehalf, Purpose, Request};
 pub use supervise::{Event, State, Upstream};
 
 /// What every link of this gateway has in common.

@@ -14,7 +14,7 @@ use super::CLIENT;
 use super::connect::Step;
 use super::error::CallError;
 use super::exchange::Exchange;
-use super::link::{Link, modern_meta};
+use super::link::{Link, Purpose, modern_meta};
 use crate::wire::error::code;
 use crate::wire::{Era, Head, RpcError, Version, authored, meta};
 
@@ -58,8 +58,8 @@ impl Greeting {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// The `notifications` filter for the list changes that the server announces, if it announces any.
-    pub fn change_notices(&self) -> Option<String> {
+    /// The list changes that the server announces, as a subscription names them.
+    pub fn change_notices(&self) -> Vec<String> {
         let declared = self.declared();
         let kinds = [
             ("toolsListChanged", declared.tools),
@@ -70,9 +70,11 @@ impl Greeting {
             capability.as_ref().and_then(|capability| capability.get("listChanged"))
                 == Some(&Value::Bool(true))
         };
-        let announced = kinds.iter().filter(|(_, capability)| announces(capability));
-        let wanted: Vec<_> = announced.map(|(kind, _)| format!(r#""{kind}":true"#)).collect();
-        (!wanted.is_empty()).then(|| format!("{{{}}}", wanted.join(",")))
+        kinds
+            .iter()
+            .filter(|(_, capability)| announces(capability))
+            .map(|(kind, _)| (*kind).to_owned())
+            .collect()
     }
 }
 
@@ -121,8 +123,8 @@ pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refus
 pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refusal> {
     step.set("the handshake (initialize)");
     let id = link.calls.next_id();
-    let body = authored::initialize(id, Version::LATEST_LEGACY, CLIENT, b"{}");
-    let answer = link.send(id, body, None).await?.answer(None).await?;
+    let body = authored::initialize(id, Version::LATEST_LEGACY, CLIENT, &link.capabilities.to_json());
+    let answer = link.send(id, body, None, Purpose::OurOwn).await?.answer(None).await?;
     let result = result_of(&answer, "initialize")?;
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -154,7 +156,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refus
 
 async fn discover(link: &Arc<Link>) -> Result<Exchange, CallError> {
     let id = link.calls.next_id();
-    link.send(id, authored::discover(id, &modern_meta(None)), Some(Version::MODERN)).await
+    link.send(id, authored::discover(id, &modern_meta(None)), Some(Version::MODERN), Purpose::OurOwn).await
 }
 
 /// `None`: the answer is not that of a modern server, so `initialize` decides.

@@ -1,6 +1,7 @@
 //! One registered server, kept alive, as callers see it: its state, its link, what it offers. The work is done by
 //! the task in `attend`, which also tells the gateway what it finds.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
@@ -13,9 +14,10 @@ use super::attend::Supervisor;
 use super::connect::{Discovery, connect};
 use super::error::{CallError, ConnectError, seconds};
 use super::link::Link;
+use super::pool::Pool;
 use super::stdio::StderrTail;
 use crate::model::{Offering, Redactor, ServerConfig, Status};
-use crate::wire::Era;
+use crate::wire::{Era, text};
 
 /// How a server is doing right now.
 #[derive(Clone)]
@@ -29,6 +31,8 @@ pub struct State {
 pub enum Event {
     /// The lists were read and differ from those known before.
     Offered(Upstream, Arc<Offering>),
+    /// A resource changed that somebody wants to hear about.
+    Updated(Upstream, String),
 }
 
 /// A handle to the supervised server; clones share it.
@@ -48,6 +52,11 @@ pub(super) struct Shared {
     /// A caller wants the server back now.
     pub wanted: Notify,
     refreshes: mpsc::UnboundedSender<Refresh>,
+    pub pool: Pool,
+    /// The most verbose log level that anybody asked for.
+    level: Mutex<Option<String>>,
+    /// Resources that somebody wants to hear about.
+    wanted_resources: Mutex<BTreeSet<String>>,
     permits: Option<Arc<Semaphore>>,
     pub stop: CancellationToken,
     task: TaskTracker,
@@ -105,6 +114,9 @@ impl Upstream {
             known_era: Mutex::new(known_era),
             wanted: Notify::new(),
             refreshes,
+            pool: Pool::default(),
+            level: Mutex::default(),
+            wanted_resources: Mutex::default(),
             permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
             stop: CancellationToken::new(),
             task: TaskTracker::new(),
@@ -179,6 +191,7 @@ impl Upstream {
             }
             current
         };
+        self.0.pool.forget(link);
         if self.0.state.send_if_modified(is_current) {
             self.0.forget_era();
             link.calls.signals.suspect(&error.to_string());
@@ -197,6 +210,37 @@ impl Upstream {
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.task.wait().await;
+        for slot in self.0.pool.take_all() {
+            if let Some(link) = slot.get() {
+                link.close().await;
+            }
+        }
+    }
+
+    /// Whether the server turned out to speak the modern revision.
+    pub fn is_modern(&self) -> bool {
+        self.0.era() == Some(Era::Modern)
+    }
+
+    /// From now on the server should log at this level; links that are opened later are told, too.
+    pub fn set_level(&self, level: &str) {
+        *self.0.level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
+        let first = self.0.state.borrow().link.clone();
+        for link in self.0.pool.links().into_iter().chain(first) {
+            self.0.restore_level(&link);
+        }
+    }
+
+    /// The resources that somebody wants to hear about, all of them.
+    pub fn want_resources(&self, uris: BTreeSet<String>) {
+        if let Some(link) = &self.0.state.borrow().link {
+            link.wanted_resources.send_if_modified(|wanted| {
+                let is_new = *wanted != uris;
+                wanted.clone_from(&uris);
+                is_new
+            });
+        }
+        *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
     }
 }
 
@@ -213,6 +257,28 @@ impl Shared {
             false => (Status::Degraded, discovery.problems.join("; ")),
         };
         self.show(status, reason, Some(link.clone()));
+    }
+
+    /// Tells a new link what earlier ones knew: the log level and the subscriptions.
+    pub fn restore(&self, link: &Arc<Link>) {
+        self.restore_level(link);
+        let wanted = self.wanted_resources.lock().expect("no code panics while it holds the URIs").clone();
+        if !link.is_modern() {
+            for uri in &wanted {
+                let uri = text::quote(uri);
+                link.ask_in_passing("resources/subscribe", &[("uri", &uri)]);
+            }
+        }
+        link.wanted_resources.send_replace(wanted);
+    }
+
+    /// Modern servers are told with every request.
+    pub fn restore_level(&self, link: &Arc<Link>) {
+        let level = self.level.lock().expect("no code panics while it holds the level").clone();
+        let logs = self.offering.load().as_ref().is_some_and(|offering| offering.declares("logging"));
+        if let Some(level) = level.filter(|_| logs && !link.is_modern()) {
+            link.ask_in_passing("logging/setLevel", &[("level", &text::quote(&level))]);
+        }
     }
 
     pub fn forget_era(&self) {

@@ -34,7 +34,7 @@ pub struct EffectiveTools {
 }
 
 pub async fn list(State(face): State<Face>) -> Json<Vec<Group>> {
-    Json(face.gateway.catalog().groups().map(|group| Group::clone(group)).collect())
+    Json(face.gateway.catalog().groups().cloned().collect())
 }
 
 pub async fn get(
@@ -42,7 +42,7 @@ pub async fn get(
     headers: HeaderMap,
     Name(name): Name,
 ) -> Answer<Json<GroupWithEndpoints>> {
-    let group = Group::clone(face.gateway.catalog().group(&name)?);
+    let group = face.gateway.catalog().group(&name)?.clone();
     Ok(Json(with_endpoints(&face, &headers, group)))
 }
 
@@ -59,11 +59,7 @@ pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) ->
     // A missing group is the first thing to say, before what is wrong with the body.
     face.gateway.catalog().group(&name)?;
     let replaced = face.gateway.replace_group(&name, json_object(&body)?).await?;
-    Ok(Json(Replaced {
-        name: replaced.new.name.clone(),
-        old: Group::clone(&replaced.old),
-        new: replaced.new,
-    }))
+    Ok(Json(Replaced { name: replaced.new.name.clone(), old: replaced.old, new: replaced.new }))
 }
 
 pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
@@ -73,7 +69,8 @@ pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoCont
 
 pub async fn effective_tools(State(face): State<Face>, Name(name): Name) -> Answer<Json<EffectiveTools>> {
     let catalog = face.gateway.catalog();
-    Ok(Json(EffectiveTools { tools: catalog.effective_tools(catalog.group(&name)?) }))
+    catalog.group(&name)?;
+    Ok(Json(EffectiveTools { tools: catalog.effective_tools(&name) }))
 }
 
 fn with_endpoints(face: &Face, headers: &HeaderMap, group: Group) -> GroupWithEndpoints {

@@ -194,6 +194,7 @@ pub fn config(folder: &Path) -> Config {
         sqlite_path: folder.join("toolgate.db"),
         secret_key: None,
         init_timeout: Duration::from_secs(10),
+        session_idle_timeout: None,
         public_url: None,
         trust_proxy: false,
         allowed_origins: Vec::new(),

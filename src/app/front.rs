@@ -1,0 +1,155 @@
+//! The front door: every request passes the guard, then MCP paths go straight to `mcp` and everything else to the
+//! router. This is all that the way of an agent's call has of HTTP machinery, so that it can be replaced.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body as RouterBody;
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName,
+    HeaderValue,
+};
+use hyper::{Request, Response, StatusCode};
+use tower::ServiceExt;
+
+use crate::http::reply::NoContent;
+use crate::http::{Settings, guard};
+use crate::mcp::{self, Ask, Mcp, Place, Reply};
+use crate::routes;
+use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
+
+#[derive(Clone)]
+pub struct Front {
+    pub router: axum::Router,
+    pub mcp: Arc<Mcp>,
+    pub settings: Arc<Settings>,
+}
+
+impl Front {
+    pub async fn answer(self, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
+        let (head, body) = request.into_parts();
+        let cors = match guard::admit(&self.settings, &head.uri, &head.headers) {
+            Ok(cors) => cors,
+            Err(refusal) => {
+                guard::discard(body, 0).await;
+                return Ok(refusal.into_response().map(Answer::Router));
+            }
+        };
+        let asked = guard::is_preflight(&head.method, &head.headers)
+            .then(|| head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned());
+        let mut response = match (&cors, &asked) {
+            (Some(_), Some(_)) => NoContent.into_response().map(Answer::Router),
+            (Some(_) | None, _) => self.serve(head, body).await?,
+        };
+        if let Some(origin) = cors {
+            guard::allow(response.headers_mut(), origin, asked.flatten());
+        }
+        Ok(response)
+    }
+
+    async fn serve(self, head: Parts, body: Incoming) -> Result<Response<Answer>, Infallible> {
+        let body = match guard::read_body(body).await {
+            Ok(body) => body,
+            Err(refusal) => return Ok(refusal.into_response().map(Answer::Router)),
+        };
+        match routes::mcp_place(head.uri.path()) {
+            Some(place) => Ok(respond(self.mcp.serve(ask(place, &head, body)).await)),
+            None => {
+                let request = Request::from_parts(head, RouterBody::from(body));
+                Ok(self.router.oneshot(request).await?.map(Answer::Router))
+            }
+        }
+    }
+}
+
+fn ask(place: Place, head: &Parts, body: Bytes) -> Ask<'_> {
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    Ask {
+        method: head.method.as_str(),
+        place,
+        // A value that is no text is the id of no session, but it is there.
+        session: head.headers.get(SESSION_ID).map(|value| value.to_str().unwrap_or_default()),
+        version: text(PROTOCOL_VERSION),
+        accept: text(ACCEPT.as_str()),
+        query: head.uri.query(),
+        body,
+    }
+}
+
+fn respond(reply: Reply) -> Response<Answer> {
+    let mut headers = HeaderMap::new();
+    let body = match reply.body {
+        mcp::Body::Empty => Answer::Pieces(VecDeque::new()),
+        mcp::Body::Json(pieces) => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            Answer::Pieces(pieces.into())
+        }
+        mcp::Body::Events(events) => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+            Answer::Events(events)
+        }
+    };
+    if let Some(session) = reply.session.and_then(|session| HeaderValue::try_from(session).ok()) {
+        headers.insert(HeaderName::from_static(SESSION_ID), session);
+    }
+    if let Some(allow) = reply.allow {
+        headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The body of any answer.
+pub enum Answer {
+    Router(RouterBody),
+    Pieces(VecDeque<Bytes>),
+    Events(mcp::EventBody),
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        match self.get_mut() {
+            Answer::Router(body) => Pin::new(body).poll_frame(context),
+            Answer::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
+            Answer::Events(events) => {
+                Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Answer::Router(body) => body.is_end_stream(),
+            Answer::Pieces(pieces) => pieces.is_empty(),
+            Answer::Events(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Answer::Router(body) => body.size_hint(),
+            Answer::Pieces(pieces) => {
+                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
+            }
+            Answer::Events(_) => SizeHint::default(),
+        }
+    }
+}

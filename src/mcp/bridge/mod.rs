@@ -1,0 +1,50 @@
+//! What must be said differently because client and server are of different eras or asked for different things.
+//! Input that a modern server asks a legacy client for, and the reverse, will have its rooms here.
+
+use crate::wire::{Head, scan, text};
+
+/// Severities from least to most.
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+pub fn is_level(level: &str) -> bool {
+    LEVELS.contains(&level)
+}
+
+/// The more verbose of two levels.
+pub fn most_verbose<'a>(a: &'a str, b: &'a str) -> &'a str {
+    let rank = |level: &str| LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
+    if rank(a) <= rank(b) { a } else { b }
+}
+
+/// Whether a notice is for a client that asked for log messages of this level and above; other notices always are.
+pub fn log_passes(notice: &[u8], wanted: Option<&str>) -> bool {
+    let Some(wanted) = wanted else { return true };
+    let Ok(head) = Head::parse(notice) else { return false };
+    if head.method.as_deref() != Some("notifications/message") {
+        return true;
+    }
+    let level = head.params.and_then(|params| scan::member(notice, &params.span, "level"));
+    let level = level.and_then(|span| text::unescape(&notice[span]));
+    level.is_none_or(|level| most_verbose(wanted, &level) == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_logs_below_the_wanted_level_are_held_back() {
+        let log = |level: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"{level}","data":1}}}}"#
+            )
+        };
+        assert!(log_passes(log("error").as_bytes(), Some("warning")));
+        assert!(log_passes(log("warning").as_bytes(), Some("warning")));
+        assert!(!log_passes(log("info").as_bytes(), Some("warning")));
+        assert!(log_passes(log("debug").as_bytes(), None));
+        let progress = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+        assert!(log_passes(progress, Some("emergency")));
+        assert_eq!(most_verbose("info", "error"), "info");
+    }
+}

@@ -1,0 +1,158 @@
+//! A request that goes on to a server, and the answer to the client: plain JSON when the answer is all there is, an
+//! event stream as soon as anything comes before it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::live::CallInFlight;
+use super::reply::{Message, Reply};
+use super::stream::{self, Outlet};
+use super::{Mcp, bridge};
+use crate::gateway::caller::Caller;
+use crate::gateway::forward::{Forward, Outbound, Refusal};
+
+/// Where what comes before an answer can go.
+#[derive(Clone)]
+pub enum Beside {
+    /// The client takes event streams: the answer becomes one when needed.
+    NewStream,
+    /// To a stream that is open already, as on HTTP+SSE.
+    Stream(Outlet),
+    /// The client takes nothing but the answer.
+    Nowhere,
+}
+
+impl Mcp {
+    /// Runs one request to its answer. `None` when the client cancelled it: nothing is to be said then.
+    pub(super) async fn run_call(
+        self: Arc<Self>,
+        caller: Arc<Caller>,
+        id: Vec<u8>,
+        message: Bytes,
+        beside: Beside,
+    ) -> Option<Reply> {
+        let in_flight = caller.session.map(|serial| self.lives.begin_call(serial, &id));
+        let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
+        let run = self.answer(caller, id, message, beside, in_flight);
+        match cancelled {
+            Some(cancelled) => cancelled.run_until_cancelled(run).await,
+            None => Some(run.await),
+        }
+    }
+
+    async fn answer(
+        &self,
+        caller: Arc<Caller>,
+        id: Vec<u8>,
+        message: Bytes,
+        beside: Beside,
+        mut in_flight: Option<CallInFlight>,
+    ) -> Reply {
+        let refused = |refusal: &Refusal| Reply::message(Message::refusal(&id, refusal));
+        let mut forward = match self.gateway.forward(caller.clone(), message).await {
+            Ok(forward) => forward,
+            Err(refusal) => return refused(&refusal),
+        };
+        loop {
+            let outbound = match forward.next().await {
+                Ok(Outbound::Answer(answer)) => return Reply::message(Message::whole(answer)),
+                Ok(outbound) => outbound,
+                Err(refusal) => return refused(&refusal),
+            };
+            let Some(message) = for_client(outbound, &caller, &beside, in_flight.as_mut()) else { continue };
+            match &beside {
+                Beside::Nowhere => {}
+                Beside::Stream(outlet) => outlet.send(&message),
+                Beside::NewStream => {
+                    let (outlet, body) = stream::open();
+                    outlet.send(&message);
+                    // The stream may break while the call goes on: disconnecting is not cancelling.
+                    self.tasks.spawn(go_on(forward, outlet, id, caller, in_flight));
+                    return Reply::events(body);
+                }
+            }
+        }
+    }
+}
+
+/// Carries the rest of a call over its stream.
+async fn go_on(
+    mut forward: Forward,
+    outlet: Outlet,
+    id: Vec<u8>,
+    caller: Arc<Caller>,
+    mut in_flight: Option<CallInFlight>,
+) {
+    let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default();
+    let carry = async {
+        let beside = Beside::Stream(outlet.clone());
+        loop {
+            match forward.next().await {
+                Ok(Outbound::Answer(answer)) => return outlet.send(&answer),
+                Err(refusal) => return outlet.send(&Message::refusal(&id, &refusal).join()),
+                Ok(outbound) => {
+                    if let Some(message) = for_client(outbound, &caller, &beside, in_flight.as_mut()) {
+                        outlet.send(&message);
+                    }
+                }
+            }
+        }
+    };
+    cancelled.run_until_cancelled(carry).await;
+    outlet.finish();
+}
+
+/// What the client gets to see of something that came before the answer.
+fn for_client(
+    outbound: Outbound,
+    caller: &Caller,
+    beside: &Beside,
+    in_flight: Option<&mut CallInFlight>,
+) -> Option<Bytes> {
+    match outbound {
+        Outbound::Answer(_) => None,
+        Outbound::Notice(notice) => {
+            bridge::log_passes(&notice, caller.log_level.as_deref()).then_some(notice)
+        }
+        Outbound::Request { message, replier } => match (in_flight, beside) {
+            (Some(in_flight), Beside::NewStream | Beside::Stream(_)) => in_flight.ask(&message, replier),
+            // Nobody could answer it.
+            (Some(_) | None, _) => {
+                replier.refuse(&message);
+                None
+            }
+        },
+    }
+}
+
+/// Work that goes on when whoever waits for it goes away.
+pub struct RunsOn<F: Future + Send + 'static>(Option<Pin<Box<F>>>);
+
+pub fn runs_on<F: Future + Send + 'static>(work: F) -> RunsOn<F> {
+    RunsOn(Some(Box::pin(work)))
+}
+
+impl<F: Future + Send + 'static> Future for RunsOn<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(work) = &mut self.0 else { return Poll::Pending };
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.0 = None;
+        }
+        polled
+    }
+}
+
+impl<F: Future + Send + 'static> Drop for RunsOn<F> {
+    fn drop(&mut self) {
+        if let (Some(work), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move { drop(work.await) });
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Messages of clients with a handshake: revisions 2024-11-05 to 2025-11-25. What the gateway knows itself is
+//! answered here and now; the rest goes on to a server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::call::{Beside, runs_on};
+use super::reply::{Message, Reply};
+use super::session::{Session, new_serial};
+use super::stream;
+use super::{Ask, Mcp, bridge};
+use crate::gateway::caller::{Caller, Scope};
+use crate::gateway::forward::Refusal;
+use crate::model::Capabilities;
+use crate::wire::{Era, Head, Kind, Version, authored, scan, text};
+
+/// Who sends a message, and how it may be answered.
+#[derive(Clone)]
+pub struct Sender {
+    pub scope: Scope,
+    /// None where the client sent a message without a session, as revision 2025-03-26 allows.
+    pub session: Option<Arc<Session>>,
+    pub beside: Beside,
+}
+
+impl Mcp {
+    pub(super) async fn post(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
+        let is_batch = ask.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+        let head = if is_batch { None } else { Some(Head::parse(&ask.body)) };
+        let head = match head.transpose() {
+            Ok(head) => head,
+            Err(error) => return Reply::unreadable(&error),
+        };
+        if let Some(reply) = refuse_modern(&ask, head.as_ref()) {
+            return reply;
+        }
+        let session = match ask.session.map(|id| self.sessions.find(id, &ask.place.scope)) {
+            Some(None) => return Reply::unknown_session(),
+            Some(Some(session)) => Some(Arc::new(session)),
+            None => None,
+        };
+        let beside = if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere };
+        let sender = Sender { scope: ask.place.scope.clone(), session, beside };
+        match head {
+            None => self.take_batch(&ask.body, sender).await,
+            Some(head) => self.take(&head, &ask.body, &sender).await.unwrap_or_else(Reply::accepted),
+        }
+    }
+
+    /// One message. `None` when there is nothing to answer.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        body: &Bytes,
+        sender: &Sender,
+    ) -> Option<Reply> {
+        match head.kind {
+            Kind::Request => self.answer_request(head, body, sender).await,
+            Kind::Notice => {
+                self.take_notice(head, sender);
+                None
+            }
+            Kind::Result | Kind::Error => {
+                if let Some(session) = &sender.session {
+                    self.lives.take_answer(session.serial, head);
+                }
+                None
+            }
+        }
+    }
+
+    /// Several messages in one body, which only revision 2025-03-26 knows.
+    async fn take_batch(self: &Arc<Self>, body: &Bytes, mut sender: Sender) -> Reply {
+        if sender.session.as_ref().is_some_and(|session| session.version != Version::V2025_03_26) {
+            return Reply::invalid_message("batches exist only in protocol version 2025-03-26");
+        }
+        let array = match scan::whole(body) {
+            Ok(array) => array,
+            Err(error) => return Reply::unreadable(&error.into()),
+        };
+        let messages: Vec<_> = scan::elements(body, &array).map(|span| body.slice(span)).collect();
+        if messages.is_empty() {
+            return Reply::invalid_message("a batch has at least one message");
+        }
+        // All answers go out as one array, so nothing can come before them.
+        sender.beside = Beside::Nowhere;
+        let mut answers = Vec::new();
+        for message in &messages {
+            let reply = match Head::parse(message) {
+                Ok(head) => self.take(&head, message, &sender).await,
+                Err(error) => Some(Reply::unreadable(&error)),
+            };
+            answers.extend(reply.and_then(Reply::into_message));
+        }
+        match answers.is_empty() {
+            true => Reply::accepted(),
+            false => Reply::message(Message::batch(&answers)),
+        }
+    }
+
+    async fn answer_request(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        body: &Bytes,
+        sender: &Sender,
+    ) -> Option<Reply> {
+        let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+        let result = match head.method.as_deref().unwrap_or_default() {
+            "initialize" => return Some(self.initialize(head, &id, &sender.scope)),
+            "ping" => Ok(Bytes::from_static(b"{}")),
+            "tools/list" => self.list(head, &sender.scope, |lists| &lists.tools),
+            "prompts/list" => self.list(head, &sender.scope, |lists| &lists.prompts),
+            "resources/list" => self.list(head, &sender.scope, |lists| &lists.resources),
+            "resources/templates/list" => self.list(head, &sender.scope, |lists| &lists.templates),
+            method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
+                let Some(session) = &sender.session else {
+                    return Some(Reply::bad_request(&format!(
+                        "{method} needs a session; initialize one first"
+                    )));
+                };
+                match method {
+                    "logging/setLevel" => self.set_level(head, session),
+                    "resources/subscribe" => self.subscribe(head, session).await,
+                    _ => self.unsubscribe(head, session).await,
+                }
+            }
+            _ => {
+                let caller = Arc::new(self.caller(sender));
+                let call = self.clone().run_call(caller, id, body.clone(), sender.beside.clone());
+                return match sender.beside {
+                    // Closing an event stream of HTTP+SSE ends its calls.
+                    Beside::Stream(_) => call.await,
+                    // Otherwise disconnecting is not cancelling: the call runs on, and its answer is dropped.
+                    Beside::NewStream | Beside::Nowhere => runs_on(call).await,
+                };
+            }
+        };
+        Some(Reply::message(match result {
+            Ok(result) => Message::result(&id, result),
+            Err(refusal) => Message::refusal(&id, &refusal),
+        }))
+    }
+
+    fn initialize(&self, head: &Head<'_>, id: &[u8], scope: &Scope) -> Reply {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params {
+            protocol_version: String,
+            #[serde(default)]
+            capabilities: Value,
+            #[serde(default)]
+            client_info: Value,
+        }
+        let params = head.params.as_ref().map(|params| &head.body[params.span.clone()]).unwrap_or(b"{}");
+        let params: Params = match serde_json::from_slice(params) {
+            Ok(params) => params,
+            Err(error) => {
+                let refusal = Refusal::Invalid(format!("params of initialize: {error}"));
+                return Reply::message(Message::refusal(id, &refusal));
+            }
+        };
+        let asked = Version::parse(&params.protocol_version).filter(|version| version.era() == Era::Legacy);
+        let info =
+            |key: &str| params.client_info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let session = Session {
+            serial: new_serial(),
+            version: asked.unwrap_or(Version::LATEST_LEGACY),
+            capabilities: Capabilities::of(&params.capabilities),
+            client_name: info("name"),
+            client_version: info("version"),
+            principal: String::new(),
+            scope: scope.clone(),
+        };
+        let Some(greeting) = self.gateway.greeting(scope) else {
+            return Reply::not_found("this endpoint does not exist any more");
+        };
+        let version = text::quote(session.version.as_str());
+        let mut members: Vec<(&str, &[u8])> = vec![
+            ("protocolVersion", &version),
+            ("capabilities", &greeting.capabilities),
+            ("serverInfo", &greeting.server_info),
+        ];
+        let instructions = greeting.instructions.as_deref().map(text::quote);
+        members.extend(instructions.as_deref().map(|instructions| ("instructions", instructions)));
+        let answer = authored::result(id, &authored::object(&members));
+        let mut reply = Reply::message(Message::whole(answer));
+        reply.session = Some(self.sessions.id_of(&session));
+        reply.opened = Some(Arc::new(session));
+        reply
+    }
+
+    fn list(
+        &self,
+        head: &Head<'_>,
+        scope: &Scope,
+        pick: fn(&crate::gateway::lists::Lists) -> &Bytes,
+    ) -> Result<Bytes, Refusal> {
+        // Lists are always given whole, so no cursor was ever handed out.
+        if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
+            return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
+        }
+        let lists = self.gateway.lists(scope);
+        let lists = lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))?;
+        Ok(pick(&lists).clone())
+    }
+
+    fn set_level(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
+        let level = head
+            .params
+            .as_ref()
+            .and_then(|params| params.level.as_ref())
+            .map(|level| level.value.to_string());
+        let level = level.filter(|level| bridge::is_level(level));
+        let level = level.ok_or_else(|| Refusal::Invalid("params.level must be a log level".into()))?;
+        self.lives.with(session.serial, &session.scope, |live| live.level = Some(level));
+        let sessions = self.lives.sessions();
+        let levels = sessions.values().filter_map(|live| live.level.as_deref());
+        if let Some(level) = levels.reduce(bridge::most_verbose) {
+            self.gateway.set_log_level(level);
+        }
+        Ok(Bytes::from_static(b"{}"))
+    }
+
+    async fn subscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
+        let uri = uri_of(head)?;
+        let (server, upstream_uri) = self.gateway.subscribe(&session.scope, &uri).await?;
+        let before = self.lives.with(session.serial, &session.scope, |live| {
+            live.subscriptions.insert(uri, (server, upstream_uri))
+        });
+        if let Some((server, upstream_uri)) = before {
+            self.gateway.unsubscribe(&server, &upstream_uri).await;
+        }
+        Ok(Bytes::from_static(b"{}"))
+    }
+
+    async fn unsubscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
+        let uri = uri_of(head)?;
+        let held = self.lives.with(session.serial, &session.scope, |live| live.subscriptions.remove(&uri));
+        if let Some((server, upstream_uri)) = held {
+            self.gateway.unsubscribe(&server, &upstream_uri).await;
+        }
+        Ok(Bytes::from_static(b"{}"))
+    }
+
+    fn take_notice(&self, head: &Head<'_>, sender: &Sender) {
+        let cancelled =
+            head.params.as_ref().filter(|_| head.method.as_deref() == Some("notifications/cancelled"));
+        if let (Some(id), Some(session)) =
+            (cancelled.and_then(|params| params.request_id.as_ref()), &sender.session)
+        {
+            self.lives.cancel_call(session.serial, id.raw());
+        }
+    }
+
+    fn caller(&self, sender: &Sender) -> Caller {
+        let scope = sender.scope.clone();
+        match &sender.session {
+            None => Caller {
+                scope,
+                capabilities: Capabilities::NONE,
+                client_name: String::new(),
+                client_version: String::new(),
+                session: None,
+                log_level: None,
+            },
+            Some(session) => Caller {
+                scope,
+                capabilities: session.capabilities,
+                client_name: session.client_name.clone(),
+                client_version: session.client_version.clone(),
+                session: Some(session.serial),
+                log_level: self.lives.level_of(session.serial),
+            },
+        }
+    }
+
+    /// The stream for what is said outside of any call; a second one replaces the first.
+    pub(super) fn open_stream(&self, ask: &Ask<'_>) -> Reply {
+        let Some(id) = ask.session else {
+            return Reply::bad_request("the stream belongs to a session; send its Mcp-Session-Id");
+        };
+        let Some(session) = self.sessions.find(id, &ask.place.scope) else { return Reply::unknown_session() };
+        if !ask.accepts_events() {
+            return Reply::not_acceptable("this is an event stream; accept text/event-stream");
+        }
+        let (outlet, body) = stream::open();
+        let lists = self.gateway.lists(&session.scope);
+        let stream = super::live::Stream { outlet, lists };
+        let replaced = self.lives.with(session.serial, &session.scope, |live| live.stream.replace(stream));
+        if let Some(replaced) = replaced {
+            replaced.outlet.finish();
+        }
+        Reply::events(body)
+    }
+
+    pub(super) fn end_session(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
+        let Some(id) = ask.session else {
+            return Reply::bad_request("which session to end is said with Mcp-Session-Id");
+        };
+        let Some(session) = self.sessions.find(id, &ask.place.scope) else { return Reply::unknown_session() };
+        self.sessions.end(session.serial);
+        self.release(session.serial);
+        Reply::session_ended()
+    }
+
+    /// Gives back everything that a session held.
+    pub(super) fn release(self: &Arc<Self>, serial: u64) {
+        let Some(live) = self.lives.remove(serial) else { return };
+        let mcp = self.clone();
+        self.tasks.spawn(async move {
+            for (server, uri) in live.subscriptions.into_values() {
+                mcp.gateway.unsubscribe(&server, &uri).await;
+            }
+            mcp.gateway.release_session(serial).await;
+        });
+    }
+}
+
+fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
+    let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
+    uri.map(|uri| uri.value.to_string()).ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))
+}
+
+/// A modern request says its version in `_meta` or in a header that no legacy client would send.
+fn refuse_modern(ask: &Ask<'_>, head: Option<&Head<'_>>) -> Option<Reply> {
+    let id = head.and_then(|head| head.id.as_ref()).map(|id| id.raw());
+    if let Some(head) = head
+        && head.declares_version()
+    {
+        let version = head.meta().and_then(|meta| meta.protocol_version.as_ref());
+        return Some(Reply::unsupported_version(id, version.map_or("", |version| &version.value)));
+    }
+    let version = ask.version?;
+    let is_legacy = Version::parse(version).is_some_and(|version| version.era() == Era::Legacy);
+    (!is_legacy).then(|| Reply::unsupported_version(id, version))
+}

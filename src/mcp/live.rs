@@ -1,0 +1,173 @@
+//! What sessions hold while they hold something: an open stream, a log level, subscriptions, calls that may be
+//! cancelled, questions of servers that wait for their answers. A session that holds nothing is not here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::session::Session;
+use super::stream::Outlet;
+use crate::gateway::caller::Scope;
+use crate::gateway::forward::Replier;
+use crate::gateway::lists::Lists;
+use crate::wire::{Head, Patch};
+
+#[derive(Default)]
+pub struct Lives {
+    sessions: Mutex<HashMap<u64, Live>>,
+    calls: Mutex<HashMap<(u64, Vec<u8>), CancellationToken>>,
+    questions: Mutex<HashMap<(u64, u64), Question>>,
+    last_question: AtomicU64,
+}
+
+/// One session that holds something.
+pub struct Live {
+    pub scope: Scope,
+    pub stream: Option<Stream>,
+    pub level: Option<String>,
+    /// By the URI that the client subscribed to: the server and its own URI.
+    pub subscriptions: HashMap<String, (String, String)>,
+    /// Of a client on HTTP+SSE: what its handshake settled.
+    pub handshake: Option<Arc<Session>>,
+    /// An upstream session or process of its own was opened for it.
+    pub has_own_links: bool,
+    pub last_used: Instant,
+}
+
+/// An open stream, and the lists that its reader knows of.
+pub struct Stream {
+    pub outlet: Outlet,
+    pub lists: Option<Arc<Lists>>,
+}
+
+/// Something that a server wants to know from a client.
+struct Question {
+    replier: Replier,
+    /// The id that the server gave it.
+    id: Vec<u8>,
+}
+
+impl Lives {
+    pub fn sessions(&self) -> MutexGuard<'_, HashMap<u64, Live>> {
+        self.sessions.lock().expect("no code panics while it holds the sessions")
+    }
+
+    /// The session's entry, made if it holds nothing yet.
+    pub fn with<T>(&self, serial: u64, scope: &Scope, change: impl FnOnce(&mut Live) -> T) -> T {
+        let mut sessions = self.sessions();
+        let live = sessions.entry(serial).or_insert_with(|| Live {
+            scope: scope.clone(),
+            stream: None,
+            level: None,
+            subscriptions: HashMap::new(),
+            handshake: None,
+            has_own_links: false,
+            last_used: Instant::now(),
+        });
+        live.last_used = Instant::now();
+        change(live)
+    }
+
+    pub fn level_of(&self, serial: u64) -> Option<String> {
+        self.sessions().get_mut(&serial).and_then(|live| {
+            live.last_used = Instant::now();
+            live.level.clone()
+        })
+    }
+
+    pub fn remove(&self, serial: u64) -> Option<Live> {
+        let live = self.sessions().remove(&serial);
+        if let Some(stream) = live.as_ref().and_then(|live| live.stream.as_ref()) {
+            stream.outlet.finish();
+        }
+        let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
+        calls.retain(|(session, _), cancel| {
+            if *session == serial {
+                cancel.cancel();
+            }
+            *session != serial
+        });
+        live
+    }
+
+    pub fn close_all(&self) {
+        for live in self.sessions().values() {
+            if let Some(stream) = &live.stream {
+                stream.outlet.finish();
+            }
+        }
+    }
+
+    /// From now on the call can be cancelled by its id.
+    pub fn begin_call(self: &Arc<Self>, serial: u64, id: &[u8]) -> CallInFlight {
+        let cancelled = CancellationToken::new();
+        let key = (serial, id.to_vec());
+        self.calls
+            .lock()
+            .expect("no code panics while it holds the calls")
+            .insert(key.clone(), cancelled.clone());
+        CallInFlight { lives: self.clone(), key, questions: Vec::new(), cancelled }
+    }
+
+    pub fn cancel_call(&self, serial: u64, id: &[u8]) {
+        let key = (serial, id.to_vec());
+        if let Some(cancel) = self.calls.lock().expect("no code panics while it holds the calls").get(&key) {
+            cancel.cancel();
+        }
+    }
+
+    /// A client answered; the answer goes to the server that asked, under the id that it gave.
+    pub fn take_answer(&self, serial: u64, head: &Head<'_>) -> bool {
+        let Some((number, span)) = head.id.as_ref().and_then(|id| Some((id.as_u64()?, id.span.clone())))
+        else {
+            return false;
+        };
+        let mut questions = self.questions.lock().expect("no code panics while it holds the questions");
+        let Some(question) = questions.remove(&(serial, number)) else { return false };
+        let mut patch = Patch::new(head.body);
+        patch.replace(span, question.id);
+        question.replier.reply(patch.apply());
+        true
+    }
+}
+
+/// Holds a call's place in the books; dropping it strikes the call out.
+pub struct CallInFlight {
+    lives: Arc<Lives>,
+    key: (u64, Vec<u8>),
+    questions: Vec<u64>,
+    pub cancelled: CancellationToken,
+}
+
+impl CallInFlight {
+    /// The server's question under a number of our own, ready for the client. `None` if it has no id to answer to.
+    pub fn ask(&mut self, message: &Bytes, replier: Replier) -> Option<Bytes> {
+        let head = Head::parse(message).ok()?;
+        let id = head.id.as_ref()?;
+        let number = self.lives.last_question.fetch_add(1, Ordering::Relaxed) + 1;
+        let question = Question { replier, id: id.raw().to_vec() };
+        let mut questions = self.lives.questions.lock().expect("no code panics while it holds the questions");
+        questions.insert((self.key.0, number), question);
+        self.questions.push(number);
+        let mut patch = Patch::new(message);
+        patch.replace(id.span.clone(), number.to_string().into_bytes());
+        Some(patch.apply())
+    }
+}
+
+impl Drop for CallInFlight {
+    fn drop(&mut self) {
+        self.lives.calls.lock().expect("no code panics while it holds the calls").remove(&self.key);
+        if !self.questions.is_empty() {
+            let mut questions =
+                self.lives.questions.lock().expect("no code panics while it holds the questions");
+            for number in &self.questions {
+                questions.remove(&(self.key.0, *number));
+            }
+        }
+    }
+}

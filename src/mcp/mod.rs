@@ -1,0 +1,88 @@
+//! The agents' face: MCP itself, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
+//! Reading order: `endpoint` (where a request belongs), `legacy` (what its message means), `call` (a message that goes
+//! on to a server), `session` and `stream` (what outlives a request), `notify` (what is said unasked), `reply`.
+//!
+//! Nothing here knows the machinery of HTTP: an [`Ask`] comes in, a [`Reply`] goes out.
+
+pub mod bridge;
+mod call;
+mod endpoint;
+mod legacy;
+mod live;
+mod notify;
+mod reply;
+mod session;
+mod sse;
+mod stream;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::gateway::Gateway;
+
+pub use crate::gateway::caller::Scope;
+pub use endpoint::{Place, Transport};
+pub use reply::{Body, Reply};
+pub use stream::EventBody;
+
+use live::Lives;
+use session::Sessions;
+
+/// What the endpoints share.
+pub struct Mcp {
+    gateway: Arc<Gateway>,
+    sessions: Sessions,
+    lives: Arc<Lives>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// An HTTP request to an MCP endpoint, reduced to what matters here.
+pub struct Ask<'a> {
+    pub method: &'a str,
+    pub place: Place,
+    pub session: Option<&'a str>,
+    pub version: Option<&'a str>,
+    pub accept: Option<&'a str>,
+    pub query: Option<&'a str>,
+    pub body: Bytes,
+}
+
+impl Ask<'_> {
+    /// Whether an event stream may be the answer; somebody who says nothing takes anything.
+    fn accepts_events(&self) -> bool {
+        self.accept.is_none_or(|accept| accept.contains("text/event-stream") || accept.contains("*/*"))
+    }
+}
+
+impl Mcp {
+    pub fn start(gateway: Arc<Gateway>, idle_limit: Option<std::time::Duration>) -> Arc<Self> {
+        let sessions = Sessions::new(gateway.session_seal());
+        let mcp = Arc::new(Self {
+            gateway,
+            sessions,
+            lives: Arc::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        let watch = notify::watch(mcp.clone(), idle_limit);
+        let stop = mcp.stop.clone();
+        mcp.tasks.spawn(async move { stop.run_until_cancelled(watch).await });
+        mcp
+    }
+
+    /// Streams end at once; calls under way are the business of whoever serves them.
+    pub fn end_streams(&self) {
+        self.stop.cancel();
+        self.lives.close_all();
+    }
+
+    pub async fn stop(&self) {
+        self.end_streams();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,101 @@
+//! What clients hear unasked: a list of theirs changed, a resource they subscribed to was updated. Also the end of
+//! what nobody uses any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Mcp;
+use super::live::Live;
+use crate::wire::{authored, text};
+
+/// How often sessions are looked through for what is over.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// Runs for as long as the gateway does. `idle_limit` ends sessions that hold something but are not used.
+pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
+    let mut changes = mcp.gateway.changes();
+    let mut updates = mcp.gateway.resource_updates();
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            changed = changes.changed() => match changed {
+                Ok(()) => tell_changes(&mcp),
+                Err(_) => return,
+            },
+            updated = updates.recv() => match updated {
+                Ok((server, uri)) => tell_update(&mcp, &server, &uri),
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(missed)) => {
+                    tracing::warn!(missed, "resource updates came faster than they could be passed on");
+                }
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            },
+            _ = sweep.tick() => end_idle(&mcp, idle_limit),
+        }
+    }
+}
+
+/// Tells each open stream which of its lists changed; one whose endpoint is gone is closed.
+fn tell_changes(mcp: &Arc<Mcp>) {
+    let mut over = Vec::new();
+    for (serial, live) in mcp.lives.sessions().iter_mut() {
+        let Some(lists) = mcp.gateway.lists(&live.scope) else {
+            over.push(*serial);
+            continue;
+        };
+        let Some(stream) = &mut live.stream else { continue };
+        let Some(known) = stream.lists.replace(lists.clone()) else { continue };
+        if Arc::ptr_eq(&known, &lists) {
+            continue;
+        }
+        let resources_changed = known.resources != lists.resources || known.templates != lists.templates;
+        for (changed, method) in [
+            (known.tools != lists.tools, "notifications/tools/list_changed"),
+            (known.prompts != lists.prompts, "notifications/prompts/list_changed"),
+            (resources_changed, "notifications/resources/list_changed"),
+        ] {
+            if changed {
+                stream.outlet.send(&authored::notice(method, None));
+            }
+        }
+    }
+    for serial in over {
+        mcp.sessions.end(serial);
+        mcp.release(serial);
+    }
+}
+
+/// The notice carries the URI that was subscribed to, which may be the qualified one.
+fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
+    for live in mcp.lives.sessions().values() {
+        let Some(stream) = &live.stream else { continue };
+        for (subscribed, (of, upstream_uri)) in &live.subscriptions {
+            if of == server && upstream_uri == uri {
+                let params = authored::object(&[("uri", &text::quote(subscribed))]);
+                stream.outlet.send(&authored::notice("notifications/resources/updated", Some(&params)));
+            }
+        }
+    }
+}
+
+/// A session that was not used for the idle time-out loses what it holds and is over; one that holds nothing more
+/// is only forgotten.
+fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
+    let mut over = Vec::new();
+    mcp.lives.sessions().retain(|serial, live| {
+        if live.stream.as_ref().is_some_and(|stream| stream.outlet.gone.is_cancelled()) {
+            live.stream = None;
+        }
+        if live.stream.is_none() && idle_limit.is_some_and(|limit| live.last_used.elapsed() > limit) {
+            over.push(*serial);
+        }
+        holds_something(live)
+    });
+    for serial in over {
+        mcp.sessions.end(serial);
+        mcp.release(serial);
+    }
+}
+
+fn holds_something(live: &Live) -> bool {
+    live.stream.is_some() || live.level.is_some() || !live.subscriptions.is_empty() || live.has_own_links
+}

@@ -1,0 +1,159 @@
+//! Answers of the MCP endpoints: what concerns the HTTP request is `{"error": ...}` with a status, what concerns a
+//! message is a JSON-RPC error. The only place here that chooses statuses and codes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::session::Session;
+use super::stream::EventBody;
+use crate::gateway::forward::Refusal;
+use crate::wire::error::code;
+use crate::wire::{HeadError, Version, authored, text};
+
+pub struct Reply {
+    pub status: u16,
+    /// The new session, for the answer to `initialize`.
+    pub session: Option<String>,
+    /// What the handshake settled, for the transport that keeps it itself.
+    pub opened: Option<Arc<Session>>,
+    pub allow: Option<&'static str>,
+    pub body: Body,
+}
+
+pub enum Body {
+    Empty,
+    /// JSON in pieces that are sent one after the other, so that nothing large is copied.
+    Json(Vec<Bytes>),
+    Events(EventBody),
+}
+
+impl Reply {
+    fn new(status: u16, body: Body) -> Self {
+        Self { status, session: None, opened: None, allow: None, body }
+    }
+
+    fn sentence(status: u16, sentence: &str) -> Self {
+        let body = json!({ "error": sentence }).to_string();
+        Self::new(status, Body::Json(vec![body.into()]))
+    }
+
+    pub fn message(message: Message) -> Self {
+        Self::new(200, Body::Json(message.0))
+    }
+
+    pub fn events(body: EventBody) -> Self {
+        Self::new(200, Body::Events(body))
+    }
+
+    /// A notice or an answer was taken.
+    pub fn accepted() -> Self {
+        Self::new(202, Body::Empty)
+    }
+
+    pub fn session_ended() -> Self {
+        Self::new(204, Body::Empty)
+    }
+
+    pub fn not_found(sentence: impl AsRef<str>) -> Self {
+        Self::sentence(404, sentence.as_ref())
+    }
+
+    pub fn unknown_session() -> Self {
+        Self::sentence(404, "this session does not exist or has ended; initialize a new one")
+    }
+
+    pub fn bad_request(sentence: &str) -> Self {
+        Self::sentence(400, sentence)
+    }
+
+    pub fn not_acceptable(sentence: &str) -> Self {
+        Self::sentence(406, sentence)
+    }
+
+    pub fn wrong_method(allow: &'static str) -> Self {
+        let reply = Self::sentence(405, &format!("this endpoint answers to {allow}"));
+        Self { allow: Some(allow), ..reply }
+    }
+
+    /// The body is no message that could be answered by its id.
+    pub fn unreadable(error: &HeadError) -> Self {
+        let id = match error {
+            HeadError::Invalid { id, .. } => id.as_deref(),
+            HeadError::Syntax { .. } => None,
+        };
+        let message = authored::error(id, error.code(), &error.to_string(), None);
+        Self::new(400, Body::Json(vec![message]))
+    }
+
+    pub fn invalid_message(sentence: &str) -> Self {
+        Self::new(400, Body::Json(vec![authored::error(None, code::INVALID_REQUEST, sentence, None)]))
+    }
+
+    /// A revision that is not spoken here.
+    pub fn unsupported_version(id: Option<&[u8]>, requested: &str) -> Self {
+        let supported = Version::SUPPORTED.iter().filter(|version| **version != Version::MODERN);
+        let supported: Vec<_> = supported.map(|version| version.as_str()).collect();
+        let data = json!({ "supported": supported, "requested": requested }).to_string();
+        let sentence = format!("protocol version {requested:?} is not supported");
+        let code = code::UNSUPPORTED_PROTOCOL_VERSION;
+        Self::new(400, Body::Json(vec![authored::error(id, code, &sentence, Some(data.as_bytes()))]))
+    }
+}
+
+impl Reply {
+    /// The message in it, if it is one, in one piece.
+    pub fn into_message(self) -> Option<Bytes> {
+        match self.body {
+            Body::Json(pieces) => Some(Message(pieces).join()),
+            Body::Empty | Body::Events(_) => None,
+        }
+    }
+}
+
+/// One JSON-RPC message in pieces.
+pub struct Message(Vec<Bytes>);
+
+impl Message {
+    pub fn whole(message: Bytes) -> Self {
+        Self(vec![message])
+    }
+
+    /// A result that is shared with other answers and therefore not copied.
+    pub fn result(id: &[u8], result: Bytes) -> Self {
+        let mut head = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+        head.extend_from_slice(id);
+        head.extend_from_slice(br#","result":"#);
+        Self(vec![head.into(), result, Bytes::from_static(b"}")])
+    }
+
+    pub fn batch(messages: &[Bytes]) -> Self {
+        Self(vec![[b"[", messages.join(&b","[..]).as_slice(), b"]"].concat().into()])
+    }
+
+    pub fn refusal(id: &[u8], refusal: &Refusal) -> Self {
+        let (code, data) = match refusal {
+            Refusal::UnknownMethod(_) => (code::METHOD_NOT_FOUND, None),
+            Refusal::Invalid(_) | Refusal::UnknownTool(_) | Refusal::UnknownPrompt(_) => {
+                (code::INVALID_PARAMS, None)
+            }
+            Refusal::UnknownResource(uri) => {
+                (code::RESOURCE_NOT_FOUND, Some(authored::object(&[("uri", &text::quote(uri))])))
+            }
+            Refusal::Upstream(_) => (code::INTERNAL_ERROR, None),
+            Refusal::Rpc { code, message, data } => {
+                return Self(vec![authored::error(Some(id), *code, message, data.as_deref())]);
+            }
+        };
+        Self(vec![authored::error(Some(id), code, &refusal.to_string(), data.as_deref())])
+    }
+
+    /// In one piece, for a stream or a batch.
+    pub fn join(self) -> Bytes {
+        match <[Bytes; 1]>::try_from(self.0) {
+            Ok([whole]) => whole,
+            Err(pieces) => pieces.concat().into(),
+        }
+    }
+}

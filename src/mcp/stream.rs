@@ -1,0 +1,156 @@
+//! Event streams to clients. A stream that is read slowly or not at all is bounded: so many messages, or so many
+//! bytes beyond the message being sent; then it is closed, and nobody else notices. One message of any size passes.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use tokio::time::{Interval, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::wire::sse;
+
+const MAX_MESSAGES: usize = 1000;
+const MAX_BYTES: usize = 1024 * 1024;
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The writing end; clones write to the same stream.
+#[derive(Clone)]
+pub struct Outlet {
+    queue: Arc<Mutex<Queue>>,
+    /// Cancelled when the stream is over, whoever ended it.
+    pub gone: CancellationToken,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+    reader: Option<Waker>,
+    /// No more will be written; what waits is still sent.
+    is_finished: bool,
+    is_gone: bool,
+}
+
+/// The reading end, which is the body of an answer.
+pub struct EventBody {
+    queue: Arc<Mutex<Queue>>,
+    gone: CancellationToken,
+    keep_alive: Interval,
+}
+
+pub fn open() -> (Outlet, EventBody) {
+    let (queue, gone) = (Arc::<Mutex<Queue>>::default(), CancellationToken::new());
+    let mut keep_alive = interval(KEEP_ALIVE);
+    keep_alive.reset();
+    (Outlet { queue: queue.clone(), gone: gone.clone() }, EventBody { queue, gone, keep_alive })
+}
+
+impl Outlet {
+    pub fn send(&self, message: &[u8]) {
+        self.send_event("message", message);
+    }
+
+    pub fn send_event(&self, event: &str, data: &[u8]) {
+        let frame = sse::frame(Some(event), data);
+        let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+        if queue.is_finished || queue.is_gone {
+            return;
+        }
+        let is_full = queue.frames.len() >= MAX_MESSAGES || queue.bytes + frame.len() > MAX_BYTES;
+        if is_full && !queue.frames.is_empty() {
+            tracing::warn!(waiting = queue.frames.len(), "closed an event stream that is not read");
+            queue.frames.clear();
+            queue.is_gone = true;
+            self.gone.cancel();
+        } else {
+            queue.bytes += frame.len();
+            queue.frames.push_back(frame);
+        }
+        queue.wake();
+    }
+
+    /// Ends the stream after what was written.
+    pub fn finish(&self) {
+        let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+        queue.is_finished = true;
+        queue.wake();
+    }
+}
+
+impl Queue {
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Body for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        {
+            let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+            if let Some(frame) = queue.frames.pop_front() {
+                queue.bytes -= frame.len();
+                return Poll::Ready(Some(Ok(Frame::data(frame))));
+            }
+            if queue.is_finished || queue.is_gone {
+                return Poll::Ready(None);
+            }
+            queue.reader = Some(context.waker().clone());
+        }
+        if self.keep_alive.poll_tick(context).is_ready() {
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": still here\n\n")))));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for EventBody {
+    fn drop(&mut self) {
+        self.queue.lock().expect("no code panics while it holds a stream").is_gone = true;
+        self.gone.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unread_stream_is_closed_when_it_is_full() {
+        let (outlet, mut body) = open();
+        for _ in 0..MAX_MESSAGES {
+            outlet.send(b"x");
+        }
+        assert!(!outlet.gone.is_cancelled());
+        outlet.send(b"x");
+        assert!(outlet.gone.is_cancelled());
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_single_message_of_any_size_passes() {
+        let (outlet, mut body) = open();
+        outlet.send(&vec![b'x'; 3 * MAX_BYTES]);
+        let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(sent.len() > 3 * MAX_BYTES);
+        outlet.send(b"last");
+        outlet.finish();
+        assert!(body.frame().await.is_some());
+        assert!(body.frame().await.is_none());
+    }
+}
