@@ -14,7 +14,7 @@ pub fn show(root: &Path, line: &[&str]) -> Result<()> {
 }
 
 pub fn show_with(root: &Path, line: &[&str], variables: &[(&str, &str)]) -> Result<()> {
-    let mut command = command(root, line);
+    let mut command = prepare(root, line);
     command.envs(variables.iter().copied());
     let status = command.status().with_context(|| not_started(line))?;
     check(line, status)
@@ -22,7 +22,7 @@ pub fn show_with(root: &Path, line: &[&str], variables: &[(&str, &str)]) -> Resu
 
 /// Runs and passes on what it prints line by line, with a look at each.
 pub fn watch(root: &Path, line: &[&str], mut look: impl FnMut(&str)) -> Result<()> {
-    let mut child = command(root, line).stdout(Stdio::piped()).spawn().with_context(|| not_started(line))?;
+    let mut child = prepare(root, line).stdout(Stdio::piped()).spawn().with_context(|| not_started(line))?;
     let mut printed = BufReader::new(child.stdout.take().context("the child has no stdout")?);
     let mut bytes = Vec::new();
     // Bytes, not `lines()`: a test may print what is not UTF-8.
@@ -36,19 +36,20 @@ pub fn watch(root: &Path, line: &[&str], mut look: impl FnMut(&str)) -> Result<(
 
 /// Runs and returns what it printed on stdout.
 pub fn read(root: &Path, line: &[&str]) -> Result<String> {
-    let output = command(root, line).stderr(Stdio::inherit()).output().with_context(|| not_started(line))?;
+    let output = prepare(root, line).stderr(Stdio::inherit()).output().with_context(|| not_started(line))?;
     check(line, output.status)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Whether the command can be started and succeeds; silent.
 pub fn works(root: &Path, line: &[&str]) -> bool {
-    let mut command = command(root, line);
+    let mut command = prepare(root, line);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-fn command(root: &Path, line: &[&str]) -> Command {
+/// A command that was not started yet, for those who want its streams.
+pub fn prepare(root: &Path, line: &[&str]) -> Command {
     let (program, arguments) = line.split_first().unwrap_or((&"", &[]));
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root);

@@ -2,6 +2,7 @@
 //! Only the words are read here; what a command does is a table in `steps.rs`.
 
 mod command;
+mod conformance;
 mod run;
 mod steps;
 mod tally;
@@ -12,6 +13,8 @@ use run::Run;
 
 const HELP: &str = "\
 cargo xtask test [FILTER]   format check, clippy, all tests, documentation; FILTER narrows the tests by name
+cargo xtask conformance [FILTER]
+                            the official suite alone; FILTER narrows the cases by name, such as direct-modern
 cargo xtask extra           what a fresh machine lacks: cargo-deny, 60 seconds of each fuzz target
 cargo xtask help            this text
 
@@ -28,6 +31,10 @@ fn main() -> ExitCode {
         ["test"] => Run::new(None).walk(steps::TEST),
         ["test", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::TEST)
+        }
+        ["conformance"] => Run::new(None).walk(steps::CONFORMANCE),
+        ["conformance", filter] if !filter.starts_with('-') => {
+            Run::new(Some((*filter).to_owned())).walk(steps::CONFORMANCE)
         }
         ["extra"] => Run::new(None).walk(steps::EXTRA),
         _ => {

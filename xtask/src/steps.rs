@@ -4,6 +4,7 @@
 use anyhow::Result;
 
 use crate::command;
+use crate::conformance;
 use crate::run::{Need, Run, Step};
 use crate::tally::Tally;
 
@@ -12,12 +13,21 @@ pub const TEST: &[Step] = &[
     Step { name: "clippy", needs: &[CLIPPY], run: clippy },
     Step { name: "tests", needs: &[], run: tests },
     Step { name: "documentation", needs: &[], run: documentation },
+    CONFORMANCE_DIRECT,
 ];
+
+pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY];
 
 pub const EXTRA: &[Step] = &[
     Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies },
     Step { name: "fuzzing", needs: &[FUZZ_TARGETS, NIGHTLY, CARGO_FUZZ], run: fuzzing },
 ];
+
+/// Proves the fixture, without which a failure behind the gateway would tell nothing.
+const CONFORMANCE_DIRECT: Step =
+    Step { name: "conformance of the fixture", needs: &[NPM], run: conformance::direct };
+const CONFORMANCE_GATEWAY: Step =
+    Step { name: "conformance through the gateway", needs: &[NPM], run: conformance::through_gateway };
 
 const RUSTFMT: Need =
     Need::Works { probe: &["cargo", "fmt", "--version"], remedy: "rustup component add rustfmt" };
@@ -25,6 +35,7 @@ const CLIPPY: Need =
     Need::Works { probe: &["cargo", "clippy", "--version"], remedy: "rustup component add clippy" };
 const CARGO_DENY: Need =
     Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
+const NPM: Need = Need::Works { probe: &["npm", "--version"], remedy: "https://nodejs.org" };
 const FUZZ_TARGETS: Need = Need::Path("fuzz/Cargo.toml");
 const NIGHTLY: Need = Need::Works {
     probe: &["rustup", "run", "nightly", "rustc", "--version"],

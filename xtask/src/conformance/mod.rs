@@ -1,0 +1,199 @@
+//! The official conformance suite against our fixture, and against the gateway with the fixture behind it.
+//! The tables below say what is run; installing the suite, starting servers and judging are beside this.
+
+mod gateway;
+mod process;
+mod report;
+mod requirements;
+mod suite;
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command;
+use crate::run::Run;
+use gateway::Gateway;
+use process::Process;
+use report::Report;
+use requirements::Requirements;
+use suite::Suite;
+
+/// One run of a requirement set against one address.
+struct Case {
+    name: &'static str,
+    set: Set,
+    transport: Transport,
+    eras: Eras,
+    target: Target,
+}
+
+/// A requirement set of the suite. The number is a guard: nothing may fall out of a set unnoticed.
+struct Set {
+    revision: &'static str,
+    scored: usize,
+}
+
+/// How the fixture is reached by whoever is in front of it.
+#[derive(Clone, Copy)]
+enum Transport {
+    StreamableHttp,
+    Stdio,
+    Sse,
+}
+
+/// What the fixture speaks.
+#[derive(Clone, Copy)]
+enum Eras {
+    Both,
+    LegacyOnly,
+}
+
+/// What the suite talks to.
+#[derive(Clone, Copy)]
+enum Target {
+    Fixture,
+    /// The gateway's endpoint for one server, where names are the server's own.
+    Server,
+    /// The gateway's endpoint for all servers, through the shim that takes the prefix off the names.
+    Aggregate,
+}
+
+const LEGACY: Set = Set { revision: "2025-11-25", scored: 30 };
+const MODERN: Set = Set { revision: "2026-07-28", scored: 37 };
+
+/// What the fixture is registered as; its names then begin with this and `__`.
+const SERVER: &str = "conf";
+
+use Eras::{Both, LegacyOnly};
+use Target::{Aggregate, Fixture, Server};
+use Transport::{Sse, Stdio, StreamableHttp};
+
+#[rustfmt::skip]
+const DIRECT: &[Case] = &[
+    Case { name: "direct-legacy", set: LEGACY, transport: StreamableHttp, eras: Both, target: Fixture },
+    Case { name: "direct-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Fixture },
+    Case { name: "direct-legacy-only", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Fixture },
+];
+
+#[rustfmt::skip]
+const GATEWAY: &[Case] = &[
+    Case { name: "server-http-legacy", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Server },
+    Case { name: "server-stdio-legacy", set: LEGACY, transport: Stdio, eras: LegacyOnly, target: Server },
+    Case { name: "server-sse-legacy", set: LEGACY, transport: Sse, eras: LegacyOnly, target: Server },
+    Case { name: "aggregate-http-legacy", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Aggregate },
+    Case { name: "aggregate-stdio-legacy", set: LEGACY, transport: Stdio, eras: LegacyOnly, target: Aggregate },
+    Case { name: "aggregate-sse-legacy", set: LEGACY, transport: Sse, eras: LegacyOnly, target: Aggregate },
+];
+
+pub fn direct(run: &mut Run) -> Result<()> {
+    judge(run, DIRECT)
+}
+
+pub fn through_gateway(run: &mut Run) -> Result<()> {
+    judge(run, GATEWAY)
+}
+
+/// Runs all cases before it complains, so that one look shows everything that is wrong.
+fn judge(run: &Run, cases: &[Case]) -> Result<()> {
+    let wanted = |case: &&Case| run.filter.as_deref().is_none_or(|part| case.name.contains(part));
+    let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
+    if cases.is_empty() {
+        println!("  no case has the filter in its name");
+        return Ok(());
+    }
+    let conformance = Conformance::prepare(run)?;
+    let mut failed = Vec::new();
+    for case in cases {
+        let started = Instant::now();
+        let (report, folder) = conformance.run(case).with_context(|| format!("case {}", case.name))?;
+        let seconds = started.elapsed().as_secs_f64();
+        println!("  {}, set {}: {} ({seconds:.1} s)", case.name, case.set.revision, report.summary());
+        print!("{report}");
+        if report.has_failures() {
+            failed.push(format!("{} (all that was said is in {})", case.name, folder.display()));
+        }
+    }
+    if !failed.is_empty() {
+        bail!("scored scenarios fail in {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+struct Conformance {
+    suite: Suite,
+    root: PathBuf,
+    /// Where cargo puts the programs of this workspace.
+    programs: PathBuf,
+}
+
+impl Conformance {
+    fn prepare(run: &Run) -> Result<Conformance> {
+        // The whole workspace, as for the tests: with fewer packages cargo would choose other features
+        // and build the dependencies once more.
+        command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
+        let this = env::current_exe().context("the path of xtask is unknown")?;
+        let programs = this.parent().context("xtask is in no folder")?.to_owned();
+        Ok(Conformance { suite: Suite::install(&run.root)?, root: run.root.clone(), programs })
+    }
+
+    fn run(&self, case: &Case) -> Result<(Report, PathBuf)> {
+        let folder = self.suite.folder.join("results").join(case.name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let fixture = self.programs.join("conformance-fixture");
+        let fixture = fixture.to_str().context("the path of the fixture is not text")?;
+        let mut words = match case.transport {
+            StreamableHttp => vec!["--http", "0"],
+            Sse => vec!["--sse", "0"],
+            Stdio => vec!["--stdio"],
+        };
+        if matches!(case.eras, LegacyOnly) && !matches!(case.transport, Sse) {
+            words.push("--legacy");
+        }
+        // Each of these lives until the suite is through.
+        let mut background = Vec::new();
+        let registration = if matches!(case.transport, Stdio) {
+            gateway::stdio(SERVER, fixture, &words)
+        } else {
+            let process = Process::start(&folder, "fixture", &[&[fixture], words.as_slice()].concat())?;
+            let registration = gateway::remote(SERVER, case.transport, &process.url);
+            background.push(process);
+            registration
+        };
+        let url = match case.target {
+            Fixture => background.first().context("the suite speaks HTTP only")?.url.clone(),
+            Server | Aggregate => {
+                let program = self.programs.join("toolgate");
+                let gateway = Gateway::start(&folder, program.to_str().context("the path is not text")?)?;
+                gateway.register(&registration)?;
+                let url = match case.target {
+                    Aggregate => {
+                        let shim = self.suite.start_shim(&self.root, &folder, &gateway.url(), SERVER)?;
+                        let url = format!("{}/mcp", shim.url);
+                        background.push(shim);
+                        url
+                    }
+                    Fixture | Server => format!("{}/v0/servers/{SERVER}/mcp", gateway.url()),
+                };
+                background.push(gateway.into_process());
+                url
+            }
+        };
+        let requirements = Requirements::read(&self.suite.requirements(case.set.revision))?;
+        if requirements.scored.len() != case.set.scored {
+            bail!("set {} has {} scored scenarios", case.set.revision, requirements.scored.len());
+        }
+        let status = self.suite.run(&url, case.set.revision, &folder)?;
+        let report = Report::read(&folder, &requirements)?;
+        if !status.success() && !report.has_failures() {
+            bail!("the suite ended with {status}, see {}", folder.join("suite.log").display());
+        }
+        Ok((report, folder))
+    }
+}

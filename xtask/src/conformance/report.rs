@@ -1,0 +1,158 @@
+//! What the suite found: its result files, weighed by what the requirement set scores. A failed check of a
+//! scored scenario is a failure, and so is a scored scenario without a result; all else is only listed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::requirements::Requirements;
+
+/// Behind the name of a scenario in the name of its folder: `-2026-07-28T12-00-00-000Z`.
+const STAMP: usize = 25;
+const LONGEST_MESSAGE: usize = 400;
+
+#[derive(Default)]
+pub struct Report {
+    scored: usize,
+    clean: usize,
+    checks: usize,
+    failures: Vec<String>,
+    warnings: Vec<String>,
+    /// Scenarios that count for nothing, with the reason and the outcome.
+    aside: Vec<String>,
+}
+
+impl Report {
+    pub fn read(folder: &Path, requirements: &Requirements) -> Result<Report> {
+        let mut results = BTreeMap::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let scenario =
+                name.strip_prefix("server-").and_then(|rest| rest.get(..rest.len().checked_sub(STAMP)?));
+            let file = entry.path().join("checks.json");
+            if let (Some(scenario), true) = (scenario, file.exists()) {
+                let checks: Value = serde_json::from_slice(&fs::read(&file)?)
+                    .with_context(|| format!("{} is not JSON", file.display()))?;
+                results.insert(scenario.to_owned(), checks);
+            }
+        }
+        Ok(Report::weigh(&results, requirements))
+    }
+
+    fn weigh(results: &BTreeMap<String, Value>, requirements: &Requirements) -> Report {
+        let mut report = Report { scored: requirements.scored.len(), ..Report::default() };
+        for scenario in &requirements.scored {
+            let before = report.failures.len();
+            let checks = checks(results, scenario);
+            if checks.is_empty() {
+                report.failures.push(format!("{scenario}: no result"));
+            }
+            for check in checks {
+                let line = || {
+                    let id = check["id"].as_str().unwrap_or_default();
+                    format!("{scenario} / {id}: {}", message(check))
+                };
+                match check["status"].as_str() {
+                    Some("SUCCESS") => report.checks += 1,
+                    Some("INFO" | "SKIPPED") => {}
+                    Some("WARNING") => report.warnings.push(line()),
+                    _ => report.failures.push(line()),
+                }
+            }
+            report.clean += usize::from(report.failures.len() == before);
+        }
+        for (scenario, reason) in &requirements.not_scored {
+            let checks = checks(results, scenario);
+            let failed = checks.iter().filter(|check| check["status"] == "FAILURE").count();
+            let outcome = match (checks.len(), failed) {
+                (0, _) => "no result".to_owned(),
+                (_, 0) => "passes".to_owned(),
+                (all, failed) => format!("{failed} of {all} checks fail"),
+            };
+            report.aside.push(format!("{scenario} ({reason}): {outcome}"));
+        }
+        report
+    }
+
+    pub fn has_failures(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    pub fn summary(&self) -> String {
+        format!("{} of {} scored scenarios pass, {} checks", self.clean, self.scored, self.checks)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (label, lines) in
+            [("FAILED", &self.failures), ("warning", &self.warnings), ("not scored", &self.aside)]
+        {
+            for line in lines {
+                writeln!(out, "    {label}: {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn checks<'a>(results: &'a BTreeMap<String, Value>, scenario: &str) -> &'a [Value] {
+    results.get(scenario).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn message(check: &Value) -> String {
+    let message = check["errorMessage"].as_str().or(check["description"].as_str()).unwrap_or_default();
+    let mut short: String = message.chars().take(LONGEST_MESSAGE).collect();
+    if short.len() < message.len() {
+        short.push_str(" ...");
+    }
+    short.replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn weigh(results: &[(&str, Value)]) -> Report {
+        let results = results.iter().map(|(name, checks)| ((*name).to_owned(), checks.clone())).collect();
+        let requirements = Requirements {
+            scored: ["ping".to_owned()].into(),
+            not_scored: [("tasks".to_owned(), "extension".to_owned())].into(),
+        };
+        Report::weigh(&results, &requirements)
+    }
+
+    #[test]
+    fn a_scored_scenario_without_a_result_fails() {
+        let report = weigh(&[]);
+        assert!(report.has_failures());
+        assert_eq!(report.summary(), "0 of 1 scored scenarios pass, 0 checks");
+    }
+
+    #[test]
+    fn warnings_and_what_is_not_scored_are_only_listed() {
+        let checks = json!([
+            { "id": "ping", "status": "SUCCESS" },
+            { "id": "name", "status": "WARNING", "errorMessage": "too long" },
+        ]);
+        let report = weigh(&[("ping", checks), ("tasks", json!([{ "id": "a", "status": "FAILURE" }]))]);
+        assert!(!report.has_failures());
+        assert_eq!(
+            report.to_string(),
+            "    warning: ping / name: too long\n    not scored: tasks (extension): 1 of 1 checks fail\n"
+        );
+    }
+
+    #[test]
+    fn one_failed_check_fails_its_scenario() {
+        let checks = json!([{ "id": "a", "status": "SUCCESS" }, { "id": "b", "status": "FAILURE" }]);
+        assert_eq!(weigh(&[("ping", checks)]).summary(), "0 of 1 scored scenarios pass, 1 checks");
+    }
+}

@@ -1,0 +1,78 @@
+//! Reads which scenarios a requirement set scores. Only as much YAML as the suite's own files use: a section
+//! with scenario names, and one with items of `scenario`, `leg` and `reason`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Requirements {
+    pub scored: BTreeSet<String>,
+    /// Scenario to reason.
+    pub not_scored: BTreeMap<String, String>,
+}
+
+impl Requirements {
+    pub fn read(file: &Path) -> Result<Requirements> {
+        let text = fs::read_to_string(file).with_context(|| format!("{} is missing", file.display()))?;
+        Ok(Requirements::parse(&text))
+    }
+
+    fn parse(text: &str) -> Requirements {
+        let mut requirements = Requirements::default();
+        let (mut section, mut scenario, mut of_server) = ("", "", false);
+        for line in text.lines() {
+            let item = line.trim().trim_start_matches("- ");
+            if !line.starts_with([' ', '#']) && line.ends_with(':') {
+                section = line.trim_end_matches(':');
+            } else if section == "server" && line.trim().starts_with("- ") {
+                requirements.scored.insert(item.to_owned());
+            } else if section == "not_scored" {
+                match item.split_once(": ") {
+                    Some(("scenario", name)) => (scenario, of_server) = (name, false),
+                    Some(("leg", leg)) => of_server = leg == "server",
+                    Some(("reason", reason)) if of_server => {
+                        requirements.not_scored.insert(scenario.to_owned(), reason.to_owned());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        requirements
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# a comment: with a colon:
+server:
+  - ping
+  - tools-list
+
+client:
+  - initialize
+
+not_scored:
+  - scenario: auth/dpop
+    leg: client
+    reason: extension
+  - scenario: server-sse-polling
+    leg: server
+    reason: pending
+    note: >-
+      on hold: see elsewhere
+";
+
+    #[test]
+    fn scenarios_of_servers_are_found_and_those_of_clients_left_out() {
+        let requirements = Requirements::parse(TEXT);
+        assert_eq!(requirements.scored, ["ping", "tools-list"].map(str::to_owned).into());
+        let pending = ("server-sse-polling".to_owned(), "pending".to_owned());
+        assert_eq!(requirements.not_scored, [pending].into());
+    }
+}
