@@ -182,11 +182,14 @@ async fn read_lines(stdout: ChildStdout, link: &Weak<Link>) -> String {
             Ok(_) if !line.ends_with(b"\n") && line.len() >= MAX_MESSAGE => {
                 return "sent a line beyond any reasonable size".to_owned();
             }
-            Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
-            Ok(_) => match link.upgrade() {
-                Some(link) => link.take_in(Bytes::from(line), None),
-                None => return "is no longer needed".to_owned(),
-            },
+            Ok(_) => {
+                line.truncate(line.trim_ascii_end().len());
+                match link.upgrade() {
+                    Some(_) if line.is_empty() => {}
+                    Some(link) => link.take_in(Bytes::from(line), None),
+                    None => return "is no longer needed".to_owned(),
+                }
+            }
             Err(error) => return format!("cannot be read: {error}"),
         }
     }
