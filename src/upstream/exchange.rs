@@ -18,7 +18,7 @@ use crate::wire::Version;
 pub enum Inbound {
     /// Progress or a log line.
     Notice(Bytes),
-    /// The upstream asks the caller for something; see [`Exchange::reply`].
+    /// The upstream asks the caller for something; see [`Exchange::refuse`].
     Request(Bytes),
     /// The answer: a result or an error. Nothing comes after it.
     Answer(Bytes),
