@@ -291,11 +291,11 @@ async fn prompts_follow_what_the_upstream_announces() {
     let fakes = app.register_each_kind(&json!({})).await.1;
     for fake in &fakes {
         fake.update(|behaviour| behaviour.merge(r#"{"prompts":[{"name":"fresh"}]}"#).unwrap());
+        fake.notify_prompts_changed();
     }
     for server in ["http-legacy", "http-modern", "sse-legacy"] {
         let query = format!("?server={server}");
         eventually("the new prompt is listed", || async {
-            fakes.iter().for_each(Fake::notify_prompts_changed);
             names(&app, &query).await == [format!("{server}__fresh")]
         })
         .await;

@@ -337,11 +337,11 @@ async fn resources_follow_what_the_upstream_announces() {
     for fake in &fakes {
         let fragment = r#"{"resources":[{"uri":"x://fresh","name":"fresh"}],"templates":[]}"#;
         fake.update(|behaviour| behaviour.merge(fragment).unwrap());
+        fake.notify_resources_changed();
     }
     for server in ["http-legacy", "http-modern", "sse-legacy"] {
         let query = format!("?server={server}");
         eventually("the new resource is listed", || async {
-            fakes.iter().for_each(Fake::notify_resources_changed);
             listed(&app, &query).await == [(server.to_owned(), "x://fresh".to_owned())]
         })
         .await;
