@@ -96,6 +96,7 @@ async fn attempt(
     let redactor = Redactor::of(config);
     let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &redactor))?;
     watch(&link, &greeting);
+    link.about_to_read().await;
     let discovery = lists::read(&link, &greeting, step).await;
     let discovery = discovery.map_err(|refusal| explain(refusal, config, &redactor))?;
     unfinished.0 = None;
@@ -254,6 +255,9 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
     for round in 0u64.. {
         let wanted = notifications(&changes, &resources.borrow_and_update());
         let Some(wanted) = wanted else {
+            if let Some(live) = link.upgrade() {
+                live.hears_now();
+            }
             match resources.changed().await {
                 Ok(()) => continue,
                 Err(_) => return,
@@ -265,6 +269,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
             Request { method: "subscriptions/listen", params, progress: false, purpose: Purpose::OurOwn };
         match live.request(request).await {
             Ok(exchange) => {
+                live.hears_now();
                 if round > 0 {
                     // Nobody told us what changed in the meantime.
                     live.calls.signals.lists_changed();

@@ -2,6 +2,7 @@
 //! and hands what comes in to whom it belongs. How bytes travel is the business of the transports.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ use crate::wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, scan};
 /// After closing, requests under way (a session's end, a last notice) get this long.
 const CLOSING: Duration = Duration::from_secs(4);
 
+/// A stream usually opens within moments; one that does not is caught up with later.
+const OPENING: Duration = Duration::from_millis(300);
+
 /// An upstream that does not take a notice in this time has it or never will.
 const TELLING: Duration = Duration::from_secs(5);
 
@@ -38,6 +42,10 @@ pub struct Link {
     version: OnceLock<Version>,
     /// By tool: which arguments a modern upstream wants to see in headers too.
     header_params: ArcSwap<HashMap<String, Vec<HeaderParam>>>,
+    /// Whether the stream for what the upstream says unasked is open, or there is none to wait for.
+    hears: watch::Sender<bool>,
+    /// Whether the lists have been asked for.
+    has_read: AtomicBool,
     /// Resources that somebody wants to hear about, for the one subscription of a modern link.
     pub(super) wanted_resources: watch::Sender<BTreeSet<String>>,
     pub(super) tasks: TaskTracker,
@@ -88,6 +96,8 @@ impl Link {
             capabilities,
             version: OnceLock::new(),
             header_params: ArcSwap::default(),
+            hears: watch::Sender::new(false),
+            has_read: AtomicBool::new(false),
             wanted_resources: watch::Sender::default(),
             tasks: TaskTracker::new(),
             _stop_on_drop: stop.clone().drop_guard(),
@@ -105,6 +115,21 @@ impl Link {
 
     pub(super) fn agree_on(&self, version: Version) {
         let _ = self.version.set(version);
+    }
+
+    /// From now on the link hears what changes. If the lists were read before, they may have changed unheard.
+    pub(super) fn hears_now(&self) {
+        let is_first = !self.hears.send_replace(true);
+        if is_first && self.has_read.load(Ordering::Acquire) {
+            self.calls.signals.lists_changed();
+        }
+    }
+
+    /// Called before the lists are read: waits, not for long, until no change can go unheard.
+    pub(super) async fn about_to_read(&self) {
+        let mut hears = self.hears.subscribe();
+        let _ = tokio::time::timeout(OPENING, hears.wait_for(|hears| *hears)).await;
+        self.has_read.store(true, Ordering::Release);
     }
 
     pub(super) fn set_header_params(&self, params: HashMap<String, Vec<HeaderParam>>) {

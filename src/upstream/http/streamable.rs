@@ -151,8 +151,11 @@ impl Streamable {
             pace.begin();
             // Nobody knows what was said while the connection was down; a stream that the server itself ended
             // goes on where it was.
-            if let Some(link) = link.upgrade().filter(|_| broken) {
-                link.calls.signals.lists_changed();
+            if let Some(link) = link.upgrade() {
+                link.hears_now();
+                if broken {
+                    link.calls.signals.lists_changed();
+                }
             }
             let reader = match &mut reader {
                 Some(reader) => {
@@ -280,9 +283,17 @@ impl Resumer {
 
 /// Starts what a legacy link over HTTP needs beside its calls.
 pub fn start_listening(link: &Arc<Link>, version: Version) {
-    if let Carrier::Http(http) = &link.carrier {
-        let listen = http.clone().listen(Arc::downgrade(link), version);
-        let stop = link.stop.clone();
-        link.tasks.spawn(async move { stop.run_until_cancelled(listen).await });
-    }
+    let Carrier::Http(http) = &link.carrier else {
+        // The other transports have one stream for everything, which is open.
+        return link.hears_now();
+    };
+    let (listen, weak) = (http.clone().listen(Arc::downgrade(link), version), Arc::downgrade(link));
+    let stop = link.stop.clone();
+    link.tasks.spawn(async move {
+        stop.run_until_cancelled(listen).await;
+        // Without such a stream there is nothing to wait for.
+        if let Some(link) = weak.upgrade() {
+            link.hears_now();
+        }
+    });
 }
