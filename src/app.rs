@@ -43,6 +43,7 @@ impl App {
         let listeners = listen(&config.bind, config.port).await?;
         let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
         let store = Store::open(options).await?;
+        let session_seal = store.seal_for("session");
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
@@ -59,7 +60,7 @@ impl App {
         };
         let settings = Arc::new(settings);
         let router = routes::router(Face { gateway: gateway.clone(), settings: settings.clone() });
-        let mcp = Mcp::start(gateway.clone(), config.session_idle_timeout);
+        let mcp = Mcp::start(gateway.clone(), session_seal, config.session_idle_timeout);
         Ok(Self { gateway, front: Front { router, mcp, settings }, listeners })
     }
 

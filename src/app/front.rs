@@ -17,7 +17,7 @@ use hyper::header::{
     ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName,
     HeaderValue,
 };
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response};
 use tower::ServiceExt;
 
 use crate::http::reply::NoContent;
@@ -106,7 +106,7 @@ fn respond(reply: Reply) -> Response<Answer> {
         headers.insert(ALLOW, HeaderValue::from_static(allow));
     }
     let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() = reply.status;
     *response.headers_mut() = headers;
     response
 }

@@ -32,7 +32,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::model::{Mode, Offering, ServerName};
-use crate::seal::PurposeSeal;
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::{Event, Options, Upstream};
@@ -187,11 +186,6 @@ impl Gateway {
     /// Server and URI of every resource that is updated from now on.
     pub fn resource_updates(&self) -> broadcast::Receiver<(String, String)> {
         self.updated.subscribe()
-    }
-
-    /// The seal under which agents carry their sessions.
-    pub fn session_seal(&self) -> PurposeSeal {
-        self.store.seal_for("session")
     }
 
     /// The most verbose log level that any agent asked for.

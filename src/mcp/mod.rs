@@ -16,12 +16,14 @@ mod sse;
 mod stream;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
+use crate::seal::PurposeSeal;
 
 pub use crate::gateway::caller::Scope;
 pub use endpoint::{Place, Transport};
@@ -59,11 +61,11 @@ impl Ask<'_> {
 }
 
 impl Mcp {
-    pub fn start(gateway: Arc<Gateway>, idle_limit: Option<std::time::Duration>) -> Arc<Self> {
-        let sessions = Sessions::new(gateway.session_seal());
+    /// `seal` is what agents carry their sessions under.
+    pub fn start(gateway: Arc<Gateway>, seal: PurposeSeal, idle_limit: Option<Duration>) -> Arc<Self> {
         let mcp = Arc::new(Self {
             gateway,
-            sessions,
+            sessions: Sessions::new(seal),
             lives: Arc::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

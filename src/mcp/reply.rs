@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hyper::StatusCode;
 use serde_json::json;
 
 use super::session::Session;
@@ -13,7 +14,7 @@ use crate::wire::error::code;
 use crate::wire::{HeadError, Version, authored, text};
 
 pub struct Reply {
-    pub status: u16,
+    pub status: StatusCode,
     /// The new session, for the answer to `initialize`.
     pub session: Option<String>,
     /// What the handshake settled, for the transport that keeps it itself.
@@ -30,50 +31,54 @@ pub enum Body {
 }
 
 impl Reply {
-    fn new(status: u16, body: Body) -> Self {
+    fn new(status: StatusCode, body: Body) -> Self {
         Self { status, session: None, opened: None, allow: None, body }
     }
 
-    fn sentence(status: u16, sentence: &str) -> Self {
+    fn sentence(status: StatusCode, sentence: &str) -> Self {
         let body = json!({ "error": sentence }).to_string();
         Self::new(status, Body::Json(vec![body.into()]))
     }
 
     pub fn message(message: Message) -> Self {
-        Self::new(200, Body::Json(message.0))
+        Self::new(StatusCode::OK, Body::Json(message.0))
     }
 
     pub fn events(body: EventBody) -> Self {
-        Self::new(200, Body::Events(body))
+        Self::new(StatusCode::OK, Body::Events(body))
     }
 
     /// A notice or an answer was taken.
     pub fn accepted() -> Self {
-        Self::new(202, Body::Empty)
+        Self::new(StatusCode::ACCEPTED, Body::Empty)
     }
 
     pub fn session_ended() -> Self {
-        Self::new(204, Body::Empty)
+        Self::new(StatusCode::NO_CONTENT, Body::Empty)
     }
 
     pub fn not_found(sentence: impl AsRef<str>) -> Self {
-        Self::sentence(404, sentence.as_ref())
+        Self::sentence(StatusCode::NOT_FOUND, sentence.as_ref())
     }
 
     pub fn unknown_session() -> Self {
-        Self::sentence(404, "this session does not exist or has ended; initialize a new one")
+        Self::sentence(
+            StatusCode::NOT_FOUND,
+            "this session does not exist or has ended; initialize a new one",
+        )
     }
 
     pub fn bad_request(sentence: &str) -> Self {
-        Self::sentence(400, sentence)
+        Self::sentence(StatusCode::BAD_REQUEST, sentence)
     }
 
     pub fn not_acceptable(sentence: &str) -> Self {
-        Self::sentence(406, sentence)
+        Self::sentence(StatusCode::NOT_ACCEPTABLE, sentence)
     }
 
     pub fn wrong_method(allow: &'static str) -> Self {
-        let reply = Self::sentence(405, &format!("this endpoint answers to {allow}"));
+        let reply =
+            Self::sentence(StatusCode::METHOD_NOT_ALLOWED, &format!("this endpoint answers to {allow}"));
         Self { allow: Some(allow), ..reply }
     }
 
@@ -84,11 +89,14 @@ impl Reply {
             HeadError::Syntax { .. } => None,
         };
         let message = authored::error(id, error.code(), &error.to_string(), None);
-        Self::new(400, Body::Json(vec![message]))
+        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
     }
 
     pub fn invalid_message(sentence: &str) -> Self {
-        Self::new(400, Body::Json(vec![authored::error(None, code::INVALID_REQUEST, sentence, None)]))
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            Body::Json(vec![authored::error(None, code::INVALID_REQUEST, sentence, None)]),
+        )
     }
 
     /// A revision that is not spoken here.
@@ -98,7 +106,10 @@ impl Reply {
         let data = json!({ "supported": supported, "requested": requested }).to_string();
         let sentence = format!("protocol version {requested:?} is not supported");
         let code = code::UNSUPPORTED_PROTOCOL_VERSION;
-        Self::new(400, Body::Json(vec![authored::error(id, code, &sentence, Some(data.as_bytes()))]))
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            Body::Json(vec![authored::error(id, code, &sentence, Some(data.as_bytes()))]),
+        )
     }
 }
 

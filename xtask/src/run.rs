@@ -21,6 +21,8 @@ pub struct Step {
 pub enum Need {
     /// A command that succeeds, and how to come by it.
     Works { probe: &'static [&'static str], remedy: &'static str },
+    /// A command that succeeds, and the Debian packages that bring it; installed here when we are root.
+    Debian { probe: &'static [&'static str], packages: &'static [&'static str] },
     /// A file or folder of the repository.
     Path(&'static str),
 }
@@ -86,9 +88,32 @@ impl Need {
         match self {
             Need::Works { probe, remedy } => (!command::works(root, probe))
                 .then(|| format!("`{}` does not work here; to get it: {remedy}", probe.join(" "))),
+            Need::Debian { probe, packages } => {
+                if command::works(root, probe) || install(root, packages) && command::works(root, probe) {
+                    return None;
+                }
+                let packages = packages.join(" ");
+                Some(format!(
+                    "`{}` does not work here; to get it: apt-get install {packages}",
+                    probe.join(" ")
+                ))
+            }
             Need::Path(path) => (!root.join(path).exists()).then(|| format!("there is no {path}")),
         }
     }
+}
+
+/// Installs Debian packages where that is possible without asking anybody.
+fn install(root: &Path, packages: &[&str]) -> bool {
+    let is_root = command::read(root, &["id", "-u"]).is_ok_and(|id| id.trim() == "0");
+    if !is_root || !command::works(root, &["apt-get", "--version"]) {
+        return false;
+    }
+    println!("installing the Debian packages {} ...", packages.join(", "));
+    let install = [&["apt-get", "install", "--yes", "--no-install-recommends"], packages].concat();
+    let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
+    command::show_with(root, &["apt-get", "update"], &quiet).is_ok()
+        && command::show_with(root, &install, &quiet).is_ok()
 }
 
 #[cfg(test)]

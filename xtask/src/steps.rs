@@ -14,6 +14,7 @@ pub const TEST: &[Step] = &[
     Step { name: "tests", needs: &[], run: tests },
     Step { name: "documentation", needs: &[], run: documentation },
     CONFORMANCE_DIRECT,
+    CONFORMANCE_GATEWAY,
 ];
 
 pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY];
@@ -35,7 +36,7 @@ const CLIPPY: Need =
     Need::Works { probe: &["cargo", "clippy", "--version"], remedy: "rustup component add clippy" };
 const CARGO_DENY: Need =
     Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
-const NPM: Need = Need::Works { probe: &["npm", "--version"], remedy: "https://nodejs.org" };
+const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["nodejs", "npm"] };
 const FUZZ_TARGETS: Need = Need::Path("fuzz/Cargo.toml");
 const NIGHTLY: Need = Need::Works {
     probe: &["rustup", "run", "nightly", "rustc", "--version"],
