@@ -3,11 +3,14 @@
 
 mod front;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use hyper::Response;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,7 +26,7 @@ use crate::store::{OpenOptions, Store};
 use crate::telemetry::Metrics;
 use crate::{routes, upstream};
 
-use front::Front;
+use front::{Answer, Front};
 
 /// Requests under way when the gateway stops get this long.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -105,6 +108,9 @@ async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, s
     }
 }
 
+/// In a box: the connection keeps room for it while it is idle, and most connections are.
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;
+
 async fn serve_connection(stream: TcpStream, front: Front, shutdown: CancellationToken) {
     // Answers are whole writes; waiting for more to send would stall event streams.
     let _ = stream.set_nodelay(true);
@@ -115,7 +121,7 @@ async fn serve_connection(stream: TcpStream, front: Front, shutdown: Cancellatio
     }
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(IDLE_CONNECTION);
-    let answer = service_fn(move |request| front.clone().answer(request));
+    let answer = service_fn(move |request| -> Answering { Box::pin(front.clone().answer(request)) });
     let connection = builder.serve_connection(TokioIo::new(stream), answer);
     tokio::pin!(connection);
     let served = tokio::select! {

@@ -36,7 +36,7 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         enterprise: start.enterprise,
     };
     let config = Config::load(&flags)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     runtime.block_on(async {
         // Before anybody can know that we run, so that no signal finds us unprepared.
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
@@ -50,6 +50,16 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         app.serve(shutdown, hurry).await;
         Ok(())
     })
+}
+
+/// With one processor there is nothing to hand over between threads.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut builder = match processors {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.enable_all().build()
 }
 
 /// The first signal asks for a good end, the second for a quick one.

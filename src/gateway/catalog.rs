@@ -208,6 +208,11 @@ impl Entry {
         self.listed.resources.find(&self.offering().resources, uri)
     }
 
+    /// Whether the server says that it has tools, but lists none.
+    pub fn keeps_tools_to_itself(&self) -> bool {
+        self.offering().tools.is_empty() && self.offering().declares("tools")
+    }
+
     /// All tools by name.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.listed.tools.sorted(&self.offering().tools)

@@ -301,11 +301,17 @@ fn tool_route(
     let name = name_of(head)?;
     let unknown = || Refusal::UnknownTool(name.value.to_string());
     let (entry, item) = owner(catalog, &caller.scope, &name.value).ok_or_else(unknown)?;
-    let tool = entry.tool(item).filter(|tool| lens.shows_tool(entry, &tool.name)).ok_or_else(unknown)?;
     let mut route = Route::to(entry).renaming(name, item);
-    route.is_repeatable = tool.is_repeatable();
-    route.tool = Some(tool.name.clone());
-    Ok(route)
+    match entry.tool(item) {
+        Some(tool) if lens.shows_tool(entry, item) => {
+            route.is_repeatable = tool.is_repeatable();
+            route.tool = Some(tool.name.clone());
+            Ok(route)
+        }
+        // A server that has tools but lists none knows itself which ones it has.
+        None if entry.keeps_tools_to_itself() && lens.shows_tool(entry, item) => Ok(route),
+        Some(_) | None => Err(unknown()),
+    }
 }
 
 fn completion_route(

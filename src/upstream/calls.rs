@@ -6,17 +6,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::Notify;
 
 use super::error::CallError;
 use super::exchange::Inbound;
 use super::link::Purpose;
+use super::ticket::Ticket;
 use crate::model::Capabilities;
 use crate::wire::error::code;
 use crate::wire::{Head, Id, Kind, authored, find_answer_id};
-
-/// Notices that wait for one caller; a caller who does not read loses notices, never the answer.
-const NOTICE_BACKLOG: usize = 256;
 
 pub struct Calls {
     capabilities: Capabilities,
@@ -34,14 +32,7 @@ struct Pending {
 
 struct Waiting {
     purpose: Purpose,
-    notices: mpsc::Sender<Inbound>,
-    answer: Option<oneshot::Sender<Result<Bytes, CallError>>>,
-}
-
-/// The caller's ends of one call.
-pub struct Ticket {
-    pub notices: mpsc::Receiver<Inbound>,
-    pub answer: oneshot::Receiver<Result<Bytes, CallError>>,
+    slot: Ticket,
 }
 
 impl Calls {
@@ -64,10 +55,9 @@ impl Calls {
         if let Some(reason) = &pending.lost {
             return Err(CallError::NotSent(reason.clone()));
         }
-        let (notice_sender, notices) = mpsc::channel(NOTICE_BACKLOG);
-        let (answer_sender, answer) = oneshot::channel();
-        pending.calls.insert(id, Waiting { purpose, notices: notice_sender, answer: Some(answer_sender) });
-        Ok(Ticket { notices, answer })
+        let slot = Ticket::default();
+        pending.calls.insert(id, Waiting { purpose, slot: slot.clone() });
+        Ok(slot)
     }
 
     pub fn end(&self, id: u64) {
@@ -82,9 +72,7 @@ impl Calls {
         }
         pending.lost = Some(reason.to_owned());
         for (_, waiting) in pending.calls.drain() {
-            if let Some(answer) = waiting.answer {
-                let _ = answer.send(Err(CallError::Lost(reason.to_owned())));
-            }
+            waiting.slot.settle(Err(CallError::Lost(reason.to_owned())));
         }
         drop(pending);
         self.signals.notify.notify_one();
@@ -93,9 +81,8 @@ impl Calls {
     /// A message that could not even be written: its call, if it is one, did not run.
     pub fn return_unsent(&self, message: &[u8], reason: &str) {
         let id = Head::parse(message).ok().and_then(|head| head.id?.as_u64());
-        let waiting = id.and_then(|id| self.lock().calls.get_mut(&id)?.answer.take());
-        if let Some(answer) = waiting {
-            let _ = answer.send(Err(CallError::NotSent(reason.to_owned())));
+        if let Some(slot) = id.and_then(|id| self.slot(id)) {
+            slot.settle(Err(CallError::NotSent(reason.to_owned())));
         }
     }
 
@@ -180,17 +167,19 @@ impl Calls {
     }
 
     fn answer(&self, id: u64, message: Bytes) {
-        let waiting = self.lock().calls.get_mut(&id).and_then(|waiting| waiting.answer.take());
-        match waiting {
-            Some(answer) => drop(answer.send(Ok(message))),
+        match self.slot(id) {
+            Some(slot) => slot.settle(Ok(message)),
             // Its caller gave up in the meantime.
             None => tracing::debug!(id, "dropped an answer that nobody waits for"),
         }
     }
 
     fn notice(&self, id: Option<u64>, message: Inbound) -> bool {
-        let Some(id) = id else { return false };
-        self.lock().calls.get(&id).is_some_and(|waiting| waiting.notices.try_send(message).is_ok())
+        id.and_then(|id| self.slot(id)).is_some_and(|slot| slot.add(message))
+    }
+
+    fn slot(&self, id: u64) -> Option<Ticket> {
+        self.lock().calls.get(&id).map(|waiting| waiting.slot.clone())
     }
 
     fn only_call(&self) -> Option<u64> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot::error::RecvError;
 
-use super::calls::{Ticket, answered_id};
+use super::calls::answered_id;
 use super::error::CallError;
 use super::http::AnswerStream;
 use super::link::Link;
+use super::ticket::Ticket;
 use crate::wire::Version;
 
 /// A message that belongs to a call, as the upstream sent it.
@@ -33,26 +33,20 @@ pub struct Exchange {
     /// The revision it was sent under.
     pub(super) version: Option<Version>,
     pub(super) answered: bool,
-    /// The answer, held back until the notices before it are read.
-    pub(super) held: Option<Result<Bytes, CallError>>,
 }
 
 impl Exchange {
     pub async fn next(&mut self) -> Result<Inbound, CallError> {
         loop {
-            if let Ok(notice) = self.ticket.notices.try_recv() {
-                return Ok(notice);
-            }
-            if let Some(answer) = self.held.take() {
-                return answer.map(Inbound::Answer);
-            }
             tokio::select! {
                 biased;
-                Some(notice) = self.ticket.notices.recv() => return Ok(notice),
-                answer = &mut self.ticket.answer => self.hold(answer),
+                inbound = self.ticket.next() => {
+                    self.answered |= !matches!(inbound, Ok(Inbound::Notice(_) | Inbound::Request(_)));
+                    return inbound;
+                }
                 message = read(&mut self.stream) => match message {
                     // By far the most usual case needs no sorting.
-                    Ok(message) if answered_id(&message) == Some(self.id) => self.hold(Ok(Ok(message))),
+                    Ok(message) if answered_id(&message) == Some(self.id) => self.ticket.settle(Ok(message)),
                     Ok(message) => self.link.take_in(message, Some(self.id)),
                     Err(error) => {
                         self.answered = true;
@@ -62,12 +56,6 @@ impl Exchange {
                 },
             }
         }
-    }
-
-    /// The answer came. A notice may have come in since it was last looked for, and goes first.
-    pub(super) fn hold(&mut self, answer: Result<Result<Bytes, CallError>, RecvError>) {
-        self.answered = true;
-        self.held = Some(answer.unwrap_or_else(|_| Err(CallError::Lost("the link was closed".into()))));
     }
 
     /// Whether the upstream met the request with a status that is no success, or broke off.

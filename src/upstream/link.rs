@@ -188,7 +188,7 @@ impl Link {
         let ticket = self.calls.begin(id, purpose)?;
         // Built before sending: if this future is dropped half-way, the call is still cancelled and forgotten.
         let mut exchange =
-            Exchange { link: self.clone(), id, ticket, stream: None, version, answered: false, held: None };
+            Exchange { link: self.clone(), id, ticket, stream: None, version, answered: false };
         let sent = match &self.carrier {
             Carrier::Stdio(child) => child.send(body).await,
             Carrier::Sse(stream) => stream.send(body).await,
@@ -200,10 +200,7 @@ impl Link {
                     sent = http.send(body, version, &params) => {
                         sent.map(|stream| exchange.stream = Some(stream))
                     }
-                    settled = &mut exchange.ticket.answer => {
-                        exchange.hold(settled);
-                        Ok(())
-                    }
+                    () = exchange.ticket.settled() => Ok(()),
                 }
             }
         };

@@ -19,6 +19,7 @@ mod probe;
 mod sse;
 pub mod stdio;
 mod supervise;
+mod ticket;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -5,18 +5,17 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use hyper::Method;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
-use url::Url;
 
 use super::error::CallError;
-use super::http::{EVENTS, EventReader, HttpClient, JSON, is_event_stream};
+use super::http::{EVENTS, EventReader, HttpClient, JSON, Target, is_event_stream};
 use super::link::Link;
 
 pub struct EventStream {
     client: Arc<HttpClient>,
     /// Where messages are posted to.
-    address: Url,
+    address: Target,
     outbox: mpsc::UnboundedSender<Bytes>,
 }
 
@@ -25,16 +24,15 @@ pub struct Incoming {
     reader: EventReader,
     outbox: mpsc::UnboundedReceiver<Bytes>,
     client: Arc<HttpClient>,
-    address: Url,
+    address: Target,
 }
 
 impl EventStream {
     /// Opens the stream and waits for the address.
     pub async fn open(client: HttpClient) -> Result<(Self, Incoming), CallError> {
         let client = Arc::new(client);
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, EVENTS);
-        let received = client.send(Method::GET, &client.url, &headers, &Bytes::new()).await?;
+        let headers = || with(client.headers(), ACCEPT, EVENTS);
+        let received = client.send(Method::GET, &client.target, headers, &Bytes::new()).await?;
         if received.status != 200 {
             return Err(client.status_error(received).await);
         }
@@ -50,11 +48,15 @@ impl EventStream {
             }
         };
         let address = String::from_utf8_lossy(&address);
-        let address =
-            client.url.join(address.trim()).map_err(|_| client.lost("names an endpoint that is no URL"))?;
-        if address.origin() != client.url.origin() {
+        let address = client
+            .target
+            .url
+            .join(address.trim())
+            .map_err(|_| client.lost("names an endpoint that is no URL"))?;
+        if address.origin() != client.target.url.origin() {
             return Err(client.lost("names an endpoint of another origin"));
         }
+        let address = Target::new(address);
         let (outbox, waiting) = mpsc::unbounded_channel();
         let incoming = Incoming { reader, outbox: waiting, client: client.clone(), address: address.clone() };
         Ok((Self { client, address, outbox }, incoming))
@@ -102,10 +104,9 @@ impl Incoming {
     }
 }
 
-async fn submit(client: &HttpClient, address: &Url, body: &Bytes) -> Result<(), CallError> {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, JSON);
-    let received = client.send(Method::POST, address, &headers, body).await?;
+async fn submit(client: &HttpClient, address: &Target, body: &Bytes) -> Result<(), CallError> {
+    let headers = || with(client.headers(), CONTENT_TYPE, JSON);
+    let received = client.send(Method::POST, address, headers, body).await?;
     match received.status {
         200..=299 => {
             received.body.discard().await;
@@ -114,4 +115,9 @@ async fn submit(client: &HttpClient, address: &Url, body: &Bytes) -> Result<(), 
         404 => Err(client.session_lost()),
         _ => Err(client.status_error(received).await),
     }
+}
+
+fn with(mut headers: HeaderMap, name: HeaderName, value: HeaderValue) -> HeaderMap {
+    headers.insert(name, value);
+    headers
 }

@@ -154,6 +154,10 @@ impl Upstream {
 
     /// The link to use now. Waits while the server is connecting; a failed one answers at once and is tried again.
     pub async fn link(&self) -> Result<Arc<Link>, CallError> {
+        let ready = self.0.state.borrow().link.clone();
+        if let Some(link) = ready.filter(|link| !link.calls.is_lost()) {
+            return Ok(link);
+        }
         let mut states = self.0.state.subscribe();
         let limit = self.0.options.init_timeout;
         // A link that was just lost is still shown until the supervisor has heard of it.

@@ -22,13 +22,32 @@ const DISCARD_LIMIT: usize = 64 * 1024;
 const EXCERPT: usize = 500;
 
 pub struct HttpClient {
-    pub url: Url,
+    /// The registered URL.
+    pub target: Target,
     masked_url: String,
     redactor: Redactor,
     /// Sent with every request: what the registration says.
     fixed: HeaderMap,
     tls: Tls,
     pool: Arc<Pool>,
+}
+
+/// A URL, and how a request line names it.
+#[derive(Clone)]
+pub struct Target {
+    pub url: Url,
+    uri: Uri,
+}
+
+impl Target {
+    pub fn new(url: Url) -> Self {
+        let path = match url.query() {
+            Some(query) => format!("{}?{query}", url.path()),
+            None => url.path().to_owned(),
+        };
+        let uri = path.parse().unwrap_or_else(|_| Uri::from_static("/"));
+        Self { url, uri }
+    }
 }
 
 /// The head of an upstream's answer and the way to its body.
@@ -41,7 +60,7 @@ pub struct Received {
 impl HttpClient {
     pub fn new(endpoint: &Endpoint, redactor: Redactor, tls: Tls) -> Self {
         Self {
-            url: endpoint.url.clone(),
+            target: Target::new(endpoint.url.clone()),
             masked_url: endpoint.masked_url(),
             redactor,
             fixed: fixed_headers(endpoint),
@@ -50,31 +69,42 @@ impl HttpClient {
         }
     }
 
+    /// The headers that every request has; the caller adds its own.
+    pub fn headers(&self) -> HeaderMap {
+        self.fixed.clone()
+    }
+
     /// One request; `NotSent` when the upstream certainly did not see it.
     pub async fn send(
         &self,
         method: Method,
-        url: &Url,
-        headers: &HeaderMap,
+        target: &Target,
+        headers: impl Fn() -> HeaderMap,
         body: &Bytes,
     ) -> Result<Received, CallError> {
-        let mut url = url.clone();
-        for _ in 0..=MAX_REDIRECTS {
-            let received = self.send_once(&method, &url, headers, body).await?;
-            // The method stays: a message sent as GET would make no sense to the server that redirects it.
-            if !matches!(received.status, 301 | 302 | 307 | 308) {
-                return Ok(received);
-            }
-            let target =
+        // The method stays: a message sent as GET would make no sense to the server that redirects it.
+        let is_redirect = |received: &Received| matches!(received.status, 301 | 302 | 307 | 308);
+        let mut received = self.send_once(&method, target, headers(), body).await?;
+        if !is_redirect(&received) {
+            return Ok(received);
+        }
+        let mut target = target.clone();
+        for _ in 0..MAX_REDIRECTS {
+            let location =
                 received.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            let target = url.join(target).map_err(|_| self.lost("redirects to something that is no URL"))?;
-            if target.origin() != url.origin() {
+            let url = target.url.join(location);
+            let url = url.map_err(|_| self.lost("redirects to something that is no URL"))?;
+            if url.origin() != target.url.origin() {
                 return Err(
                     self.lost("redirects to another origin, which is not followed; register that URL")
                 );
             }
             received.body.discard().await;
-            url = target;
+            target = Target::new(url);
+            received = self.send_once(&method, &target, headers(), body).await?;
+            if !is_redirect(&received) {
+                return Ok(received);
+            }
         }
         Err(self.lost("redirects in a circle"))
     }
@@ -82,43 +112,36 @@ impl HttpClient {
     async fn send_once(
         &self,
         method: &Method,
-        url: &Url,
-        headers: &HeaderMap,
+        target: &Target,
+        headers: HeaderMap,
         body: &Bytes,
     ) -> Result<Received, CallError> {
         let mut request = Request::new(Full::new(body.clone()));
         *request.method_mut() = method.clone();
-        *request.uri_mut() = request_target(url);
-        let sent = request.headers_mut();
-        *sent = self.fixed.clone();
-        sent.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        if !sent.contains_key(HOST)
-            && let Ok(host) = HeaderValue::from_str(&authority(url))
-        {
-            sent.insert(HOST, host);
-        }
+        *request.uri_mut() = target.uri.clone();
+        *request.headers_mut() = headers;
         let mut fresh = false;
         loop {
             let mut connection = match self.pool.take() {
                 Some(connection) => connection,
                 None => {
                     fresh = true;
-                    dial(url, &self.tls).await.map_err(|reason| self.not_sent(&reason))?
+                    dial(&target.url, &self.tls).await.map_err(|reason| self.not_sent(&reason))?
                 }
             };
-            if connection.sender.ready().await.is_err() {
-                if fresh {
-                    return Err(self.not_sent("the connection was closed at once"));
-                }
-                continue;
-            }
-            match connection.sender.try_send_request(request).await {
-                Ok(response) => {
+            let sent = connection.drive(async |sender| match sender.ready().await {
+                Ok(()) => Ok(sender.try_send_request(request).await),
+                Err(_) => Err(request),
+            });
+            match sent.await {
+                Err(_) if fresh => return Err(self.not_sent("the connection was closed at once")),
+                Err(unsent) => request = unsent,
+                Ok(Ok(response)) => {
                     let (head, incoming) = response.into_parts();
                     let body = Body { incoming, connection: Some(connection), pool: self.pool.clone() };
                     return Ok(Received { status: head.status.as_u16(), headers: head.headers, body });
                 }
-                Err(mut error) => match error.take_message() {
+                Ok(Err(mut error)) => match error.take_message() {
                     // hyper gives the request back when not a byte of it went out.
                     Some(unsent) if !fresh => request = unsent,
                     Some(_) => return Err(self.not_sent(&error.error().to_string())),
@@ -171,7 +194,12 @@ pub struct Body {
 impl Body {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, String> {
         loop {
-            match self.incoming.frame().await {
+            let incoming = &mut self.incoming;
+            let frame = match &mut self.connection {
+                Some(connection) => connection.drive(async |_| incoming.frame().await).await,
+                None => incoming.frame().await,
+            };
+            match frame {
                 None => {
                     if let Some(connection) = self.connection.take() {
                         self.pool.put(connection);
@@ -222,6 +250,7 @@ fn fixed_headers(endpoint: &Endpoint) -> HeaderMap {
     if let Some(value) = bearer.or(credentials).and_then(|text| sensitive(&text)) {
         headers.insert(AUTHORIZATION, value);
     }
+    headers.extend(HeaderValue::from_str(&authority(&endpoint.url)).ok().map(|host| (HOST, host)));
     for (name, value) in &endpoint.headers {
         if let (Ok(name), Some(value)) = (HeaderName::try_from(name), sensitive(value.expose())) {
             headers.insert(name, value);
@@ -234,14 +263,6 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_bytes(text.as_bytes()).ok()?;
     value.set_sensitive(true);
     Some(value)
-}
-
-fn request_target(url: &Url) -> Uri {
-    let target = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
-    };
-    target.parse().unwrap_or_else(|_| Uri::from_static("/"))
 }
 
 fn authority(url: &Url) -> String {

@@ -1,6 +1,9 @@
 //! Opens one connection to an origin, with TLS where the scheme asks for it.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +14,6 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
@@ -38,15 +40,38 @@ impl Tls {
     }
 }
 
-/// A connection that takes one request at a time.
+/// A connection that takes one request at a time. It moves only while somebody uses it: whoever waits for something
+/// on it drives it, which saves a task of its own and the way there and back.
 pub struct Connection {
     pub sender: SendRequest<Full<Bytes>>,
-    driver: AbortHandle,
+    driver: Driver,
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
+type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Connection {
+    /// Waits for something on this connection.
+    pub async fn drive<T>(&mut self, work: impl AsyncFnOnce(&mut SendRequest<Full<Bytes>>) -> T) -> T {
+        let Self { sender, driver } = self;
+        let work = work(sender);
+        tokio::pin!(work);
+        poll_fn(|context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(done);
+            }
+            // Whether it moved on or ended, the work may now know more.
+            if driver.as_mut().poll(context).is_ready() {
+                *driver = Box::pin(std::future::pending());
+            }
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Looks whether the upstream has hung up meanwhile.
+    pub fn is_open(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        self.driver.as_mut().poll(&mut context).is_pending() && !self.sender.is_closed()
     }
 }
 
@@ -78,10 +103,10 @@ where
 {
     let handshake = Builder::new().handshake(TokioIo::new(stream)).await;
     let (sender, connection) = handshake.map_err(|error| error.to_string())?;
-    let driver = tokio::spawn(async move {
+    let driver = Box::pin(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "an upstream connection ended");
         }
     });
-    Ok(Connection { sender, driver: driver.abort_handle() })
+    Ok(Connection { sender, driver })
 }

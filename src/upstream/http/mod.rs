@@ -8,7 +8,7 @@ mod pool;
 mod streamable;
 
 pub use answer::{AnswerStream, EventReader, is_event_stream};
-pub use client::HttpClient;
+pub use client::{HttpClient, Target};
 pub use dial::Tls;
 pub use streamable::{Streamable, start_listening};
 

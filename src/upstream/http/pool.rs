@@ -18,8 +18,13 @@ impl Pool {
     /// The connection used last, so that the surplus of a burst grows old and goes.
     pub fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().expect("no code panics while it holds the pool");
-        idle.retain(|(connection, since)| since.elapsed() < IDLE_LIMIT && !connection.sender.is_closed());
-        idle.pop().map(|(connection, _)| connection)
+        idle.retain(|(_, since)| since.elapsed() < IDLE_LIMIT);
+        while let Some((mut connection, _)) = idle.pop() {
+            if connection.is_open() {
+                return Some(connection);
+            }
+        }
+        None
     }
 
     pub fn put(&self, connection: Connection) {

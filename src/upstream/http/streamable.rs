@@ -27,6 +27,8 @@ pub struct Streamable {
     client: Arc<HttpClient>,
     /// The session that the upstream gave us with the answer to `initialize`.
     session: Arc<OnceLock<HeaderValue>>,
+    /// The headers of every message of a legacy session.
+    posting: Arc<OnceLock<HeaderMap>>,
     /// Notices and answers, sent one after the other by a task of the link.
     outbox: mpsc::UnboundedSender<(Bytes, Option<Version>)>,
 }
@@ -37,7 +39,7 @@ pub type Outbox = mpsc::UnboundedReceiver<(Bytes, Option<Version>)>;
 impl Streamable {
     pub fn new(client: HttpClient) -> (Self, Outbox) {
         let (outbox, waiting) = mpsc::unbounded_channel();
-        (Self { client: Arc::new(client), session: Arc::default(), outbox }, waiting)
+        (Self { client: Arc::new(client), session: Arc::default(), posting: Arc::default(), outbox }, waiting)
     }
 
     pub async fn send(
@@ -46,8 +48,8 @@ impl Streamable {
         version: Option<Version>,
         params: &HashMap<String, Vec<HeaderParam>>,
     ) -> Result<AnswerStream, CallError> {
-        let headers = self.headers_of(&body, version, params);
-        let received = self.client.send(Method::POST, &self.client.url, &headers, &body).await?;
+        let headers = || self.headers_of(&body, version, params);
+        let received = self.client.send(Method::POST, &self.client.target, headers, &body).await?;
         if received.status == 200 && is_event_stream(&received.headers) {
             let resumer = (version.map(Version::era) != Some(Era::Modern))
                 .then(|| Resumer { streamable: self.clone(), version });
@@ -121,8 +123,8 @@ impl Streamable {
 
     /// Sends a notice or an answer and waits until the upstream has it.
     pub async fn tell(&self, message: &Bytes, version: Option<Version>) {
-        let headers = self.headers_of(message, version, &HashMap::new());
-        match self.client.send(Method::POST, &self.client.url, &headers, message).await {
+        let headers = || self.headers_of(message, version, &HashMap::new());
+        match self.client.send(Method::POST, &self.client.target, headers, message).await {
             Ok(received) => received.body.discard().await,
             Err(error) => tracing::debug!(%error, "a notice did not reach its upstream"),
         }
@@ -180,10 +182,9 @@ impl Streamable {
         if self.session.get().is_none() {
             return;
         }
-        let mut headers = HeaderMap::new();
-        self.identify(&mut headers, version);
         let nothing = Bytes::new();
-        let end = self.client.send(Method::DELETE, &self.client.url, &headers, &nothing);
+        let headers = || self.identified(version);
+        let end = self.client.send(Method::DELETE, &self.client.target, headers, &nothing);
         // Servers may refuse to end sessions; there is nothing more to do then.
         let _ = tokio::time::timeout(END_SESSION_LIMIT, end).await;
     }
@@ -193,13 +194,15 @@ impl Streamable {
         after: Option<&str>,
         version: Option<Version>,
     ) -> Result<Received, CallError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, EVENTS);
-        self.identify(&mut headers, version);
-        if let Some(id) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert(HeaderName::from_static(headers::LAST_EVENT_ID), id);
-        }
-        self.client.send(Method::GET, &self.client.url, &headers, &Bytes::new()).await
+        let headers = || {
+            let mut headers = self.identified(version);
+            headers.insert(ACCEPT, EVENTS);
+            if let Some(id) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
+                headers.insert(HeaderName::from_static(headers::LAST_EVENT_ID), id);
+            }
+            headers
+        };
+        self.client.send(Method::GET, &self.client.target, headers, &Bytes::new()).await
     }
 
     fn headers_of(
@@ -208,11 +211,12 @@ impl Streamable {
         version: Option<Version>,
         params: &HashMap<String, Vec<HeaderParam>>,
     ) -> HeaderMap {
-        let mut sent = HeaderMap::new();
-        sent.insert(CONTENT_TYPE, JSON);
-        sent.insert(ACCEPT, JSON_OR_EVENTS);
-        self.identify(&mut sent, version);
-        if version.map(Version::era) == Some(Era::Modern)
+        if version.is_some_and(|version| version.era() == Era::Legacy) {
+            // After the handshake these are the same for every message.
+            return self.posting.get_or_init(|| self.posted(version)).clone();
+        }
+        let mut sent = self.posted(version);
+        if version.is_some()
             && let Ok(head) = Head::parse(body)
         {
             let (method, name) = headers::standard(&head);
@@ -231,15 +235,24 @@ impl Streamable {
         sent
     }
 
-    fn identify(&self, headers: &mut HeaderMap, version: Option<Version>) {
+    fn posted(&self, version: Option<Version>) -> HeaderMap {
+        let mut headers = self.identified(version);
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(ACCEPT, JSON_OR_EVENTS);
+        headers
+    }
+
+    fn identified(&self, version: Option<Version>) -> HeaderMap {
+        let mut headers = self.client.headers();
         if let Some(version) = version {
-            put(headers, headers::PROTOCOL_VERSION, version.as_str());
+            put(&mut headers, headers::PROTOCOL_VERSION, version.as_str());
         }
         if let Some(session) = self.session.get()
             && version.map(Version::era) != Some(Era::Modern)
         {
             headers.insert(HeaderName::from_static(headers::SESSION_ID), session.clone());
         }
+        headers
     }
 
     fn learn_session(&self, headers: &HeaderMap) {
