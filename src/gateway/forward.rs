@@ -2,6 +2,7 @@
 //! id and progress token become the link's own, and on the way back the caller's again. Nothing else is touched
 //! where both sides are of the same era. No SQL, one copy.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -89,7 +90,8 @@ impl Gateway {
         let deadline = route.entry.registration.config.timeout().map(|limit| Instant::now() + limit);
         let upstream =
             route.entry.upstream.clone().ok_or_else(|| Refusal::Upstream("the server is disabled".into()))?;
-        let sending = async {
+        // Pinned here: moving a future costs as much as it is large.
+        let sending = pin!(async {
             let permit = upstream.permit().await;
             let mut has_retried = false;
             loop {
@@ -103,7 +105,7 @@ impl Gateway {
                     Err(error) => return Err(error),
                 }
             }
-        };
+        });
         let sent = within(deadline, sending, &route.entry).await;
         let (permit, link, exchange, has_retried) = sent.map_err(|error| explain(&route.entry, &error))?;
         drop(head);
@@ -137,7 +139,8 @@ impl Forward {
                     let replier = self.exchange.replier();
                     return Ok(Outbound::Request { message, replier });
                 }
-                Err(error) => self.send_again(error).await?,
+                // In a box, since it is large and rarely needed.
+                Err(error) => Box::pin(self.send_again(error)).await?,
             }
         }
     }

@@ -2,7 +2,7 @@
 //! event stream as soon as anything comes before it.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -37,7 +37,8 @@ impl Mcp {
     ) -> Option<Reply> {
         let in_flight = caller.session.map(|serial| self.lives.begin_call(serial, &id));
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
-        let run = self.answer(caller, id, message, beside, in_flight);
+        // Pinned here: moving a future costs as much as it is large.
+        let run = pin!(self.answer(caller, id, message, beside, in_flight));
         match cancelled {
             Some(cancelled) => cancelled.run_until_cancelled(run).await,
             None => Some(run.await),

@@ -35,7 +35,7 @@ impl Mcp {
             (Transport::Streamable, _) => Reply::wrong_method("GET, POST, DELETE"),
             (Transport::Sse, "GET") => self.open_sse(&ask),
             (Transport::Sse, _) => Reply::wrong_method("GET"),
-            (Transport::Message, "POST") => self.post_message(ask).await,
+            (Transport::Message, "POST") => Box::pin(self.post_message(ask)).await,
             (Transport::Message, _) => Reply::wrong_method("POST"),
         }
     }

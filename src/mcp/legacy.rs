@@ -45,7 +45,8 @@ impl Mcp {
         let beside = if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere };
         let sender = Sender { scope: ask.place.scope.clone(), session, beside };
         match head {
-            None => self.take_batch(&ask.body, sender).await,
+            // In boxes, here and below: what is large and rare should not make every request larger.
+            None => Box::pin(self.take_batch(&ask.body, sender)).await,
             Some(head) => self.take(&head, &ask.body, &sender).await.unwrap_or_else(Reply::accepted),
         }
     }
@@ -123,8 +124,8 @@ impl Mcp {
                 };
                 match method {
                     "logging/setLevel" => self.set_level(head, session),
-                    "resources/subscribe" => self.subscribe(head, session).await,
-                    _ => self.unsubscribe(head, session).await,
+                    "resources/subscribe" => Box::pin(self.subscribe(head, session)).await,
+                    _ => Box::pin(self.unsubscribe(head, session)).await,
                 }
             }
             _ => {

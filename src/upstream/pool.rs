@@ -47,6 +47,14 @@ impl Upstream {
         let Some(slot) = self.0.pool.slot(Key { capabilities, session }, is_process) else {
             return Ok(first);
         };
+        if let Some(link) = slot.get() {
+            return Ok(link.clone());
+        }
+        // In a box, since it is large and rarely needed.
+        Box::pin(self.open(&slot, capabilities)).await
+    }
+
+    async fn open(&self, slot: &Slot, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
         let shared = &self.0;
         let open = || async {
             let (config, options) = (&shared.config, &shared.options);

@@ -158,6 +158,11 @@ impl Upstream {
         if let Some(link) = ready.filter(|link| !link.calls.is_lost()) {
             return Ok(link);
         }
+        // In a box, since it is large and rarely needed.
+        Box::pin(self.wait_for_link()).await
+    }
+
+    async fn wait_for_link(&self) -> Result<Arc<Link>, CallError> {
         let mut states = self.0.state.subscribe();
         let limit = self.0.options.init_timeout;
         // A link that was just lost is still shown until the supervisor has heard of it.

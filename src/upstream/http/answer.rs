@@ -81,7 +81,7 @@ impl Events {
             }
             self.empty_resumes += 1;
             tokio::time::sleep(self.reader.retry()).await;
-            let body = resumer.resume(id).await.map_err(|_| broken)?;
+            let body = Box::pin(resumer.resume(id)).await.map_err(|_| broken)?;
             self.reader.go_on_with(body);
         }
     }

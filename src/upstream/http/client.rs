@@ -82,13 +82,21 @@ impl HttpClient {
         headers: impl Fn() -> HeaderMap,
         body: &Bytes,
     ) -> Result<Received, CallError> {
-        // The method stays: a message sent as GET would make no sense to the server that redirects it.
-        let is_redirect = |received: &Received| matches!(received.status, 301 | 302 | 307 | 308);
-        let mut received = self.send_once(&method, target, headers(), body).await?;
-        if !is_redirect(&received) {
-            return Ok(received);
+        let received = self.send_once(&method, target, headers(), body).await?;
+        match is_redirect(received.status) {
+            false => Ok(received),
+            true => Box::pin(self.follow(method, target.clone(), headers, body, received)).await,
         }
-        let mut target = target.clone();
+    }
+
+    async fn follow(
+        &self,
+        method: Method,
+        mut target: Target,
+        headers: impl Fn() -> HeaderMap,
+        body: &Bytes,
+        mut received: Received,
+    ) -> Result<Received, CallError> {
         for _ in 0..MAX_REDIRECTS {
             let location =
                 received.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -102,7 +110,7 @@ impl HttpClient {
             received.body.discard().await;
             target = Target::new(url);
             received = self.send_once(&method, &target, headers(), body).await?;
-            if !is_redirect(&received) {
+            if !is_redirect(received.status) {
                 return Ok(received);
             }
         }
@@ -126,7 +134,7 @@ impl HttpClient {
                 Some(connection) => connection,
                 None => {
                     fresh = true;
-                    dial(&target.url, &self.tls).await.map_err(|reason| self.not_sent(&reason))?
+                    Box::pin(dial(&target.url, &self.tls)).await.map_err(|reason| self.not_sent(&reason))?
                 }
             };
             let sent = connection.drive(async |sender| match sender.ready().await {
@@ -239,6 +247,11 @@ impl Body {
     pub async fn discard(self) {
         let _ = self.collect(DISCARD_LIMIT).await;
     }
+}
+
+/// The method stays: a message sent as GET would make no sense to the server that redirects it.
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 307 | 308)
 }
 
 fn fixed_headers(endpoint: &Endpoint) -> HeaderMap {
