@@ -55,9 +55,24 @@ impl Upstream {
             let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
             let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
             shared.restore_level(&link);
+            self.heed(&link);
             Ok(link)
         };
         slot.get_or_try_init(open).await.cloned()
+    }
+
+    /// What a server announces on a further link concerns the lists that are read over the first.
+    fn heed(&self, link: &Link) {
+        let (upstream, calls, stop) = (self.clone(), link.calls.clone(), link.stop.clone());
+        let heed = async move {
+            while !calls.is_lost() {
+                calls.signals.wait().await;
+                if calls.signals.take_lists_changed() {
+                    upstream.doubt_lists();
+                }
+            }
+        };
+        link.tasks.spawn(async move { stop.run_until_cancelled(heed).await });
     }
 
     /// Closes what belongs to a session that is over.

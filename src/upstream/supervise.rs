@@ -217,6 +217,13 @@ impl Upstream {
         }
     }
 
+    /// Has the lists read again soon.
+    pub(super) fn doubt_lists(&self) {
+        if let Some(link) = &self.0.state.borrow().link {
+            link.calls.signals.lists_changed();
+        }
+    }
+
     /// Whether the server turned out to speak the modern revision.
     pub fn is_modern(&self) -> bool {
         self.0.era() == Some(Era::Modern)

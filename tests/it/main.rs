@@ -7,6 +7,7 @@ mod support;
 mod announcements;
 mod groups;
 mod groups_model;
+mod mcp_lists;
 mod mcp_questions;
 mod process;
 mod process_children;
