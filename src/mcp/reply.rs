@@ -87,8 +87,8 @@ impl Reply {
         Self::new(400, Body::Json(vec![message]))
     }
 
-    pub fn invalid_message(sentence: &str) -> Self {
-        Self::new(400, Body::Json(vec![authored::error(None, code::INVALID_REQUEST, sentence, None)]))
+    pub fn invalid_message(id: Option<&[u8]>, sentence: &str) -> Self {
+        Self::new(400, Body::Json(vec![authored::error(id, code::INVALID_REQUEST, sentence, None)]))
     }
 
     /// A revision that is not spoken here.
