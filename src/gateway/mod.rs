@@ -31,7 +31,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{Mode, Offering, ServerName};
+use crate::model::{Mode, Offering, ServerName, SessionMode};
 use crate::seal::PurposeSeal;
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -199,6 +199,17 @@ impl Gateway {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.set_level(level);
         }
+    }
+
+    /// Whether calls of a session may open upstream sessions of its own.
+    pub fn has_stateful_servers(&self) -> bool {
+        self.catalog().entries().any(|entry| entry.registration.config.session_mode == SessionMode::Stateful)
+    }
+
+    /// Whether upstream sessions belong to this session of an agent.
+    pub fn has_links_of(&self, session: u64) -> bool {
+        let catalog = self.catalog();
+        catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|it| it.has_link_of(session))
     }
 
     /// Closes the upstream sessions that belong to an agent's session.

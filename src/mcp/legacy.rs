@@ -42,6 +42,9 @@ impl Mcp {
             Some(Some(session)) => Some(Arc::new(session)),
             None => None,
         };
+        if let Some(session) = &session {
+            self.lives.touch(session.serial);
+        }
         let beside = if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere };
         let sender = Sender { scope: ask.place.scope.clone(), session, beside };
         match head {
@@ -271,14 +274,20 @@ impl Mcp {
                 session: None,
                 log_level: None,
             },
-            Some(session) => Caller {
-                scope,
-                capabilities: session.capabilities,
-                client_name: session.client_name.clone(),
-                client_version: session.client_version.clone(),
-                session: Some(session.serial),
-                log_level: self.lives.level_of(session.serial),
-            },
+            Some(session) => {
+                if self.gateway.has_stateful_servers() {
+                    // What the call may open is then found again when the session is over.
+                    self.lives.with(session.serial, &session.scope, |_| {});
+                }
+                Caller {
+                    scope,
+                    capabilities: session.capabilities,
+                    client_name: session.client_name.clone(),
+                    client_version: session.client_version.clone(),
+                    session: Some(session.serial),
+                    log_level: self.lives.level_of(session.serial),
+                }
+            }
         }
     }
 
@@ -313,10 +322,10 @@ impl Mcp {
 
     /// Gives back everything that a session held.
     pub(super) fn release(self: &Arc<Self>, serial: u64) {
-        let Some(live) = self.lives.remove(serial) else { return };
+        let subscriptions = self.lives.remove(serial).map(|live| live.subscriptions).unwrap_or_default();
         let mcp = self.clone();
         self.tasks.spawn(async move {
-            for (server, uri) in live.subscriptions.into_values() {
+            for (server, uri) in subscriptions.into_values() {
                 mcp.gateway.unsubscribe(&server, &uri).await;
             }
             mcp.gateway.release_session(serial).await;

@@ -75,6 +75,10 @@ impl Upstream {
         link.tasks.spawn(async move { stop.run_until_cancelled(heed).await });
     }
 
+    pub fn has_link_of(&self, session: u64) -> bool {
+        self.0.pool.has_any(|key| key.session == Some(session))
+    }
+
     /// Closes what belongs to a session that is over.
     pub async fn release(&self, session: u64) {
         for slot in self.0.pool.take(|key| key.session == Some(session)) {
@@ -111,6 +115,11 @@ impl Pool {
     pub fn links(&self) -> Vec<Arc<Link>> {
         let slots = self.0.lock().expect("no code panics while it holds the slots");
         slots.values().filter_map(|slot| slot.get().cloned()).collect()
+    }
+
+    fn has_any(&self, is_meant: impl Fn(&Key) -> bool) -> bool {
+        let slots = self.0.lock().expect("no code panics while it holds the slots");
+        slots.iter().any(|(key, slot)| is_meant(key) && slot.get().is_some_and(|link| !link.calls.is_lost()))
     }
 
     pub fn take_all(&self) -> Vec<Slot> {

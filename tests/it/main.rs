@@ -10,6 +10,8 @@ mod groups_model;
 mod mcp_lists;
 mod mcp_messages;
 mod mcp_questions;
+mod mcp_sessions;
+mod mcp_stateful;
 mod process;
 mod process_children;
 mod prompts;
