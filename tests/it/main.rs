@@ -8,6 +8,7 @@ mod announcements;
 mod groups;
 mod groups_model;
 mod mcp_calls;
+mod mcp_fidelity;
 mod mcp_lists;
 mod mcp_messages;
 mod mcp_questions;
