@@ -57,6 +57,8 @@ pub struct Gateway {
     events: mpsc::UnboundedSender<Event>,
     lists: ListCache,
     subscriptions: Subscriptions,
+    /// The most verbose that any agent asked for.
+    log_level: Mutex<Option<String>>,
     /// Says that the catalog was swapped.
     changed: watch::Sender<()>,
     /// Server and URI of resources that were updated.
@@ -103,6 +105,7 @@ impl Gateway {
             events,
             lists: ListCache::default(),
             subscriptions: Subscriptions::default(),
+            log_level: Mutex::default(),
             changed: watch::Sender::default(),
             updated: broadcast::Sender::new(UPDATES_BACKLOG),
             metrics,
@@ -196,6 +199,7 @@ impl Gateway {
 
     /// The most verbose log level that any agent asked for.
     pub fn set_log_level(&self, level: &str) {
+        *self.log_level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.set_level(level);
         }

@@ -54,7 +54,9 @@ impl Upstream {
             let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
             let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
             let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
-            shared.restore_level(&link);
+            if let Some(offering) = self.offering() {
+                shared.restore_level(&link, &offering);
+            }
             self.heed(&link);
             Ok(link)
         };

@@ -120,3 +120,42 @@ async fn a_subscription_that_the_server_refuses_is_refused() {
     ok(&agent, "resources/subscribe", TEXT).await;
     assert_eq!(fake.seen_of("resources/subscribe").len(), 2);
 }
+
+#[tokio::test]
+async fn subscriptions_and_log_levels_outlive_a_change_of_the_server() {
+    for era in ["legacy", "modern"] {
+        let (app, fake) = start(era).await;
+        let agent = Agent::connect(&app, "/mcp").await;
+        let mut stream = agent.listen().await;
+        agent.request("logging/setLevel", json!({"level": "notice"})).await;
+        ok(&agent, "resources/subscribe", TEXT).await;
+        eventually("the server knows", async || is_wanted(&fake, era, TEXT)).await;
+        let again =
+            json!({"name": "s", "transport": "streamable_http", "url": fake.url(), "description": "new"});
+        for change in 0..3 {
+            fake.forget_seen();
+            match change {
+                0 => {
+                    drop(app.patch("/api/v0/servers/s", json!({"headers": {"x-new": "1"}})).await.expect(200))
+                }
+                1 => drop(app.post("/api/v0/servers?force=true", again.clone()).await.expect(201)),
+                _ => {
+                    app.post("/api/v0/servers/s/disable", json!({})).await.expect(200);
+                    app.post("/api/v0/servers/s/enable", json!({})).await.expect(200);
+                }
+            }
+            eventually(&format!("{era} {change}: the server knows again"), async || {
+                is_wanted(&fake, era, TEXT) && fake.open_streams() > 0
+            })
+            .await;
+            if era == "legacy" {
+                let level =
+                    async || fake.seen_of("logging/setLevel").pop().map(|seen| seen.params["level"].clone());
+                eventually("the level is known", async || level().await == Some(json!("notice"))).await;
+            }
+        }
+        // What else was heard is of no matter here.
+        fake.notify_resource_updated(TEXT);
+        while stream.next().await.unwrap()["method"] != "notifications/resources/updated" {}
+    }
+}

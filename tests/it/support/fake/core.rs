@@ -111,8 +111,10 @@ pub async fn answer(state: Arc<State>, incoming: Incoming, out: Sender) {
     match outcome {
         Some(outcome) => finish(&state, &incoming, &out, &id, outcome),
         None if incoming.method() == "subscriptions/listen" => {
+            // Another client may listen under the same id.
             state.memory().listeners.retain(|listener| {
-                !matches!(&listener.audience, Audience::Filter { id: listening, .. } if *listening == id)
+                let is_it = matches!(&listener.audience, Audience::Filter { id: of, .. } if *of == id);
+                !(is_it && listener.out.same_channel(&out))
             });
         }
         None => state.memory().cancelled.push(id),
