@@ -90,23 +90,25 @@ impl Gateway {
         let deadline = route.entry.registration.config.timeout().map(|limit| Instant::now() + limit);
         let upstream =
             route.entry.upstream.clone().ok_or_else(|| Refusal::Upstream("the server is disabled".into()))?;
-        // Pinned here: moving a future costs as much as it is large.
-        let sending = pin!(async {
-            let permit = upstream.permit().await;
-            let mut has_retried = false;
-            loop {
-                let link = upstream.link_for(caller.capabilities, caller.session).await?;
-                match send(&link, &head, &route, &caller).await {
-                    Ok(exchange) => return Ok((permit, link, exchange, has_retried)),
-                    Err(error) if error.did_not_run() && !has_retried => {
-                        upstream.report(&link, &error);
-                        has_retried = true;
+        let sent = {
+            // Pinned here: moving a future costs as much as it is large.
+            let sending = pin!(async {
+                let permit = upstream.permit().await;
+                let mut has_retried = false;
+                loop {
+                    let link = upstream.link_for(caller.capabilities, caller.session).await?;
+                    match send(&link, &head, &route, &caller).await {
+                        Ok(exchange) => return Ok((permit, link, exchange, has_retried)),
+                        Err(error) if error.did_not_run() && !has_retried => {
+                            upstream.report(&link, &error);
+                            has_retried = true;
+                        }
+                        Err(error) => return Err(error),
                     }
-                    Err(error) => return Err(error),
                 }
-            }
-        });
-        let sent = within(deadline, sending, &route.entry).await;
+            });
+            within(deadline, sending, &route.entry).await
+        };
         let (permit, link, exchange, has_retried) = sent.map_err(|error| explain(&route.entry, &error))?;
         drop(head);
         Ok(Forward {

@@ -31,7 +31,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{Mode, Offering, ServerName};
+use crate::model::{Mode, Offering, ServerName, SessionMode};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::{Event, Options, Upstream};
@@ -56,6 +56,8 @@ pub struct Gateway {
     events: mpsc::UnboundedSender<Event>,
     lists: ListCache,
     subscriptions: Subscriptions,
+    /// The most verbose that any agent asked for.
+    log_level: Mutex<Option<String>>,
     /// Says that the catalog was swapped.
     changed: watch::Sender<()>,
     /// Server and URI of resources that were updated.
@@ -102,6 +104,7 @@ impl Gateway {
             events,
             lists: ListCache::default(),
             subscriptions: Subscriptions::default(),
+            log_level: Mutex::default(),
             changed: watch::Sender::default(),
             updated: broadcast::Sender::new(UPDATES_BACKLOG),
             metrics,
@@ -190,9 +193,21 @@ impl Gateway {
 
     /// The most verbose log level that any agent asked for.
     pub fn set_log_level(&self, level: &str) {
+        *self.log_level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.set_level(level);
         }
+    }
+
+    /// Whether calls of a session may open upstream sessions of its own.
+    pub fn has_stateful_servers(&self) -> bool {
+        self.catalog().entries().any(|entry| entry.registration.config.session_mode == SessionMode::Stateful)
+    }
+
+    /// Whether upstream sessions belong to this session of an agent.
+    pub fn has_links_of(&self, session: u64) -> bool {
+        let catalog = self.catalog();
+        catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|it| it.has_link_of(session))
     }
 
     /// Closes the upstream sessions that belong to an agent's session.

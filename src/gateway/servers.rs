@@ -174,7 +174,10 @@ impl Gateway {
 
     fn resume(&self, entry: &Entry) -> Upstream {
         let config = entry.registration.config.clone();
-        Upstream::resume(config, self.upstream_options.clone(), self.events.clone(), entry.offering())
+        let (options, events) = (self.upstream_options.clone(), self.events.clone());
+        let upstream = Upstream::resume(config, options, events, entry.offering());
+        self.hand_over(&upstream);
+        upstream
     }
 
     /// Stores and shows a server that is connected; whatever was there before it makes room.
@@ -204,8 +207,11 @@ impl Gateway {
             self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
         }
         tracing::info!(server = %name, tools = offering.tools.len(), "stored a server");
-        if let Some(old) = replaced.filter(|old| !old.is(&upstream)) {
-            old.stop().await;
+        if !replaced.as_ref().is_some_and(|old| old.is(&upstream)) {
+            self.hand_over(&upstream);
+            if let Some(old) = replaced {
+                old.stop().await;
+            }
         }
         let current = self.catalog();
         let current = current.require(name.as_str())?;

@@ -1,7 +1,7 @@
 //! Resources that somebody wants to hear about, counted over all sessions: the upstream is asked once, and told
 //! when nobody is left.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use super::Gateway;
@@ -9,6 +9,7 @@ use super::call::{Call, Failure};
 use super::caller::Scope;
 use super::catalog::Entry;
 use super::forward::Refusal;
+use crate::upstream::Upstream;
 use crate::wire::text;
 
 #[derive(Default)]
@@ -60,12 +61,20 @@ impl Gateway {
 
     /// The upstream needs to know them all, to ask again after a new connection.
     fn share_wanted(&self, entry: &Arc<Entry>) {
-        let counts = self.subscriptions.0.lock().expect("no code panics while it holds the counts");
-        let of_server = counts.keys().filter(|(server, _)| server == entry.name().as_str());
-        let wanted = of_server.map(|(_, uri)| uri.clone()).collect();
         if let Some(upstream) = &entry.upstream {
-            upstream.want_resources(wanted);
+            upstream.want_resources(self.wanted_of(entry.name().as_str()));
         }
+    }
+
+    /// Tells the upstream of a server that was changed or switched on what the one before it knew.
+    pub(super) fn hand_over(&self, upstream: &Upstream) {
+        let level = self.log_level.lock().expect("no code panics while it holds the level").clone();
+        upstream.take_over(level, self.wanted_of(upstream.config().name.as_str()));
+    }
+
+    fn wanted_of(&self, server: &str) -> BTreeSet<String> {
+        let counts = self.subscriptions.0.lock().expect("no code panics while it holds the counts");
+        counts.keys().filter(|(of, _)| of == server).map(|(_, uri)| uri.clone()).collect()
     }
 }
 

@@ -120,7 +120,11 @@ fn for_client(
             bridge::log_passes(&notice, caller.log_level.as_deref()).then_some(notice)
         }
         Outbound::Request { message, replier } => match (in_flight, beside) {
-            (Some(in_flight), Beside::NewStream | Beside::Stream(_)) => in_flight.ask(&message, replier),
+            (Some(in_flight), Beside::NewStream | Beside::Stream(_))
+                if bridge::may_be_asked(caller.capabilities, &message) =>
+            {
+                in_flight.ask(&message, replier)
+            }
             // Nobody could answer it.
             (Some(_) | None, _) => {
                 replier.refuse(&message);

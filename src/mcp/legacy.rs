@@ -42,11 +42,14 @@ impl Mcp {
             Some(Some(session)) => Some(Arc::new(session)),
             None => None,
         };
+        if let Some(session) = &session {
+            self.lives.touch(session.serial);
+        }
         let beside = if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere };
         let sender = Sender { scope: ask.place.scope.clone(), session, beside };
         match head {
             // In boxes, here and below: what is large and rare should not make every request larger.
-            None => Box::pin(self.take_batch(&ask.body, sender)).await,
+            None => Box::pin(self.take_batch(&ask.body, ask.version, sender)).await,
             Some(head) => self.take(&head, &ask.body, &sender).await.unwrap_or_else(Reply::accepted),
         }
     }
@@ -74,9 +77,13 @@ impl Mcp {
     }
 
     /// Several messages in one body, which only revision 2025-03-26 knows.
-    async fn take_batch(self: &Arc<Self>, body: &Bytes, mut sender: Sender) -> Reply {
-        if sender.session.as_ref().is_some_and(|session| session.version != Version::V2025_03_26) {
-            return Reply::invalid_message("batches exist only in protocol version 2025-03-26");
+    async fn take_batch(self: &Arc<Self>, body: &Bytes, said: Option<&str>, mut sender: Sender) -> Reply {
+        let version = match &sender.session {
+            Some(session) => Some(session.version),
+            None => said.and_then(Version::parse),
+        };
+        if version.is_some_and(|version| version != Version::V2025_03_26) {
+            return Reply::invalid_message(None, "batches exist only in protocol version 2025-03-26");
         }
         let array = match scan::whole(body) {
             Ok(array) => array,
@@ -84,14 +91,17 @@ impl Mcp {
         };
         let messages: Vec<_> = scan::elements(body, &array).map(|span| body.slice(span)).collect();
         if messages.is_empty() {
-            return Reply::invalid_message("a batch has at least one message");
+            return Reply::invalid_message(None, "a batch has at least one message");
         }
         // All answers go out as one array, so nothing can come before them.
         sender.beside = Beside::Nowhere;
         let mut answers = Vec::new();
         for message in &messages {
             let reply = match Head::parse(message) {
-                Ok(head) => self.take(&head, message, &sender).await,
+                Ok(head) => match unfit_for_batch(&head, &sender) {
+                    Some(reply) => Some(reply),
+                    None => self.take(&head, message, &sender).await,
+                },
                 Err(error) => Some(Reply::unreadable(&error)),
             };
             answers.extend(reply.and_then(Reply::into_message));
@@ -118,9 +128,7 @@ impl Mcp {
             "resources/templates/list" => self.list(head, &sender.scope, |lists| &lists.templates),
             method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
                 let Some(session) = &sender.session else {
-                    return Some(Reply::bad_request(&format!(
-                        "{method} needs a session; initialize one first"
-                    )));
+                    return Some(Reply::bad_request(&needs_session(method)));
                 };
                 match method {
                     "logging/setLevel" => self.set_level(head, session),
@@ -267,14 +275,20 @@ impl Mcp {
                 session: None,
                 log_level: None,
             },
-            Some(session) => Caller {
-                scope,
-                capabilities: session.capabilities,
-                client_name: session.client_name.clone(),
-                client_version: session.client_version.clone(),
-                session: Some(session.serial),
-                log_level: self.lives.level_of(session.serial),
-            },
+            Some(session) => {
+                if self.gateway.has_stateful_servers() {
+                    // What the call may open is then found again when the session is over.
+                    self.lives.with(session.serial, &session.scope, |_| {});
+                }
+                Caller {
+                    scope,
+                    capabilities: session.capabilities,
+                    client_name: session.client_name.clone(),
+                    client_version: session.client_version.clone(),
+                    session: Some(session.serial),
+                    log_level: self.lives.level_of(session.serial),
+                }
+            }
         }
     }
 
@@ -309,15 +323,34 @@ impl Mcp {
 
     /// Gives back everything that a session held.
     pub(super) fn release(self: &Arc<Self>, serial: u64) {
-        let Some(live) = self.lives.remove(serial) else { return };
+        let subscriptions = self.lives.remove(serial).map(|live| live.subscriptions).unwrap_or_default();
         let mcp = self.clone();
         self.tasks.spawn(async move {
-            for (server, uri) in live.subscriptions.into_values() {
+            for (server, uri) in subscriptions.into_values() {
                 mcp.gateway.unsubscribe(&server, &uri).await;
             }
             mcp.gateway.release_session(serial).await;
         });
     }
+}
+
+fn needs_session(method: &str) -> String {
+    format!("{method} needs a session; initialize one first")
+}
+
+/// What would be answered with more than a message if it came alone.
+fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
+    let id = head.id.as_ref().filter(|_| head.kind == Kind::Request)?.raw();
+    let sentence = match head.method.as_deref().unwrap_or_default() {
+        "initialize" => "initialize cannot be part of a batch".to_owned(),
+        method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+            if sender.session.is_none() =>
+        {
+            needs_session(method)
+        }
+        _ => return None,
+    };
+    Some(Reply::invalid_message(Some(id), &sentence))
 }
 
 fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {

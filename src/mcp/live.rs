@@ -1,7 +1,7 @@
 //! What sessions hold while they hold something: an open stream, a log level, subscriptions, calls that may be
 //! cancelled, questions of servers that wait for their answers. A session that holds nothing is not here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -33,8 +33,6 @@ pub struct Live {
     pub subscriptions: HashMap<String, (String, String)>,
     /// Of a client on HTTP+SSE: what its handshake settled.
     pub handshake: Option<Arc<Session>>,
-    /// An upstream session or process of its own was opened for it.
-    pub has_own_links: bool,
     pub last_used: Instant,
 }
 
@@ -65,18 +63,27 @@ impl Lives {
             level: None,
             subscriptions: HashMap::new(),
             handshake: None,
-            has_own_links: false,
             last_used: Instant::now(),
         });
         live.last_used = Instant::now();
         change(live)
     }
 
-    pub fn level_of(&self, serial: u64) -> Option<String> {
-        self.sessions().get_mut(&serial).and_then(|live| {
+    /// A request of the session came, whatever it is.
+    pub fn touch(&self, serial: u64) {
+        if let Some(live) = self.sessions().get_mut(&serial) {
             live.last_used = Instant::now();
-            live.level.clone()
-        })
+        }
+    }
+
+    pub fn level_of(&self, serial: u64) -> Option<String> {
+        self.sessions().get(&serial)?.level.clone()
+    }
+
+    /// The sessions that have calls under way.
+    pub fn busy(&self) -> HashSet<u64> {
+        let calls = self.calls.lock().expect("no code panics while it holds the calls");
+        calls.keys().map(|(serial, _)| *serial).collect()
     }
 
     pub fn remove(&self, serial: u64) -> Option<Live> {

@@ -2,20 +2,22 @@
 //! what nobody uses any more.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Mcp;
 use super::live::Live;
 use crate::wire::{authored, text};
 
-/// How often sessions are looked through for what is over.
+/// How often sessions are looked through for what is over, unless they may be idle for less than that.
 const SWEEP: Duration = Duration::from_secs(5);
+const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
 
 /// Runs for as long as the gateway does. `idle_limit` ends sessions that hold something but are not used.
 pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     let mut changes = mcp.gateway.changes();
     let mut updates = mcp.gateway.resource_updates();
-    let mut sweep = tokio::time::interval(SWEEP);
+    let time = idle_limit.map_or(SWEEP, |limit| limit.clamp(SHORTEST_SWEEP, SWEEP));
+    let mut sweep = tokio::time::interval(time);
     loop {
         tokio::select! {
             changed = changes.changed() => match changed {
@@ -80,15 +82,21 @@ fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
 /// A session that was not used for the idle time-out loses what it holds and is over; one that holds nothing more
 /// is only forgotten.
 fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
-    let mut over = Vec::new();
+    let (mut over, busy) = (Vec::new(), mcp.lives.busy());
     mcp.lives.sessions().retain(|serial, live| {
-        if live.stream.as_ref().is_some_and(|stream| stream.outlet.gone.is_cancelled()) {
+        let stream_is_gone = live.stream.as_ref().is_some_and(|stream| stream.outlet.gone.is_cancelled());
+        if stream_is_gone {
             live.stream = None;
         }
-        if live.stream.is_none() && idle_limit.is_some_and(|limit| live.last_used.elapsed() > limit) {
+        if stream_is_gone || busy.contains(serial) {
+            live.last_used = Instant::now();
+        }
+        let is_kept = busy.contains(serial) || holds_something(mcp, *serial, live);
+        let is_idle = idle_limit.is_some_and(|limit| live.last_used.elapsed() > limit);
+        if is_kept && live.stream.is_none() && is_idle {
             over.push(*serial);
         }
-        holds_something(live)
+        is_kept
     });
     for serial in over {
         mcp.sessions.end(serial);
@@ -96,6 +104,9 @@ fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
     }
 }
 
-fn holds_something(live: &Live) -> bool {
-    live.stream.is_some() || live.level.is_some() || !live.subscriptions.is_empty() || live.has_own_links
+fn holds_something(mcp: &Mcp, serial: u64, live: &Live) -> bool {
+    live.stream.is_some()
+        || live.level.is_some()
+        || !live.subscriptions.is_empty()
+        || mcp.gateway.has_links_of(serial)
 }

@@ -92,11 +92,9 @@ impl Reply {
         Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
     }
 
-    pub fn invalid_message(sentence: &str) -> Self {
-        Self::new(
-            StatusCode::BAD_REQUEST,
-            Body::Json(vec![authored::error(None, code::INVALID_REQUEST, sentence, None)]),
-        )
+    pub fn invalid_message(id: Option<&[u8]>, sentence: &str) -> Self {
+        let message = authored::error(id, code::INVALID_REQUEST, sentence, None);
+        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
     }
 
     /// A revision that is not spoken here.

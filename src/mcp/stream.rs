@@ -62,8 +62,7 @@ impl Outlet {
         if queue.is_finished || queue.is_gone {
             return;
         }
-        let is_full = queue.frames.len() >= MAX_MESSAGES || queue.bytes + frame.len() > MAX_BYTES;
-        if is_full && !queue.frames.is_empty() {
+        if queue.frames.len() >= MAX_MESSAGES || queue.is_too_large_with(frame.len()) {
             tracing::warn!(waiting = queue.frames.len(), "closed an event stream that is not read");
             queue.frames.clear();
             queue.is_gone = true;
@@ -84,6 +83,13 @@ impl Outlet {
 }
 
 impl Queue {
+    /// The largest message does not count, so that one of any size passes wherever it stands.
+    fn is_too_large_with(&self, more: usize) -> bool {
+        let all = self.bytes + more;
+        let largest = || self.frames.iter().map(Bytes::len).fold(more, usize::max);
+        all > MAX_BYTES && all - largest() > MAX_BYTES
+    }
+
     fn wake(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -148,8 +154,13 @@ mod tests {
         outlet.send(&vec![b'x'; 3 * MAX_BYTES]);
         let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(sent.len() > 3 * MAX_BYTES);
+        // Also when others wait before and behind it.
+        outlet.send(b"first");
+        outlet.send(&vec![b'x'; 3 * MAX_BYTES]);
         outlet.send(b"last");
         outlet.finish();
+        assert!(body.frame().await.is_some());
+        assert!(body.frame().await.is_some());
         assert!(body.frame().await.is_some());
         assert!(body.frame().await.is_none());
     }

@@ -16,6 +16,8 @@ const KNOWN: [(u8, &[&str]); 6] = [
     (32, &["elicitation", "url"]),
 ];
 const ROOTS: u8 = 1;
+const SAMPLING: u8 = 2;
+const ELICITATION: u8 = 16;
 const FORM: (u8, &[&str]) = (64, &["elicitation", "form"]);
 
 impl Capabilities {
@@ -40,6 +42,14 @@ impl Capabilities {
 
     pub fn has_roots(self) -> bool {
         self.0 & ROOTS != 0
+    }
+
+    pub fn has_sampling(self) -> bool {
+        self.0 & SAMPLING != 0
+    }
+
+    pub fn has_elicitation(self) -> bool {
+        self.0 & ELICITATION != 0
     }
 
     pub fn is_subset_of(self, other: Self) -> bool {

@@ -91,7 +91,7 @@ impl Supervisor {
             match shared.stop.run_until_cancelled(attempt).await? {
                 Ok((link, discovery)) => {
                     shared.remember_era(link.version().map(|version| version.era()));
-                    shared.restore(&link);
+                    shared.restore(&link, &discovery.offering);
                     shared.show_connected(&link, &discovery);
                     tracing::info!(server = %shared.config.name, "connected");
                     return Some((link, discovery));

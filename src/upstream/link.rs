@@ -173,6 +173,15 @@ impl Link {
         self.send(id, body, self.version(), Purpose::Caller).await
     }
 
+    /// Listening begins anew only if these are others than before.
+    pub(super) fn want_resources(&self, uris: &BTreeSet<String>) {
+        self.wanted_resources.send_if_modified(|wanted| {
+            let is_new = wanted != uris;
+            wanted.clone_from(uris);
+            is_new
+        });
+    }
+
     pub fn is_modern(&self) -> bool {
         self.era() == Era::Modern
     }

@@ -62,10 +62,31 @@ impl Upstream {
             let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
             let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
             let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
-            shared.restore_level(&link);
+            if let Some(offering) = self.offering() {
+                shared.restore_level(&link, &offering);
+            }
+            self.heed(&link);
             Ok(link)
         };
         slot.get_or_try_init(open).await.cloned()
+    }
+
+    /// What a server announces on a further link concerns the lists that are read over the first.
+    fn heed(&self, link: &Link) {
+        let (upstream, calls, stop) = (self.clone(), link.calls.clone(), link.stop.clone());
+        let heed = async move {
+            while !calls.is_lost() {
+                calls.signals.wait().await;
+                if calls.signals.take_lists_changed() {
+                    upstream.doubt_lists();
+                }
+            }
+        };
+        link.tasks.spawn(async move { stop.run_until_cancelled(heed).await });
+    }
+
+    pub fn has_link_of(&self, session: u64) -> bool {
+        self.0.pool.has_any(|key| key.session == Some(session))
     }
 
     /// Closes what belongs to a session that is over.
@@ -104,6 +125,11 @@ impl Pool {
     pub fn links(&self) -> Vec<Arc<Link>> {
         let slots = self.0.lock().expect("no code panics while it holds the slots");
         slots.values().filter_map(|slot| slot.get().cloned()).collect()
+    }
+
+    fn has_any(&self, is_meant: impl Fn(&Key) -> bool) -> bool {
+        let slots = self.0.lock().expect("no code panics while it holds the slots");
+        slots.iter().any(|(key, slot)| is_meant(key) && slot.get().is_some_and(|link| !link.calls.is_lost()))
     }
 
     pub fn take_all(&self) -> Vec<Slot> {

@@ -226,6 +226,13 @@ impl Upstream {
         }
     }
 
+    /// Has the lists read again soon.
+    pub(super) fn doubt_lists(&self) {
+        if let Some(link) = &self.0.state.borrow().link {
+            link.calls.signals.lists_changed();
+        }
+    }
+
     /// Whether the server turned out to speak the modern revision.
     pub fn is_modern(&self) -> bool {
         self.0.era() == Some(Era::Modern)
@@ -235,19 +242,26 @@ impl Upstream {
     pub fn set_level(&self, level: &str) {
         *self.0.level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
         let first = self.0.state.borrow().link.clone();
+        let Some(offering) = self.offering() else { return };
         for link in self.0.pool.links().into_iter().chain(first) {
-            self.0.restore_level(&link);
+            self.0.restore_level(&link, &offering);
+        }
+    }
+
+    /// Begins with what another upstream of the same server knew: the log level and the subscriptions.
+    pub fn take_over(&self, level: Option<String>, uris: BTreeSet<String>) {
+        *self.0.level.lock().expect("no code panics while it holds the level") = level;
+        *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
+        let link = self.0.state.borrow().link.clone();
+        if let (Some(link), Some(offering)) = (link, self.offering()) {
+            self.0.restore(&link, &offering);
         }
     }
 
     /// The resources that somebody wants to hear about, all of them.
     pub fn want_resources(&self, uris: BTreeSet<String>) {
         if let Some(link) = &self.0.state.borrow().link {
-            link.wanted_resources.send_if_modified(|wanted| {
-                let is_new = *wanted != uris;
-                wanted.clone_from(&uris);
-                is_new
-            });
+            link.want_resources(&uris);
         }
         *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
     }
@@ -269,8 +283,8 @@ impl Shared {
     }
 
     /// Tells a new link what earlier ones knew: the log level and the subscriptions.
-    pub fn restore(&self, link: &Arc<Link>) {
-        self.restore_level(link);
+    pub fn restore(&self, link: &Arc<Link>, offering: &Offering) {
+        self.restore_level(link, offering);
         let wanted = self.wanted_resources.lock().expect("no code panics while it holds the URIs").clone();
         if !link.is_modern() {
             for uri in &wanted {
@@ -278,14 +292,13 @@ impl Shared {
                 link.ask_in_passing("resources/subscribe", &[("uri", &uri)]);
             }
         }
-        link.wanted_resources.send_replace(wanted);
+        link.want_resources(&wanted);
     }
 
     /// Modern servers are told with every request.
-    pub fn restore_level(&self, link: &Arc<Link>) {
+    pub fn restore_level(&self, link: &Arc<Link>, offering: &Offering) {
         let level = self.level.lock().expect("no code panics while it holds the level").clone();
-        let logs = self.offering.load().as_ref().is_some_and(|offering| offering.declares("logging"));
-        if let Some(level) = level.filter(|_| logs && !link.is_modern()) {
+        if let Some(level) = level.filter(|_| offering.declares("logging") && !link.is_modern()) {
             link.ask_in_passing("logging/setLevel", &[("level", &text::quote(&level))]);
         }
     }

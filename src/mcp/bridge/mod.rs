@@ -1,6 +1,7 @@
 //! What must be said differently because client and server are of different eras or asked for different things.
 //! Input that a modern server asks a legacy client for, and the reverse, will have its rooms here.
 
+use crate::model::Capabilities;
 use crate::wire::{Head, scan, text};
 
 /// Severities from least to most.
@@ -26,6 +27,17 @@ pub fn log_passes(notice: &[u8], wanted: Option<&str>) -> bool {
     let level = head.params.and_then(|params| scan::member(notice, &params.span, "level"));
     let level = level.and_then(|span| text::unescape(&notice[span]));
     level.is_none_or(|level| most_verbose(wanted, &level) == wanted)
+}
+
+/// Whether a client declared that it can be asked this.
+pub fn may_be_asked(declared: Capabilities, question: &[u8]) -> bool {
+    let Ok(head) = Head::parse(question) else { return false };
+    match head.method.as_deref().unwrap_or_default() {
+        "elicitation/create" => declared.has_elicitation(),
+        "sampling/createMessage" => declared.has_sampling(),
+        "roots/list" => declared.has_roots(),
+        _ => true,
+    }
 }
 
 #[cfg(test)]

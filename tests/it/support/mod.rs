@@ -1,5 +1,5 @@
 //! What the tests stand on: a gateway of their own (`app`, as a program `process`), an HTTP client without opinions
-//! (`client`), and a real fake upstream (`fake`), one of each kind (`kinds`).
+//! (`client`), MCP clients on top of it (`mcp`), and a real fake upstream (`fake`), one of each kind (`kinds`).
 
 // Each file of tests uses its own part of this.
 #![allow(dead_code, unused_imports)]
@@ -8,6 +8,7 @@ pub mod app;
 pub mod client;
 pub mod fake;
 pub mod kinds;
+pub mod mcp;
 pub mod process;
 
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ pub use app::TestApp;
 pub use client::{Answer, request};
 pub use fake::{Behaviour, Fake, stdio_command};
 pub use kinds::Kinds;
+pub use mcp::{Agent, SseAgent};
 pub use process::Process;
 
 /// Waits for a condition, looking often, and fails with `what` when it does not come true in time.

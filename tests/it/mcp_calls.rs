@@ -1,0 +1,241 @@
+//! Calls of agents over every kind of link: progress, logs, cancelling.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{Agent, Behaviour, Fake, Kinds, SseAgent, TestApp, eventually};
+
+async fn legacy() -> (TestApp, Fake) {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
+    app.register_http("s", &fake).await;
+    (app, fake)
+}
+
+fn call(id: Value, tool: &str, arguments: Value, token: Option<Value>) -> Value {
+    let mut params = json!({"name": tool, "arguments": arguments});
+    if let Some(token) = token {
+        params["_meta"] = json!({"progressToken": token, "example.com/kept": 1});
+    }
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_comes_with_the_clients_own_token_over_every_kind_of_link() {
+    let app = TestApp::start().await;
+    let kinds = Kinds::register(&app).await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    for server in &kinds.servers {
+        for (id, token) in [(json!("one"), json!("tok\"en")), (json!(7), json!(7)), (json!(-3), json!(0))] {
+            let tool = format!("{server}__progress");
+            let request = call(id.clone(), &tool, json!({"steps": 2}), Some(token.clone()));
+            let mut talk = agent.begin(&request).await;
+            for step in 1..=2 {
+                let notice = talk.expect("notifications/progress").await;
+                assert_eq!(notice["params"]["progressToken"], token, "{server}");
+                assert_eq!(notice["params"]["progress"], step);
+                assert_eq!(notice["params"]["message"], format!("step {step}"));
+            }
+            let answer = talk.next().await.unwrap();
+            assert_eq!(answer["id"], id, "{server}");
+            assert_eq!(answer["result"]["content"][0]["text"], "2 steps");
+            assert!(talk.next().await.is_none());
+        }
+        // Nobody asked for progress, so the answer is all there is.
+        let talk = agent.begin(&call(json!(1), &format!("{server}__progress"), json!({}), None)).await;
+        assert!(!talk.is_stream(), "{server}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clients_with_the_same_ids_and_tokens_never_meet() {
+    let app = TestApp::start().await;
+    let kinds = Kinds::register(&app).await;
+    for server in &kinds.servers {
+        let agents = [Agent::connect(&app, "/mcp").await, Agent::connect(&app, "/mcp").await];
+        let run = async |agent: &Agent, steps: u64| {
+            let tool = format!("{server}__progress");
+            let request = call(json!(1), &tool, json!({"steps": steps, "ms": 5}), Some(json!("t")));
+            let mut talk = agent.begin(&request).await;
+            for step in 1..=steps {
+                let notice = talk.expect("notifications/progress").await;
+                assert_eq!(notice["params"]["total"], steps, "{server}");
+                assert_eq!(notice["params"]["progress"], step, "{server}");
+            }
+            assert_eq!(talk.answer().await["result"]["content"][0]["text"], format!("{steps} steps"));
+        };
+        tokio::join!(run(&agents[0], 8), run(&agents[1], 12));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelling_reaches_the_one_server_that_runs_the_call_with_its_own_id() {
+    let app = TestApp::start().await;
+    let fakes = [
+        Fake::start(Behaviour::of(json!({"era": "legacy"}))).await,
+        Fake::start(Behaviour::of(json!({"era": "legacy"}))).await,
+    ];
+    app.register_http("http", &fakes[0]).await;
+    app.register_sse("sse", &fakes[1]).await;
+    let (agent, other) = (Agent::connect(&app, "/mcp").await, Agent::connect(&app, "/mcp").await);
+    for (round, server) in ["http", "sse"].into_iter().enumerate() {
+        let fake = &fakes[round];
+        let slow = call(json!("c"), &format!("{server}__slow"), json!({"ms": 60_000}), None);
+        let short = call(json!("c"), &format!("{server}__slow"), json!({"ms": 700}), None);
+        let cancel = async {
+            eventually("both run", async || fake.calls_of("slow") == 2).await;
+            // An unknown id, a number for a text, and another client's cancelling mean nothing.
+            agent.tell("notifications/cancelled", json!({"requestId": "d"})).await;
+            agent.tell("notifications/cancelled", json!({"requestId": 1})).await;
+            agent.tell("notifications/cancelled", json!({"requestId": "c", "reason": "enough"})).await;
+            eventually("it is cancelled", async || fake.cancelled().len() == 1).await;
+        };
+        let (mut ours, mut theirs, ()) = tokio::join!(agent.begin(&slow), other.begin(&short), cancel);
+        assert!(ours.next().await.is_none(), "nothing is said to a call that was cancelled");
+        assert_eq!(theirs.answer().await["result"]["content"][0]["text"], "done");
+        assert_eq!(fake.cancelled().len(), 1);
+        let sent = fake.seen_of("tools/call");
+        let long = sent.iter().find(|seen| seen.params["arguments"]["ms"] == 60_000).unwrap();
+        assert_eq!(fake.seen_of("notifications/cancelled")[0].params["requestId"], long.id);
+    }
+    assert!(fakes[0].seen_of("notifications/cancelled").len() == 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelling_works_over_processes_and_modern_servers() {
+    let app = TestApp::start().await;
+    let kinds = Kinds::register(&app).await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    for server in &kinds.servers {
+        let tool = format!("{server}__progress");
+        let request = call(json!(5), &tool, json!({"steps": 100_000, "ms": 10}), Some(json!(5)));
+        let mut talk = agent.begin(&request).await;
+        talk.expect("notifications/progress").await;
+        agent.tell("notifications/cancelled", json!({"requestId": 5})).await;
+        while let Some(message) = talk.next().await {
+            assert_eq!(message["method"], "notifications/progress", "{server}");
+        }
+        eventually("it is cancelled", async || {
+            agent.call_text(&format!("{server}__cancelled"), json!({})).await != "[]"
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn disconnecting_is_not_cancelling() {
+    let (app, fake) = legacy().await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    // Before anything came back, and in the middle of a stream.
+    let silent = call(json!(1), "s__slow", json!({"ms": 300}), None);
+    let left = tokio::time::timeout(Duration::from_millis(100), agent.begin(&silent)).await;
+    assert!(left.is_err());
+    let mut talk =
+        agent.begin(&call(json!(2), "s__progress", json!({"steps": 20, "ms": 10}), Some(json!(2)))).await;
+    talk.expect("notifications/progress").await;
+    drop(talk);
+    eventually("both run to their end", async || fake.running() == 0).await;
+    assert_eq!(fake.calls_of("slow"), 1);
+    assert!(fake.cancelled().is_empty() && fake.seen_of("notifications/cancelled").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_go_to_the_call_that_caused_them_if_it_wants_them() {
+    let app = TestApp::start().await;
+    let kinds = Kinds::register(&app).await;
+    let (loud, quiet) = (Agent::connect(&app, "/mcp").await, Agent::connect(&app, "/mcp").await);
+    for (agent, level) in [(&loud, "debug"), (&quiet, "error")] {
+        assert_eq!(agent.request("logging/setLevel", json!({"level": level})).await["result"], json!({}));
+    }
+    for server in &kinds.servers {
+        let tool = format!("{server}__log");
+        for (agent, level, is_heard) in
+            [(&loud, "debug", true), (&quiet, "warning", false), (&quiet, "critical", true)]
+        {
+            let data = json!({"of": server, "big": 1});
+            let mut talk = agent.begin_call(json!(1), &tool, json!({"level": level, "data": data})).await;
+            if is_heard {
+                let notice = talk.expect("notifications/message").await;
+                assert_eq!(notice["params"], json!({"level": level, "logger": "fake", "data": data}));
+            }
+            let answer = talk.next().await.unwrap();
+            assert_eq!(answer["result"]["content"][0]["text"], "logged", "{server} {level}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn servers_are_asked_for_the_most_verbose_level_also_after_a_restart() {
+    let (app, mut fake) = legacy().await;
+    let agents = [Agent::connect(&app, "/mcp").await, Agent::connect(&app, "/mcp").await];
+    let last = |fake: &Fake| fake.seen_of("logging/setLevel").last().map(|seen| seen.params["level"].clone());
+    agents[0].request("logging/setLevel", json!({"level": "warning"})).await;
+    eventually("it is told", async || last(&fake) == Some(json!("warning"))).await;
+    agents[1].request("logging/setLevel", json!({"level": "info"})).await;
+    eventually("it is told", async || last(&fake) == Some(json!("info"))).await;
+    agents[0].request("logging/setLevel", json!({"level": "alert"})).await;
+    agents[0].call("s__echo", json!({})).await;
+    assert_eq!(last(&fake), Some(json!("info")));
+    fake.forget_seen();
+    fake.restart().await;
+    eventually("it is told again", async || {
+        agents[0].call("s__echo", json!({})).await;
+        last(&fake) == Some(json!("info"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn modern_servers_get_their_marks_and_headers_from_a_legacy_session() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::of(json!({"era": "modern"}))).await;
+    app.register_http("s", &fake).await;
+    let agent = Agent::connect_with(&app, "/mcp", json!({"elicitation": {"form": {}}, "x": {}})).await;
+    agent.request("logging/setLevel", json!({"level": "notice"})).await;
+    let arguments = json!({"region": "Århus", "limit": 5});
+    let request = call(json!(1), "s__region", arguments, Some(json!("mine")));
+    assert!(agent.begin(&request).await.answer().await.get("result").is_some());
+    let seen = fake.seen_of("tools/call").pop().unwrap();
+    assert_eq!(seen.headers["mcp-name"], "region");
+    assert_eq!(seen.headers["mcp-param-limit"], "5");
+    assert!(!seen.headers.contains_key("mcp-session-id"));
+    let meta = &seen.params["_meta"];
+    assert_eq!(meta["example.com/kept"], 1);
+    assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+    assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "agent");
+    assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["version"], "7.0");
+    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({"elicitation": {"form": {}}}));
+    assert_eq!(meta["io.modelcontextprotocol/logLevel"], "notice");
+    fake.forget_seen();
+    assert_eq!(agent.request("ping", json!({})).await["result"], json!({}));
+    let error = agent.error("tools/call", json!({"name": "s__ask"})).await;
+    assert_eq!(error["code"], -32603);
+    assert!(error["message"].as_str().unwrap().contains("input"), "{error}");
+    assert!(fake.seen_of("ping").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_not_read_is_closed_and_nobody_else_notices() {
+    let (app, fake) = legacy().await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    let unread = agent.listen().await;
+    let mut read = SseAgent::connect(&app, "/sse", json!({})).await;
+    let huge = "x".repeat(300_000);
+    agent.request("resources/subscribe", json!({"uri": format!("fake://item/{huge}")})).await;
+    for round in 0..60 {
+        fake.notify_resource_updated(&format!("fake://item/{huge}"));
+        let answer = read.call(json!(round), "s__echo", json!({"text": "still here"})).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "still here");
+    }
+    let mut unread = unread;
+    let mut count = 0;
+    while unread.next().await.is_some() {
+        count += 1;
+    }
+    assert!(count < 60, "the stream was never closed");
+    // The session lives on, with a new stream.
+    let mut again = agent.listen().await;
+    fake.notify_resource_updated(&format!("fake://item/{huge}"));
+    again.expect("notifications/resources/updated").await;
+}
