@@ -7,6 +7,8 @@ mod support;
 mod announcements;
 mod groups;
 mod groups_model;
+mod mcp_fidelity;
+mod mcp_isolation;
 mod process;
 mod process_children;
 mod prompts;
