@@ -83,7 +83,7 @@ async fn a_client_cancels_only_its_own_call() {
             Agent::open(&app, "/mcp", json!({})).await,
             Agent::open(&app, "/mcp", json!({})).await,
         ];
-        let slow = call(&format!("{server}__progress"), json!({"steps": 60, "ms": 10}));
+        let slow = call(&format!("{server}__progress"), json!({"steps": 30, "ms": 10}));
         let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         let (mut first, mut second) =
             (agents[0].post_for_events(&slow).await, agents[1].post_for_events(&slow).await);
@@ -104,7 +104,7 @@ async fn a_client_cancels_only_its_own_call() {
                 break message;
             }
         };
-        assert_eq!(answer["result"]["content"][0]["text"], "60 steps", "{server}");
+        assert_eq!(answer["result"]["content"][0]["text"], "30 steps", "{server}");
         let cancelled = app.call(&format!("{server}__cancelled"), json!({})).await;
         // The fake behind `sse` is that behind `http-json`, too.
         let count = if server == "sse" { 2 } else { 1 };
