@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 
+use crate::clients;
 use crate::command;
 use crate::conformance;
 use crate::run::{Need, Run, Step};
@@ -14,9 +15,12 @@ pub const TEST: &[Step] = &[
     Step { name: "tests", needs: &[], run: tests },
     Step { name: "documentation", needs: &[], run: documentation },
     CONFORMANCE_DIRECT,
+    REAL_CLIENTS,
 ];
 
 pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY];
+
+pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
 pub const EXTRA: &[Step] = &[
     Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies },
@@ -29,6 +33,8 @@ const CONFORMANCE_DIRECT: Step =
 const CONFORMANCE_GATEWAY: Step =
     Step { name: "conformance through the gateway", needs: &[NPM], run: conformance::through_gateway };
 
+const REAL_CLIENTS: Step = Step { name: "real clients", needs: &[NPM, PYTHON], run: clients::run };
+
 const RUSTFMT: Need =
     Need::Works { probe: &["cargo", "fmt", "--version"], remedy: "rustup component add rustfmt" };
 const CLIPPY: Need =
@@ -36,6 +42,10 @@ const CLIPPY: Need =
 const CARGO_DENY: Need =
     Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
 const NPM: Need = Need::Works { probe: &["npm", "--version"], remedy: "https://nodejs.org" };
+const PYTHON: Need = Need::Works {
+    probe: &["python3", "-c", "import venv, ensurepip"],
+    remedy: "install Python 3 with its venv module",
+};
 const FUZZ_TARGETS: Need = Need::Path("fuzz/Cargo.toml");
 const NIGHTLY: Need = Need::Works {
     probe: &["rustup", "run", "nightly", "rustc", "--version"],
