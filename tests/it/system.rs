@@ -192,6 +192,8 @@ async fn head_answers_like_get_without_a_body() {
     }
 }
 
+// Elsewhere the system's own limit may be lower than this burst.
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_burst_of_connections_waits_its_turn() {
     let app = TestApp::start().await;
