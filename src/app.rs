@@ -14,7 +14,7 @@ use hyper::Response;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,6 +33,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A connection on which no request arrives is closed after this.
 const IDLE_CONNECTION: Duration = Duration::from_secs(75);
+/// Connections that wait to be accepted. With the usual 128, a burst of agents waits for a second at the least: that
+/// is when a client tries again. The system has a limit of its own.
+const BACKLOG: u32 = 4096;
 
 pub struct App {
     gateway: Arc<Gateway>,
@@ -143,7 +146,7 @@ async fn listen(bind: &Bind, port: u16) -> anyhow::Result<Vec<TcpListener>> {
         let any_port = port == 0 && !listeners.is_empty();
         let port =
             listeners.first().and_then(|first| first.local_addr().ok()).map_or(port, |first| first.port());
-        match TcpListener::bind((address, port)).await {
+        match open(SocketAddr::new(address, port)) {
             Ok(listener) => listeners.push(listener),
             // Somebody has the same number on this address only: what is held meanwhile is not picked again.
             Err(error) if any_port && error.kind() == std::io::ErrorKind::AddrInUse => {
@@ -160,4 +163,11 @@ async fn listen(bind: &Bind, port: u16) -> anyhow::Result<Vec<TcpListener>> {
         }
     }
     Ok(listeners)
+}
+
+fn open(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }

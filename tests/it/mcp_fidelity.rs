@@ -1,111 +1,256 @@
-//! What agents and servers write arrives as it was written, however many speak at once.
+//! What the gateway does not need to understand arrives as it was written, byte for byte, in both directions and over
+//! every transport; only ids, progress tokens and names change on the way.
 
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
-use crate::support::mcp::BOTH;
-use crate::support::{Agent, Behaviour, Kinds, TestApp};
+use crate::support::agent::{Agent, SseAgent, text_of};
+use crate::support::{Behaviour, Fake, TestApp};
 
-/// Order, unknown keys, integers beyond 64 bits, `1.0`, `1e3`, escapes, blanks, text beyond the BMP.
-const ODD: &str = r#"{"zeta": 98765432109876543210,"alpha":1.0, "e":1e3,"E":-0.0,"x":{"b":[null,true,{"q":1e-7}],"a":"\u00e9\/\ud83d\ude00 😀"},"id":7,"name":"inner","":""}"#;
+/// What typed models drop or change: vendor keys, order, integers beyond 64 bits, `1.0`, `1e3`, escapes, text outside
+/// the basic plane written in both ways, and the names of protocol keys where they mean nothing.
+const ODD: &str = concat!(
+    r#"{"z-last":98765432109876543210,"a":1.0,"e":1e3,"E":-0.0E+2,"n":[1,1.00,-0,[[{}]]],"#,
+    r#""s":"\u00e9\/\ud83d\ude00 😀 \u0000 é\b\u003c","":null,"id":7,"name":"x","jsonrpc":"1.0","#,
+    r#""method":"m","isError":"no","progressToken":5,"Deep":{"zz":true,"aa":{"uri":"u","result":[]}}}"#,
+);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn arguments_and_results_arrive_byte_for_byte_over_every_kind_of_link() {
-    let app = TestApp::start().await;
-    let result =
-        format!(r#"{{"x-first":1.0,"messages":[],"_meta":{{"big":12345678901234567890123}},"odd":{ODD}}}"#);
-    let behaviour = format!(r#"{{"results":{{"plain":{result}}}}}"#);
-    let (servers, _fakes) = {
-        let mut whole = Behaviour::default();
-        whole.merge(&behaviour).unwrap();
-        kinds(&app, &whole).await
+/// Two tools that return what they got and say what they are told, with definitions as odd as the rest.
+fn odd_tools() -> Vec<(String, String)> {
+    let definition = |name: &str| {
+        format!(
+            concat!(
+                r#"{{"x-first":{odd},"title":"T \u00e9","name":"{name}","inputSchema":{{"x-vendor":{odd},"#,
+                r#""type":"object","properties":{{"zeta":{{"type":"integer","maximum":98765432109876543210}},"#,
+                r#""name":{{"type":"string","default":"\ud83d\ude00"}}}}}},"annotations":{{"vendor":{odd}}},"#,
+                r#""execution":{{"taskSupport":"forbidden","x":1.0}},"_meta":{{"example.com/odd":{odd}}},"x":{odd}}}"#
+            ),
+            odd = ODD,
+            name = name
+        )
     };
-    for server in &servers {
-        let call = format!(
-            r#"{{"params": {{"arguments":{ODD},"x-vendor":{{"1":2.50}},"name":"{server}__echo_args"}}, "method":"tools/call","jsonrpc":"2.0","id":"a\u0062"}}"#
-        );
-        let answer = app.send("POST", "/mcp", &[BOTH], call).await.expect(200);
-        assert!(answer.text().contains(r#""id":"a\u0062""#), "{server}: {}", answer.text());
-        assert_eq!(answer.json()["result"]["content"][0]["text"], ODD, "{server}");
-        let get = format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{{"name":"{server}__plain"}}}}"#
-        );
-        let answer = app.send("POST", "/mcp", &[BOTH], get).await.expect(200).text();
-        for part in [ODD, r#""x-first":1.0"#, r#""big":12345678901234567890123"#] {
-            assert!(answer.contains(part), "{server}: {answer}");
-        }
-    }
+    ["message", "verbatim"].map(|name| (name.to_owned(), definition(name))).into()
 }
 
-async fn kinds(app: &TestApp, behaviour: &Behaviour) -> (Vec<String>, Vec<crate::support::Fake>) {
-    let (mut servers, mut fakes) = (Vec::new(), Vec::new());
-    for era in ["legacy", "modern"] {
-        let mut behaviour = behaviour.clone();
-        behaviour.merge(&json!({"era": era}).to_string()).unwrap();
-        let fake = crate::support::Fake::start(behaviour.clone()).await;
-        app.register_http(&format!("http-{era}"), &fake).await;
-        app.register_stdio(&format!("stdio-{era}"), &behaviour).await;
-        servers.extend([format!("http-{era}"), format!("stdio-{era}")]);
-        if era == "legacy" {
-            app.register_sse("sse", &fake).await;
-            servers.push("sse".into());
-        }
-        fakes.push(fake);
-    }
-    (servers, fakes)
+/// A gateway with the same server behind it in every way, and a group with all of it.
+struct Setup {
+    app: TestApp,
+    _fakes: Vec<Fake>,
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_calls_at_once_all_return_to_their_callers() {
-    let app = TestApp::start().await;
-    let kinds = Kinds::register(&app).await;
-    for server in &kinds.servers {
-        let agents = [Agent::connect(&app, "/mcp").await, Agent::connect(&app, "/mcp").await];
-        let tool = format!("{server}__echo");
-        let calls = (0..200).map(|number| {
-            let (agent, tool) = (&agents[number % 2], &tool);
-            async move {
-                // Both use the same ids.
-                let text = format!("for {number}");
-                let mut talk = agent.begin_call(json!(number / 2), tool, json!({"text": text})).await;
-                let answer = talk.answer().await;
-                assert_eq!(answer["id"], json!(number / 2));
-                assert_eq!(answer["result"]["content"][0]["text"], text);
+const SERVERS: [&str; 4] = ["stdio", "http-json", "http-sse", "sse"];
+
+impl Setup {
+    async fn start() -> Self {
+        let raw = |text: String| RawValue::from_string(text).unwrap();
+        let app = TestApp::start().await;
+        let mut fakes = Vec::new();
+        for style in ["json", "sse"] {
+            let mut behaviour = Behaviour::of(json!({"era": "legacy", "answer": style}));
+            behaviour.tools = Some(odd_tools().into_iter().map(|(_, definition)| raw(definition)).collect());
+            let prompt = format!(r#"{{"z":{ODD},"name":"odd","arguments":[{{"x":{ODD},"name":"n"}}]}}"#);
+            behaviour.prompts = Some(vec![raw(prompt)]);
+            let fake = Fake::start(behaviour.clone()).await;
+            app.register_http(&format!("http-{style}"), &fake).await;
+            if style == "json" {
+                app.register_sse("sse", &fake).await;
+                app.register_stdio("stdio", &behaviour).await;
             }
-        });
-        let mut set = Vec::new();
-        for call in calls {
-            set.push(Box::pin(call));
+            fakes.push(fake);
         }
-        all(set).await;
+        app.post("/api/v0/tool-groups", json!({"name": "all", "included_servers": SERVERS}))
+            .await
+            .expect(201);
+        Self { app, _fakes: fakes }
+    }
+
+    /// Every endpoint with what `server`'s tool is called there.
+    fn places(server: &str, item: &str) -> [(String, String); 3] {
+        [
+            ("/mcp".into(), format!("{server}__{item}")),
+            ("/v0/groups/all/mcp".into(), format!("{server}__{item}")),
+            (format!("/v0/servers/{server}/mcp"), item.into()),
+        ]
     }
 }
 
-/// Runs them all at once.
-async fn all<F: Future<Output = ()>>(mut calls: Vec<std::pin::Pin<Box<F>>>) {
-    std::future::poll_fn(|context| {
-        calls.retain_mut(|call| call.as_mut().poll(context).is_pending());
-        if calls.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
+/// A call in an unusual order and with vendor keys at every level.
+fn odd_call(id: &str, name: &str, token: &str) -> String {
+    format!(
+        concat!(
+            r#"{{"x-envelope":{odd},"params":{{"zz":{odd},"arguments":{odd},"#,
+            r#""_meta":{{"vendor":{odd},"progressToken":{token},"last":1.0}},"name":"{name}","aa":1e3}},"#,
+            r#""method":"tools/call","id":{id},"jsonrpc":"2.0"}}"#
+        ),
+        odd = ODD,
+        id = id,
+        name = name,
+        token = token
+    )
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn on_a_shared_process_what_belongs_to_no_single_call_goes_to_nobody() {
-    let app = TestApp::start().await;
-    app.register_stdio("s", &Behaviour::of(json!({"era": "legacy"}))).await;
-    let capabilities = json!({"elicitation": {}});
-    let agents = [
-        Agent::connect_with(&app, "/mcp", capabilities.clone()).await,
-        Agent::connect_with(&app, "/mcp", capabilities).await,
-    ];
-    let slow = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
-        {"name": "s__progress", "arguments": {"steps": 100_000, "ms": 5}, "_meta": {"progressToken": 1}}});
-    let mut running = agents[0].begin(&slow).await;
-    running.expect("notifications/progress").await;
-    let said: Value = agents[1].call("s__ask", json!({})).await;
-    assert!(said["result"]["content"][0]["text"].as_str().unwrap().contains("-32601"), "{said}");
-    let mut talk = agents[1].begin_call(json!(1), "s__log", json!({})).await;
-    assert!(talk.next().await.unwrap().get("result").is_some());
-    running.expect("notifications/progress").await;
-    agents[0].tell("notifications/cancelled", json!({"requestId": 1})).await;
+#[tokio::test]
+async fn a_call_arrives_as_it_was_written_but_for_id_name_and_token() {
+    let setup = Setup::start().await;
+    for server in SERVERS {
+        for (path, name) in Setup::places(server, "message") {
+            let agent = Agent::open(&setup.app, &path, json!({})).await;
+            let answers = agent.ask(&odd_call(r#""a\u00e9\"""#, &name, "1e3")).await;
+            let arrived = text_of(answers.last().unwrap());
+            let message: Value = serde_json::from_str(&arrived).unwrap();
+            let number = message["id"].as_u64().expect("ids of a link are numbers").to_string();
+            assert_eq!(arrived, odd_call(&number, "message", &number), "{server} on {path}");
+            assert!(
+                answers[0].contains(r#""id":"a\u00e9\"""#),
+                "the id comes back as it was: {}",
+                answers[0]
+            );
+        }
+    }
+}
+
+/// The answer as an upstream writes it; `$ID` stands for the id.
+fn odd_answers() -> [String; 4] {
+    let result = format!(
+        concat!(
+            r#"{{"zz":{odd},"isError":false,"content":[{{"x":{odd},"text":"\ud83d\ude00 😀 \/","type":"text","#,
+            r#""annotations":{{"v":{odd}}},"_meta":{{"v":{odd}}}}},{{"type":"vendor/kind","b":1e3,"a":{odd}}}],"#,
+            r#""structuredContent":{odd},"_meta":{{"example.com/k":{odd},"progressToken":1}}}}"#
+        ),
+        odd = ODD
+    );
+    [
+        format!(r#"{{"jsonrpc":"2.0","id":$ID,"result":{result}}}"#),
+        // Some SDKs write the id last.
+        format!(r#"{{"result":{result},"jsonrpc":"2.0","id":$ID}}"#),
+        format!(
+            r#"{{ "x-before" : {ODD}, "result": {result} , "id": $ID,"jsonrpc":"2.0", "x-after":{ODD} }}"#
+        ),
+        format!(
+            r#"{{"error":{{"z":{ODD},"data":{ODD},"message":"\ud83d\ude00","code":-32050}},"id":$ID,"jsonrpc":"2.0"}}"#
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn an_answer_comes_back_as_it_was_written_but_for_its_id() {
+    let setup = Setup::start().await;
+    for server in SERVERS {
+        for (path, name) in Setup::places(server, "verbatim") {
+            let agent = Agent::open(&setup.app, &path, json!({})).await;
+            for answer in odd_answers() {
+                let params = json!({"name": name, "arguments": {"answer": answer}});
+                let call = json!({"jsonrpc": "2.0", "id": "my id", "method": "tools/call", "params": params});
+                let answers = agent.ask(&call.to_string()).await;
+                assert_eq!(answers, [answer.replace("$ID", r#""my id""#)], "{server} on {path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn notices_and_questions_during_a_call_arrive_as_they_were_written() {
+    let setup = Setup::start().await;
+    let progress = format!(
+        r#"{{"x":{ODD},"params":{{"z":{ODD},"progressToken":$TOKEN,"progress":1.0,"message":"\ud83d\ude00","_meta":{{"v":{ODD}}}}},"method":"notifications/progress","jsonrpc":"2.0"}}"#
+    );
+    let log = format!(
+        r#"{{"method":"notifications/message","params":{{"data":{ODD},"x":{ODD},"level":"error","progressToken":[]}},"jsonrpc":"2.0"}}"#
+    );
+    let question = format!(
+        r#"{{"params":{{"requestedSchema":{{"x":{ODD},"type":"object","properties":{{}}}},"message":"m","z":{ODD}}},"id":"q-\u00e9","method":"elicitation/create","jsonrpc":"2.0"}}"#
+    );
+    let answer = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}"#;
+    let arguments = json!({"before": [progress, log, question], "answer": answer});
+    for server in SERVERS {
+        for (path, name) in Setup::places(server, "verbatim") {
+            let agent = Agent::open(&setup.app, &path, json!({"elicitation": {}})).await;
+            let params = json!({"name": name, "arguments": arguments, "_meta": {"progressToken": "tök"}});
+            let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+            let said = agent.ask(&call.to_string()).await;
+            assert_eq!(said.len(), 4, "{server} on {path}: {said:?}");
+            assert_eq!(said[0], progress.replace("$TOKEN", r#""tök""#), "{server} on {path}");
+            assert_eq!(said[1], log, "{server} on {path}");
+            let asked: Value = serde_json::from_str(&said[2]).unwrap();
+            assert_eq!(
+                said[2],
+                question.replace(r#""q-\u00e9""#, &asked["id"].to_string()),
+                "{server} on {path}"
+            );
+            assert_eq!(said[3], answer.replace("$ID", "1"), "{server} on {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn definitions_in_lists_are_as_the_server_wrote_them_but_for_their_names() {
+    let setup = Setup::start().await;
+    for server in SERVERS {
+        for (path, _) in Setup::places(server, "") {
+            let agent = Agent::open(&setup.app, &path, json!({})).await;
+            let listed = agent.ask(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#).await.remove(0);
+            for (name, definition) in odd_tools() {
+                let shown =
+                    if path.contains("/servers/") { name.clone() } else { format!("{server}__{name}") };
+                let own = format!(r#""title":"T \u00e9","name":"{name}""#);
+                let expected = definition.replace(&own, &own.replace(&name, &shown));
+                assert!(listed.contains(&expected), "{server} on {path}: {listed}");
+            }
+            if !path.contains("/groups/") {
+                let prompts =
+                    agent.ask(r#"{"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#).await.remove(0);
+                let shown = if path.contains("/servers/") { "odd".into() } else { format!("{server}__odd") };
+                let expected =
+                    format!(r#"{{"z":{ODD},"name":"{shown}","arguments":[{{"x":{ODD},"name":"n"}}]}}"#);
+                assert!(prompts.contains(&expected), "{server} on {path}: {prompts}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_of_http_and_sse_get_the_same_bytes() {
+    let setup = Setup::start().await;
+    for server in SERVERS {
+        for path in ["/sse", "/v0/groups/all/sse"] {
+            let mut agent = SseAgent::open(&setup.app, path, json!({})).await;
+            let answer = agent
+                .ask(&odd_call("98765432109876543210", &format!("{server}__message"), r#""t""#))
+                .await
+                .remove(0);
+            assert!(answer.contains(r#""id":98765432109876543210,"#), "{answer}");
+            let arrived = text_of(&answer);
+            let message: Value = serde_json::from_str(&arrived).unwrap();
+            let number = message["id"].to_string();
+            assert_eq!(arrived, odd_call(&number, "message", &number), "{server} on {path}");
+            for answer in odd_answers() {
+                let params = json!({"name": format!("{server}__verbatim"), "arguments": {"answer": answer}});
+                let call = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params});
+                assert_eq!(
+                    agent.ask(&call.to_string()).await,
+                    [answer.replace("$ID", "3")],
+                    "{server} on {path}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_several_lines_keeps_its_meaning_on_stdio_and_its_bytes_elsewhere() {
+    let setup = Setup::start().await;
+    for server in SERVERS {
+        let call = |id: &str, name: &str| {
+            format!(
+                "{{\n  \"jsonrpc\": \"2.0\",\r\n\t\"id\": {id},\n  \"method\": \"tools/call\",\n  \"params\": {{\n \"name\": \"{name}\",\n \"arguments\": {{ \"a\\nb\": 1.0 }}\n }}\n}}"
+            )
+        };
+        let agent = Agent::open(&setup.app, "/mcp", json!({})).await;
+        let arrived = text_of(&agent.ask(&call("1", &format!("{server}__message"))).await[0]);
+        let message: Value = serde_json::from_str(&arrived).unwrap();
+        let mut expected = call(&message["id"].to_string(), "message");
+        if server == "stdio" {
+            expected = expected.replace(['\n', '\r'], " ");
+        }
+        assert_eq!(arrived, expected, "{server}");
+    }
 }

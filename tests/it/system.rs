@@ -191,3 +191,15 @@ async fn head_answers_like_get_without_a_body() {
         }
     }
 }
+
+// Elsewhere the system's own limit may be lower than this burst.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_burst_of_connections_waits_its_turn() {
+    let app = TestApp::start().await;
+    let address = app.address.parse().unwrap();
+    // Nothing is accepted meanwhile: gateway and test share this thread, and connecting here blocks it.
+    let connect = |_| std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_millis(500));
+    let connected: Result<Vec<_>, _> = (0..500).map(connect).collect();
+    assert!(connected.is_ok(), "{connected:?}");
+}

@@ -1,6 +1,7 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //! Only the words are read here; what a command does is a table in `steps.rs`.
 
+mod clients;
 mod command;
 mod conformance;
 mod run;
@@ -15,6 +16,8 @@ const HELP: &str = "\
 cargo xtask test [FILTER]   format check, clippy, all tests, documentation; FILTER narrows the tests by name
 cargo xtask conformance [FILTER]
                             the official suite alone; FILTER narrows the cases by name, such as direct-modern
+cargo xtask clients [FILTER]
+                            the real clients alone; FILTER narrows them by name, such as Python
 cargo xtask extra           what a fresh machine lacks: cargo-deny, 60 seconds of each fuzz target
 cargo xtask help            this text
 
@@ -35,6 +38,10 @@ fn main() -> ExitCode {
         ["conformance"] => Run::new(None).walk(steps::CONFORMANCE),
         ["conformance", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::CONFORMANCE)
+        }
+        ["clients"] => Run::new(None).walk(steps::CLIENTS),
+        ["clients", filter] if !filter.starts_with('-') => {
+            Run::new(Some((*filter).to_owned())).walk(steps::CLIENTS)
         }
         ["extra"] => Run::new(None).walk(steps::EXTRA),
         _ => {

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 
+use crate::clients;
 use crate::command;
 use crate::conformance;
 use crate::run::{Need, Run, Step};
@@ -15,9 +16,12 @@ pub const TEST: &[Step] = &[
     Step { name: "documentation", needs: &[], run: documentation },
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
+    REAL_CLIENTS,
 ];
 
 pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY];
+
+pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
 pub const EXTRA: &[Step] = &[
     Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies },
@@ -30,6 +34,8 @@ const CONFORMANCE_DIRECT: Step =
 const CONFORMANCE_GATEWAY: Step =
     Step { name: "conformance through the gateway", needs: &[NPM], run: conformance::through_gateway };
 
+const REAL_CLIENTS: Step = Step { name: "real clients", needs: &[NPM, PYTHON], run: clients::run };
+
 const RUSTFMT: Need =
     Need::Works { probe: &["cargo", "fmt", "--version"], remedy: "rustup component add rustfmt" };
 const CLIPPY: Need =
@@ -37,6 +43,10 @@ const CLIPPY: Need =
 const CARGO_DENY: Need =
     Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
 const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["nodejs", "npm"] };
+const PYTHON: Need = Need::Debian {
+    probe: &["python3", "-c", "import venv, ensurepip"],
+    packages: &["python3", "python3-venv"],
+};
 const FUZZ_TARGETS: Need = Need::Path("fuzz/Cargo.toml");
 const NIGHTLY: Need = Need::Works {
     probe: &["rustup", "run", "nightly", "rustc", "--version"],

@@ -1,9 +1,11 @@
 //! What the tests stand on: a gateway of their own (`app`, as a program `process`), an HTTP client without opinions
-//! (`client`), MCP clients on top of it (`mcp`), and a real fake upstream (`fake`), one of each kind (`kinds`).
+//! (`client`), MCP clients on it (`mcp` for conversations, `agent` for bytes), and a real fake upstream (`fake`), one of
+//! each kind (`kinds`).
 
 // Each file of tests uses its own part of this.
 #![allow(dead_code, unused_imports)]
 
+pub mod agent;
 pub mod app;
 pub mod client;
 pub mod fake;
@@ -13,6 +15,7 @@ pub mod process;
 
 use std::time::{Duration, Instant};
 
+pub use agent::{Agent, SseAgent, text_of};
 pub use app::TestApp;
 pub use client::{Answer, request};
 pub use fake::{Behaviour, Fake, stdio_command};

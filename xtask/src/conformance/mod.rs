@@ -1,8 +1,8 @@
 //! The official conformance suite against our fixture, and against the gateway with the fixture behind it.
 //! The tables below say what is run; installing the suite, starting servers and judging are beside this.
 
-mod gateway;
-mod process;
+pub mod gateway;
+pub mod process;
 mod report;
 mod requirements;
 mod suite;
@@ -39,7 +39,7 @@ struct Set {
 
 /// How the fixture is reached by whoever is in front of it.
 #[derive(Clone, Copy)]
-enum Transport {
+pub enum Transport {
     StreamableHttp,
     Stdio,
     Sse,

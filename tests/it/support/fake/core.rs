@@ -50,10 +50,17 @@ impl Incoming {
 
 /// Why a request has no result.
 pub enum Refusal {
-    Error { status: u16, code: i64, message: String, data: Option<Value> },
+    Error {
+        status: u16,
+        code: i64,
+        message: String,
+        data: Option<Value>,
+    },
     Status(u16),
     HangUp,
     Exit(i32),
+    /// It was answered already.
+    Answered,
 }
 
 pub fn error(code: i64, message: impl Into<String>) -> Refusal {
@@ -139,6 +146,7 @@ fn finish(state: &State, incoming: &Incoming, out: &Sender, id: &Value, outcome:
             let error = json!({"code": -32603, "message": format!("status {status}")});
             Out::Answer { status, text: json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string() }
         }
+        Err(Refusal::Answered) => return,
         Err(Refusal::HangUp) => Out::HangUp,
         Err(Refusal::Exit(code)) => {
             state.die(code);

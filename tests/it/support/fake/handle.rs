@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 use super::behaviour::Behaviour;
@@ -21,7 +21,7 @@ pub struct Fake {
 impl Fake {
     pub async fn start(behaviour: Behaviour) -> Self {
         let state = Arc::new(State::new(behaviour, Home::Test));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let serving = Some(tokio::spawn(net::serve(listener, state.clone())));
         Self { state, address, serving }
@@ -136,7 +136,7 @@ impl Fake {
     pub async fn restart(&mut self) {
         self.stop().await;
         self.state.dead.send_replace(false);
-        let listener = TcpListener::bind(self.address).await.expect("the port was ours a moment ago");
+        let listener = listen(self.address).expect("the port was ours a moment ago");
         self.serving = Some(tokio::spawn(net::serve(listener, self.state.clone())));
     }
 }
@@ -145,6 +145,14 @@ impl Drop for Fake {
     fn drop(&mut self) {
         self.state.die(0);
     }
+}
+
+/// With room for a burst of calls: those that the usual 128 places do not hold try again after a second.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(1024)
 }
 
 /// The program and arguments of a fake upstream that speaks on standard input and output. Cargo builds

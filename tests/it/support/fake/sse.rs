@@ -77,7 +77,7 @@ impl Events {
     fn write(&mut self, frame: Out) -> io::Result<String> {
         match frame {
             Out::Note(message) => Ok(self.event(&message.to_string())),
-            Out::Garbage(text) => Ok(self.event(text)),
+            Out::Verbatim(text) => Ok(self.event(&text)),
             Out::Answer { text, .. } => {
                 self.over = self.until == Until::Answer;
                 Ok(self.event(&text))

@@ -20,7 +20,7 @@ pub enum Out {
     /// A notice or a request that comes before the answer.
     Note(Value),
     /// Written as it is, where a message should be.
-    Garbage(&'static str),
+    Verbatim(String),
     /// The stream ends here; what follows waits for a client that resumes it.
     Cut,
     Answer {

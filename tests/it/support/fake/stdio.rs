@@ -46,8 +46,7 @@ async fn write(mut frames: Receiver) -> std::io::Result<()> {
     while let Some(frame) = frames.recv().await {
         let mut line = match frame {
             Out::Note(message) => message.to_string(),
-            Out::Garbage(text) => text.to_owned(),
-            Out::Answer { text, .. } => text,
+            Out::Verbatim(text) | Out::Answer { text, .. } => text,
             Out::Cut | Out::Status(_) => continue,
             Out::HangUp => std::process::exit(1),
         };

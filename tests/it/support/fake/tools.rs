@@ -71,6 +71,8 @@ async fn run(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
         }
         "progress" => progress(call).await,
         "echo_args" => Ok(text(exact_arguments(&call.incoming.text))),
+        "message" => Ok(text(call.incoming.text.clone())),
+        "verbatim" => verbatim(call),
         "counter" => Ok(text(call.state.memory().ran["counter"].to_string())),
         "env" => {
             let name = arguments["name"].as_str().unwrap_or_default();
@@ -87,7 +89,7 @@ async fn run(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
         }
         "cancelled" => Ok(text(json!(call.state.memory().cancelled).to_string())),
         "garbage" => {
-            let _ = call.out.send(Out::Garbage("this is not JSON {"));
+            let _ = call.out.send(Out::Verbatim("this is not JSON {".into()));
             Ok(text("after the garbage"))
         }
         "huge" => {
@@ -182,6 +184,19 @@ async fn ask(call: &Call<'_>) -> Result<Object, Refusal> {
     let reply = told.await.map_err(|_| error(-32603, "nobody answered"))?;
     let reply = reply.get("result").or_else(|| reply.get("error")).cloned().unwrap_or_default();
     Ok(text(reply.to_string()))
+}
+
+/// Says what the test wrote, `before` the answer and as the `answer`, with this call's own id and token.
+fn verbatim(call: &Call<'_>) -> Result<Object, Refusal> {
+    let token = call.incoming.params()["_meta"]["progressToken"].to_string();
+    let id = call.incoming.message["id"].to_string();
+    let written =
+        |text: &Value| text.as_str().unwrap_or_default().replace("$TOKEN", &token).replace("$ID", &id);
+    for message in call.arguments["before"].as_array().into_iter().flatten() {
+        let _ = call.out.send(Out::Verbatim(written(message)));
+    }
+    let _ = call.out.send(Out::Answer { status: 200, text: written(&call.arguments["answer"]) });
+    Err(Refusal::Answered)
 }
 
 /// The arguments as they were written, digits, order and blanks included.

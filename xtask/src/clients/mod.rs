@@ -1,0 +1,93 @@
+//! Real clients against the gateway with a real server behind it: programs that others wrote must simply work.
+//! What each client does and what it expects is in its own script under `tests/clients`.
+
+mod install;
+
+use std::fs;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command;
+use crate::conformance::Transport;
+use crate::conformance::gateway::{self, Gateway};
+use crate::conformance::process::Process;
+use crate::run::Run;
+use install::Installed;
+
+/// What runs a script, and the script. Each gets the address of the gateway.
+#[rustfmt::skip]
+const CLIENTS: &[(&str, Runner, &str)] = &[
+    ("TypeScript SDK", Runner::Node, "sdk.mjs"),
+    ("inspector", Runner::Node, "inspector.mjs"),
+    ("Python SDK", Runner::Python, "legacy.py"),
+    ("Rust SDK", Runner::Program, "rmcp-client"),
+];
+
+#[derive(Clone, Copy)]
+enum Runner {
+    Node,
+    Python,
+    /// A program of this workspace.
+    Program,
+}
+
+pub fn run(run: &mut Run) -> Result<()> {
+    let wanted = |name: &str| run.filter.as_deref().is_none_or(|part| name.contains(part));
+    let clients: Vec<_> = CLIENTS.iter().filter(|(name, ..)| wanted(name)).collect();
+    if clients.is_empty() {
+        println!("  no client has the filter in its name");
+        return Ok(());
+    }
+    // The whole workspace, as for the tests, so that nothing is built a second time with other features.
+    command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
+    let installed = Installed::prepare(&run.root)?;
+    let results = installed.folder.join("results");
+    if results.exists() {
+        fs::remove_dir_all(&results)?;
+    }
+    fs::create_dir_all(&results)?;
+
+    // The servers and the gateway live until the last client is through.
+    let node = installed.path("node_modules/.bin/node")?;
+    let everything = installed.path("everything.mjs")?;
+    let http = Process::start(&results, "http", &[&node, &everything, "streamableHttp"])?;
+    let sse = Process::start(&results, "sse", &[&node, &everything, "sse"])?;
+    let fixture =
+        Process::start(&results, "fixture", &[&program("conformance-fixture")?, "--http", "0", "--legacy"])?;
+    let gateway = Gateway::start(&results, &program("toolgate")?)?;
+    let server = installed.path("node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
+    gateway.register(&gateway::stdio("stdio", &node, &[&server, "stdio"]))?;
+    gateway.register(&gateway::remote("http", Transport::StreamableHttp, &http.url))?;
+    gateway.register(&gateway::remote("sse", Transport::Sse, &sse.url))?;
+    // The other server shows what asks the user only to clients that declare it; this one shows it to all.
+    gateway.register(&gateway::remote("fixture", Transport::StreamableHttp, &fixture.url))?;
+
+    let mut failed = Vec::new();
+    for (name, runner, script) in clients {
+        let started = Instant::now();
+        let line = match runner {
+            Runner::Node => vec![node.clone(), installed.path(script)?],
+            Runner::Python => vec![installed.path("python/bin/python")?, installed.path(script)?],
+            Runner::Program => vec![program(script)?],
+        };
+        let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let url = gateway.url();
+        line.push(&url);
+        let outcome = command::show(&installed.folder, &line);
+        println!("  {name}: {:.1} s", started.elapsed().as_secs_f64());
+        if outcome.is_err() {
+            failed.push(*name);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("failed: {} (what gateway and servers said is in {})", failed.join(", "), results.display());
+    }
+    Ok(())
+}
+
+fn program(name: &str) -> Result<String> {
+    let this = std::env::current_exe().context("the path of xtask is unknown")?;
+    let path = this.parent().context("xtask is in no folder")?.join(name);
+    Ok(path.to_str().context("the path of a program is not text")?.to_owned())
+}
