@@ -15,7 +15,6 @@ pub mod process;
 
 use std::time::{Duration, Instant};
 
-pub use agent::{Agent, SseAgent, text_of};
 pub use app::TestApp;
 pub use client::{Answer, request};
 pub use fake::{Behaviour, Fake, stdio_command};
