@@ -5,7 +5,7 @@ mod front;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,8 +125,7 @@ async fn serve_connection(stream: TcpStream, front: Front, shutdown: Cancellatio
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(IDLE_CONNECTION);
     let answer = service_fn(move |request| -> Answering { Box::pin(front.clone().answer(request)) });
-    let connection = builder.serve_connection(TokioIo::new(stream), answer);
-    tokio::pin!(connection);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
     let served = tokio::select! {
         served = &mut connection => served,
         () = shutdown.cancelled() => {

@@ -78,10 +78,14 @@ struct Route {
 
 impl Gateway {
     /// Sends the request of a caller to the server it is meant for.
-    pub async fn forward(&self, caller: Arc<Caller>, message: Bytes) -> Result<Forward, Refusal> {
-        let head = Head::parse(&message).map_err(|error| Refusal::Invalid(error.to_string()))?;
+    pub async fn forward(
+        &self,
+        caller: Arc<Caller>,
+        head: &Head<'_>,
+        message: &Bytes,
+    ) -> Result<Forward, Refusal> {
         let catalog = self.catalog();
-        let route = find_route(&catalog, &caller, &head)?;
+        let route = find_route(&catalog, &caller, head)?;
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         let token =
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
@@ -97,7 +101,7 @@ impl Gateway {
                 let mut has_retried = false;
                 loop {
                     let link = upstream.link_for(caller.capabilities, caller.session).await?;
-                    match send(&link, &head, &route, &caller).await {
+                    match send(&link, head, &route, &caller).await {
                         Ok(exchange) => return Ok((permit, link, exchange, has_retried)),
                         Err(error) if error.did_not_run() && !has_retried => {
                             upstream.report(&link, &error);
@@ -110,10 +114,9 @@ impl Gateway {
             within(deadline, sending, &route.entry).await
         };
         let (permit, link, exchange, has_retried) = sent.map_err(|error| explain(&route.entry, &error))?;
-        drop(head);
         Ok(Forward {
             caller,
-            message,
+            message: message.clone(),
             route,
             exchange,
             link,

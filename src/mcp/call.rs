@@ -14,6 +14,7 @@ use super::stream::{self, Outlet};
 use super::{Mcp, bridge};
 use crate::gateway::caller::Caller;
 use crate::gateway::forward::{Forward, Outbound, Refusal};
+use crate::wire::Head;
 
 /// Where what comes before an answer can go.
 #[derive(Clone)]
@@ -29,16 +30,17 @@ pub enum Beside {
 impl Mcp {
     /// Runs one request to its answer. `None` when the client cancelled it: nothing is to be said then.
     pub(super) async fn run_call(
-        self: Arc<Self>,
+        &self,
         caller: Arc<Caller>,
         id: Vec<u8>,
-        message: Bytes,
-        beside: Beside,
+        head: &Head<'_>,
+        message: &Bytes,
+        beside: &Beside,
     ) -> Option<Reply> {
         let in_flight = caller.session.map(|serial| self.lives.begin_call(serial, &id));
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here: moving a future costs as much as it is large.
-        let run = pin!(self.answer(caller, id, message, beside, in_flight));
+        let run = pin!(self.answer(caller, id, head, message, beside, in_flight));
         match cancelled {
             Some(cancelled) => cancelled.run_until_cancelled(run).await,
             None => Some(run.await),
@@ -49,12 +51,13 @@ impl Mcp {
         &self,
         caller: Arc<Caller>,
         id: Vec<u8>,
-        message: Bytes,
-        beside: Beside,
+        head: &Head<'_>,
+        message: &Bytes,
+        beside: &Beside,
         mut in_flight: Option<CallInFlight>,
     ) -> Reply {
         let refused = |refusal: &Refusal| Reply::message(Message::refusal(&id, refusal));
-        let mut forward = match self.gateway.forward(caller.clone(), message).await {
+        let mut forward = match self.gateway.forward(caller.clone(), head, message).await {
             Ok(forward) => forward,
             Err(refusal) => return refused(&refusal),
         };
@@ -64,8 +67,8 @@ impl Mcp {
                 Ok(outbound) => outbound,
                 Err(refusal) => return refused(&refusal),
             };
-            let Some(message) = for_client(outbound, &caller, &beside, in_flight.as_mut()) else { continue };
-            match &beside {
+            let Some(message) = for_client(outbound, &caller, beside, in_flight.as_mut()) else { continue };
+            match beside {
                 Beside::Nowhere => {}
                 Beside::Stream(outlet) => outlet.send(&message),
                 Beside::NewStream => {

@@ -26,31 +26,53 @@ pub struct Sender {
     pub beside: Beside,
 }
 
+/// A body that was posted, with what its headers say.
+struct Post {
+    /// Named by the client; found or not.
+    session: Option<Option<Arc<Session>>>,
+    version: Option<String>,
+    beside: Beside,
+    scope: Scope,
+    body: Bytes,
+}
+
 impl Mcp {
     pub(super) async fn post(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
-        let is_batch = ask.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-        let head = if is_batch { None } else { Some(Head::parse(&ask.body)) };
+        let post = Post {
+            session: ask.session.map(|id| self.sessions.find(id, &ask.place.scope)),
+            version: ask.version.map(str::to_owned),
+            beside: if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere },
+            scope: ask.place.scope,
+            body: ask.body,
+        };
+        // Disconnecting is not cancelling: what was asked runs on, and its answer is dropped.
+        runs_on(self.clone().answer_post(post)).await
+    }
+
+    async fn answer_post(self: Arc<Self>, post: Post) -> Reply {
+        let Post { session, version, beside, scope, body } = post;
+        let is_batch = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+        let head = if is_batch { None } else { Some(Head::parse(&body)) };
         let head = match head.transpose() {
             Ok(head) => head,
             Err(error) => return Reply::unreadable(&error),
         };
-        if let Some(reply) = refuse_modern(&ask, head.as_ref()) {
+        if let Some(reply) = refuse_modern(version.as_deref(), head.as_ref()) {
             return reply;
         }
-        let session = match ask.session.map(|id| self.sessions.find(id, &ask.place.scope)) {
+        let session = match session {
             Some(None) => return Reply::unknown_session(),
-            Some(Some(session)) => Some(Arc::new(session)),
+            Some(Some(session)) => Some(session),
             None => None,
         };
         if let Some(session) = &session {
             self.lives.touch(session.serial);
         }
-        let beside = if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere };
-        let sender = Sender { scope: ask.place.scope.clone(), session, beside };
+        let sender = Sender { scope, session, beside };
         match head {
             // In boxes, here and below: what is large and rare should not make every request larger.
-            None => Box::pin(self.take_batch(&ask.body, ask.version, sender)).await,
-            Some(head) => self.take(&head, &ask.body, &sender).await.unwrap_or_else(Reply::accepted),
+            None => Box::pin(self.take_batch(&body, version.as_deref(), sender)).await,
+            Some(head) => self.take(&head, &body, &sender).await.unwrap_or_else(Reply::accepted),
         }
     }
 
@@ -138,13 +160,7 @@ impl Mcp {
             }
             _ => {
                 let caller = Arc::new(self.caller(sender));
-                let call = self.clone().run_call(caller, id, body.clone(), sender.beside.clone());
-                return match sender.beside {
-                    // Closing an event stream of HTTP+SSE ends its calls.
-                    Beside::Stream(_) => call.await,
-                    // Otherwise disconnecting is not cancelling: the call runs on, and its answer is dropped.
-                    Beside::NewStream | Beside::Nowhere => runs_on(call).await,
-                };
+                return self.run_call(caller, id, head, body, &sender.beside).await;
             }
         };
         Some(Reply::message(match result {
@@ -359,7 +375,7 @@ fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
 }
 
 /// A modern request says its version in `_meta` or in a header that no legacy client would send.
-fn refuse_modern(ask: &Ask<'_>, head: Option<&Head<'_>>) -> Option<Reply> {
+fn refuse_modern(version: Option<&str>, head: Option<&Head<'_>>) -> Option<Reply> {
     let id = head.and_then(|head| head.id.as_ref()).map(|id| id.raw());
     if let Some(head) = head
         && head.declares_version()
@@ -367,7 +383,7 @@ fn refuse_modern(ask: &Ask<'_>, head: Option<&Head<'_>>) -> Option<Reply> {
         let version = head.meta().and_then(|meta| meta.protocol_version.as_ref());
         return Some(Reply::unsupported_version(id, version.map_or("", |version| &version.value)));
     }
-    let version = ask.version?;
+    let version = version?;
     let is_legacy = Version::parse(version).is_some_and(|version| version.era() == Era::Legacy);
     (!is_legacy).then(|| Reply::unsupported_version(id, version))
 }

@@ -1,8 +1,8 @@
 //! Sessions of legacy clients. The id is the session: what the handshake settled, sealed, so that an idle session
 //! costs nothing here and a restarted gateway still knows it. Only ended ones are remembered, the last many of them.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::Mutex;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
@@ -13,6 +13,8 @@ use crate::seal::PurposeSeal;
 use crate::wire::Version;
 
 const REMEMBERED_ENDS: usize = 100_000;
+/// Enough for the agents that talk at the same time; few enough to cost nothing.
+const REMEMBERED_SESSIONS: usize = 256;
 /// Longer names of clients are cut, so that an id stays short.
 const LONGEST_NAME: usize = 64;
 
@@ -32,6 +34,8 @@ pub struct Session {
 pub struct Sessions {
     seal: PurposeSeal,
     ended: Mutex<Ended>,
+    /// Sessions in use, by id: opening a seal costs more than looking here.
+    recent: Mutex<HashMap<Box<str>, Arc<Session>>>,
 }
 
 #[derive(Default)]
@@ -42,7 +46,7 @@ struct Ended {
 
 impl Sessions {
     pub fn new(seal: PurposeSeal) -> Self {
-        Self { seal, ended: Mutex::default() }
+        Self { seal, ended: Mutex::default(), recent: Mutex::default() }
     }
 
     pub fn id_of(&self, session: &Session) -> String {
@@ -50,10 +54,22 @@ impl Sessions {
     }
 
     /// The session of an id, if it is one of ours, for this scope, and has not ended.
-    pub fn find(&self, id: &str, scope: &Scope) -> Option<Session> {
-        let sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
-        let session = Session::from_bytes(&self.seal.open(&sealed).ok()?)?;
+    pub fn find(&self, id: &str, scope: &Scope) -> Option<Arc<Session>> {
+        let known = self.recent.lock().expect("no code panics while it holds the sessions").get(id).cloned();
+        let session = known.or_else(|| self.open(id))?;
         (session.scope == *scope && !self.has_ended(session.serial)).then_some(session)
+    }
+
+    fn open(&self, id: &str) -> Option<Arc<Session>> {
+        let sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
+        let session = Arc::new(Session::from_bytes(&self.seal.open(&sealed).ok()?)?);
+        let mut recent = self.recent.lock().expect("no code panics while it holds the sessions");
+        if recent.len() >= REMEMBERED_SESSIONS {
+            // Those that are still in use come back by themselves.
+            recent.clear();
+        }
+        recent.insert(id.into(), session.clone());
+        Some(session)
     }
 
     pub fn end(&self, serial: u64) {
@@ -153,7 +169,7 @@ mod tests {
         let sessions = Sessions::new(Seal::new(&key).for_purpose("session"));
         let id = sessions.id_of(&session(7));
         assert!(id.len() < 1024);
-        assert_eq!(sessions.find(&id, &Scope::Group("dev".into())), Some(session(7)));
+        assert_eq!(sessions.find(&id, &Scope::Group("dev".into())), Some(Arc::new(session(7))));
         let restarted = Sessions::new(Seal::new(&key).for_purpose("session"));
         assert!(restarted.find(&id, &Scope::Group("dev".into())).is_some());
         assert_eq!(sessions.find(&id, &Scope::Everything), None);

@@ -1,5 +1,6 @@
 //! Idle connections to one origin, ready for the next request.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -11,15 +12,19 @@ const MAX_IDLE: usize = 64;
 
 #[derive(Default)]
 pub struct Pool {
-    idle: Mutex<Vec<(Connection, Instant)>>,
+    /// The longest idle first.
+    idle: Mutex<VecDeque<(Connection, Instant)>>,
 }
 
 impl Pool {
     /// The connection used last, so that the surplus of a burst grows old and goes.
     pub fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().expect("no code panics while it holds the pool");
-        idle.retain(|(_, since)| since.elapsed() < IDLE_LIMIT);
-        while let Some((mut connection, _)) = idle.pop() {
+        let now = Instant::now();
+        while idle.front().is_some_and(|(_, since)| now - *since >= IDLE_LIMIT) {
+            idle.pop_front();
+        }
+        while let Some((mut connection, _)) = idle.pop_back() {
             if connection.is_open() {
                 return Some(connection);
             }
@@ -30,7 +35,7 @@ impl Pool {
     pub fn put(&self, connection: Connection) {
         let mut idle = self.idle.lock().expect("no code panics while it holds the pool");
         if idle.len() < MAX_IDLE && !connection.sender.is_closed() {
-            idle.push((connection, Instant::now()));
+            idle.push_back((connection, Instant::now()));
         }
     }
 }
