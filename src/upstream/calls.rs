@@ -131,11 +131,13 @@ impl Calls {
                         drop(head);
                         self.notice(token, Inbound::Notice(message));
                     }
-                    "notifications/message" => {
+                    // About ids that only we and the upstream know.
+                    "notifications/cancelled" | "notifications/subscriptions/acknowledged" => {}
+                    // Logs, and what later revisions may say to a caller.
+                    _ => {
                         drop(head);
                         self.notice(own.or_else(|| self.only_call()), Inbound::Notice(message));
                     }
-                    _ => {}
                 }
                 None
             }
@@ -253,5 +255,28 @@ impl Signals {
     /// Resolves when something happened since the last time.
     pub async fn wait(&self) {
         self.notify.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(method: &str) -> Bytes {
+        authored::notice(method, Some(br#"{"elicitationId":"e"}"#))
+    }
+
+    #[tokio::test]
+    async fn a_notice_of_any_kind_reaches_the_call_it_came_with() {
+        let calls = Calls::new(Capabilities::NONE);
+        let (first, second) =
+            (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
+        assert!(calls.sort(notice("notifications/elicitation/complete"), Some(2)).is_none());
+        assert!(matches!(second.next().await, Ok(Inbound::Notice(_))));
+        // Without a stream of its own it belongs to nobody while two calls are in flight.
+        calls.sort(notice("notifications/elicitation/complete"), None);
+        calls.sort(notice("notifications/cancelled"), Some(1));
+        calls.sort(authored::result(b"1", b"{}"), None);
+        assert!(matches!(first.next().await, Ok(Inbound::Answer(_))));
     }
 }

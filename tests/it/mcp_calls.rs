@@ -222,9 +222,15 @@ async fn a_stream_that_is_not_read_is_closed_and_nobody_else_notices() {
     let unread = agent.listen().await;
     let mut read = SseAgent::connect(&app, "/sse", json!({})).await;
     let huge = "x".repeat(300_000);
-    agent.request("resources/subscribe", json!({"uri": format!("fake://item/{huge}")})).await;
+    let subscribe = json!({"uri": format!("fake://item/{huge}")});
+    agent.request("resources/subscribe", subscribe.clone()).await;
+    // Updates that come faster than they are passed on are one; somebody who reads them all sets the pace.
+    let reader = Agent::connect(&app, "/mcp").await;
+    let mut heard = reader.listen().await;
+    reader.request("resources/subscribe", subscribe).await;
     for round in 0..60 {
         fake.notify_resource_updated(&format!("fake://item/{huge}"));
+        heard.expect("notifications/resources/updated").await;
         let answer = read.call(json!(round), "s__echo", json!({"text": "still here"})).await;
         assert_eq!(answer["result"]["content"][0]["text"], "still here");
     }

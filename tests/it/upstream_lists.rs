@@ -193,23 +193,21 @@ async fn a_server_that_floods_announcements_is_read_rarely_and_removed_at_once()
     app.register_http("s", &fake).await;
     eventually("it listens", async || fake.open_streams() == 1).await;
     fake.forget_seen();
-    let begun = Instant::now();
-    let mut announced = 0;
-    while begun.elapsed() < Duration::from_millis(1500) {
+    let announced = 1000;
+    for _ in 0..announced {
         fake.notify_tools_changed();
-        announced += 1;
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let readings = fake.seen_of("tools/list").len();
-    assert!((1..=6).contains(&readings), "{readings} readings for {announced} announcements");
-    // Neither a refresh nor the end waits for the next reading.
+    assert!((1..=20).contains(&readings), "{readings} readings for {announced} announcements");
+    // Neither a refresh nor the end waits for the next reading, which is up to 5 s away.
     let begun = Instant::now();
     fake.update(|behaviour| behaviour.show_tools(&["one".to_owned()]));
     app.post("/api/v0/servers/s/refresh", json!({})).await.expect(200);
     assert_eq!(app.tools("").await, ["s__one"]);
     fake.notify_tools_changed();
     app.delete("/api/v0/servers/s").await.expect(204);
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
