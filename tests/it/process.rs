@@ -154,7 +154,7 @@ async fn a_signal_ends_it_with_0_and_calls_under_way_are_finished() {
         eventually("nobody new is let in", async || TcpStream::connect(&address).await.is_err()).await;
         assert!(call.await.unwrap().expect(200).text().contains("done"));
         assert_eq!(gateway.end().await.0, Some(0), "{signal}");
-        assert!(begun.elapsed() < Duration::from_secs(3), "{signal}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(8), "{signal}: {:?}", begun.elapsed());
         eventually("the session is ended", async || fake.sessions().is_empty()).await;
     }
 }
@@ -204,7 +204,7 @@ async fn a_second_signal_waits_for_nobody() {
     eventually("it is stopping", async || TcpStream::connect(&address).await.is_err()).await;
     gateway.signal("-TERM");
     assert_eq!(gateway.end().await.0, Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

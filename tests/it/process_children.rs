@@ -44,7 +44,7 @@ async fn a_signal_ends_children_and_grandchildren() {
         let begun = Instant::now();
         gateway.signal(signal);
         assert_eq!(gateway.end().await.0, Some(0));
-        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
         let left: Vec<_> = pids.iter().filter(|pid| is_alive(pid)).collect();
         assert!(left.is_empty(), "{signal} left {left:?} of {pids:?}");
     }

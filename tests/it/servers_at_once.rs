@@ -188,7 +188,7 @@ async fn removing_a_server_ends_its_calls_at_once() {
             let error = answer.expect(500).error();
             assert!(error.contains("web__slow"), "{error}");
         }
-        assert!(begun.elapsed() < Duration::from_secs(5), "{transport} {era}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(9), "{transport} {era}: {:?}", begun.elapsed());
         app.invoke("web__slow", json!({})).await.expect(404);
     }
 }
@@ -211,7 +211,7 @@ async fn removing_a_server_that_is_connecting_ends_the_calls_that_wait_for_it() 
         };
         let last = String::from_utf8(call.next().await.unwrap().data.to_vec()).unwrap();
         assert!(last.contains("error"), "{last}");
-        assert!(begun.elapsed() < Duration::from_secs(4), "{change}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(9), "{change}: {:?}", begun.elapsed());
         if change == "remove" {
             fake.update(|behaviour| behaviour.stall.clear());
             app.register_http("web", &fake).await;
@@ -235,7 +235,7 @@ async fn a_server_that_keeps_announcing_changes_is_refreshed_and_removed_at_once
     app.send("POST", "/api/v0/servers/web/refresh", &[], "").await.expect(200);
     fake.notify_tools_changed();
     app.delete("/api/v0/servers/web").await.expect(204);
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -250,5 +250,5 @@ async fn a_gateway_that_stops_does_not_wait_for_a_registration() {
     }
     let begun = Instant::now();
     app.stop().await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
