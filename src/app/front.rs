@@ -22,7 +22,7 @@ use tower::ServiceExt;
 
 use crate::http::reply::NoContent;
 use crate::http::{Settings, guard};
-use crate::mcp::{self, Ask, Mcp, Place, Reply};
+use crate::mcp::{self, Ask, Mcp, Place, Reply, Viewer};
 use crate::routes;
 use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
 
@@ -74,7 +74,8 @@ fn ask(place: Place, head: &Parts, body: Bytes) -> Ask<'_> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     Ask {
         method: head.method.as_str(),
-        place,
+        transport: place.transport,
+        viewer: Viewer { scope: place.scope, client: None },
         // A value that is no text is the id of no session, but it is there.
         session: head.headers.get(SESSION_ID).map(|value| value.to_str().unwrap_or_default()),
         version: text(PROTOCOL_VERSION),

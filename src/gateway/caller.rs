@@ -11,10 +11,23 @@ pub enum Scope {
     Server(String),
 }
 
+/// Whoever looks at the catalog through an endpoint. What exists for them is decided when they look, so a viewer may
+/// be kept: rights that change in the meantime count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    pub scope: Scope,
+    /// None where nobody is asked who they are.
+    pub client: Option<ClientId>,
+}
+
+/// An MCP client, for as long as it has the same token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientId(pub u64);
+
 /// An MCP client as far as a call of its is concerned.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    pub scope: Scope,
+    pub viewer: Viewer,
     pub capabilities: Capabilities,
     pub client_name: String,
     pub client_version: String,

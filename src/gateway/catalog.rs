@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Error;
+use super::access::Access;
 use super::view::Members;
 use crate::model::name::SEPARATOR;
 use crate::model::{
@@ -16,6 +17,7 @@ use crate::upstream::Upstream;
 pub struct Catalog {
     servers: BTreeMap<ServerName, Arc<Entry>>,
     groups: BTreeMap<GroupName, Arc<GroupEntry>>,
+    access: Arc<Access>,
 }
 
 impl Catalog {
@@ -26,7 +28,12 @@ impl Catalog {
                 .into_iter()
                 .map(|group| (group.name.clone(), Arc::new(GroupEntry::new(group))))
                 .collect(),
+            access: Arc::default(),
         }
+    }
+
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// All servers, by name.
@@ -98,6 +105,10 @@ impl Catalog {
         let mut changed = self.clone();
         changed.groups.insert(group.name.clone(), Arc::new(GroupEntry::new(group)));
         changed
+    }
+
+    pub fn with_access(&self, access: Access) -> Self {
+        Self { access: Arc::new(access), ..self.clone() }
     }
 
     pub fn without_group(&self, group: &GroupName) -> Self {

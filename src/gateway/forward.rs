@@ -270,7 +270,7 @@ fn asks_for_input(answer: &[u8]) -> bool {
 
 fn find_route(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Route, Refusal> {
     let lens = catalog
-        .lens(&caller.scope)
+        .lens(&caller.viewer)
         .ok_or_else(|| Refusal::Invalid("this endpoint no longer exists".into()))?;
     let method = head.method.as_deref().unwrap_or_default();
     match method {
@@ -278,7 +278,7 @@ fn find_route(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Rou
         "prompts/get" => {
             let name = name_of(head)?;
             let unknown = || Refusal::UnknownPrompt(name.value.to_string());
-            let (entry, item) = owner(catalog, &caller.scope, &name.value).ok_or_else(unknown)?;
+            let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
             entry.prompt(item).filter(|prompt| lens.shows_prompt(entry, &prompt.name)).ok_or_else(unknown)?;
             Ok(Route::to(entry).renaming(name, item).repeatable())
         }
@@ -290,7 +290,7 @@ fn find_route(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Rou
         }
         "completion/complete" => completion_route(catalog, caller, head, &lens),
         // One server's own endpoint passes on what the gateway does not know.
-        _ => match &caller.scope {
+        _ => match &caller.viewer.scope {
             Scope::Server(name) => {
                 let entry = catalog.get(name).ok_or_else(|| Refusal::UnknownMethod(method.to_owned()))?;
                 Ok(Route::to(entry))
@@ -308,7 +308,7 @@ fn tool_route(
 ) -> Result<Route, Refusal> {
     let name = name_of(head)?;
     let unknown = || Refusal::UnknownTool(name.value.to_string());
-    let (entry, item) = owner(catalog, &caller.scope, &name.value).ok_or_else(unknown)?;
+    let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
     let mut route = Route::to(entry).renaming(name, item);
     match entry.tool(item) {
         Some(tool) if lens.shows_tool(entry, item) => {
@@ -333,7 +333,7 @@ fn completion_route(
     match (&reference.name, &reference.uri) {
         (Some(name), _) => {
             let unknown = || Refusal::UnknownPrompt(name.value.to_string());
-            let (entry, item) = owner(catalog, &caller.scope, &name.value).ok_or_else(unknown)?;
+            let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
             entry.prompt(item).filter(|prompt| lens.shows_prompt(entry, &prompt.name)).ok_or_else(unknown)?;
             Ok(Route::to(entry).renaming(name, item).repeatable())
         }

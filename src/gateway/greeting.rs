@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::Gateway;
-use super::caller::Scope;
+use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 
 /// The longest that the composed instructions become.
@@ -19,29 +19,28 @@ pub struct Greeting {
 }
 
 impl Gateway {
-    /// Why this scope cannot be served, if so.
-    pub fn missing(&self, scope: &Scope) -> Option<String> {
-        if self.catalog().lens(scope).is_some() {
+    /// Why this viewer cannot be served here, if so.
+    pub fn missing(&self, viewer: &Viewer) -> Option<String> {
+        if self.catalog().lens(viewer).is_some() {
             return None;
         }
-        Some(match scope {
+        Some(match &viewer.scope {
             Scope::Everything => "there is nothing here".to_owned(),
             Scope::Group(name) => format!("tool group {name:?} does not exist"),
             Scope::Server(name) => format!("server {name:?} does not exist"),
         })
     }
 
-    /// `None` when the scope does not exist (any more).
-    pub fn greeting(&self, scope: &Scope) -> Option<Greeting> {
+    /// `None` when what the viewer looks at does not exist (any more).
+    pub fn greeting(&self, viewer: &Viewer) -> Option<Greeting> {
         let catalog = self.catalog();
-        catalog.lens(scope)?;
-        match scope {
+        let lens = catalog.lens(viewer)?;
+        match &viewer.scope {
             Scope::Server(name) => catalog.get(name).map(|entry| native(entry)),
-            Scope::Everything => Some(composed(&catalog, |_| true)),
+            Scope::Everything => Some(composed(&catalog, |entry| lens.admits(entry))),
             Scope::Group(name) => {
-                let lens = catalog.lens(scope)?;
                 let group = catalog.group(name).ok()?;
-                let view = catalog.view(&lens, |_| true);
+                let view = catalog.view(&lens);
                 let is_in = |entry: &Entry| {
                     view.tools.iter().any(|(of, _)| of.name() == entry.name())
                         || view.prompts.iter().any(|(of, _)| of.name() == entry.name())
@@ -79,9 +78,7 @@ fn composed(catalog: &Catalog, is_in: impl Fn(&Entry) -> bool) -> Greeting {
     Greeting {
         capabilities: capabilities.to_vec(),
         server_info: server_info.into_bytes(),
-        instructions: instructions(
-            catalog.entries().filter(|entry| entry.is_enabled() && is_in(entry)).map(|entry| &**entry),
-        ),
+        instructions: instructions(catalog.entries().filter(|entry| is_in(entry)).map(|entry| &**entry)),
     }
 }
 

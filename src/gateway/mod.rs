@@ -4,6 +4,7 @@
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
+pub mod access;
 pub mod call;
 pub mod caller;
 pub mod catalog;

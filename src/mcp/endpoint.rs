@@ -25,10 +25,10 @@ pub enum Transport {
 
 impl Mcp {
     pub async fn serve(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
-        if let Some(missing) = self.gateway.missing(&ask.place.scope) {
+        if let Some(missing) = self.gateway.missing(&ask.viewer) {
             return Reply::not_found(missing);
         }
-        match (ask.place.transport, ask.method) {
+        match (ask.transport, ask.method) {
             (Transport::Streamable, "POST") => self.post(ask).await,
             (Transport::Streamable, "GET") => self.open_stream(&ask),
             (Transport::Streamable, "DELETE") => self.end_session(&ask),

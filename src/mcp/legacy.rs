@@ -12,7 +12,7 @@ use super::reply::{Message, Reply};
 use super::session::{Session, new_serial};
 use super::stream;
 use super::{Ask, Mcp, bridge};
-use crate::gateway::caller::{Caller, Scope};
+use crate::gateway::caller::{Caller, Viewer};
 use crate::gateway::forward::Refusal;
 use crate::model::Capabilities;
 use crate::wire::{Era, Head, Kind, Version, authored, scan, text};
@@ -20,7 +20,7 @@ use crate::wire::{Era, Head, Kind, Version, authored, scan, text};
 /// Who sends a message, and how it may be answered.
 #[derive(Clone)]
 pub struct Sender {
-    pub scope: Scope,
+    pub viewer: Viewer,
     /// None where the client sent a message without a session, as revision 2025-03-26 allows.
     pub session: Option<Arc<Session>>,
     pub beside: Beside,
@@ -32,17 +32,17 @@ struct Post {
     session: Option<Option<Arc<Session>>>,
     version: Option<String>,
     beside: Beside,
-    scope: Scope,
+    viewer: Viewer,
     body: Bytes,
 }
 
 impl Mcp {
     pub(super) async fn post(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
         let post = Post {
-            session: ask.session.map(|id| self.sessions.find(id, &ask.place.scope)),
+            session: ask.session.map(|id| self.sessions.find(id, &ask.viewer)),
             version: ask.version.map(str::to_owned),
             beside: if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere },
-            scope: ask.place.scope,
+            viewer: ask.viewer,
             body: ask.body,
         };
         // Disconnecting is not cancelling: what was asked runs on, and its answer is dropped.
@@ -50,7 +50,7 @@ impl Mcp {
     }
 
     async fn answer_post(self: Arc<Self>, post: Post) -> Reply {
-        let Post { session, version, beside, scope, body } = post;
+        let Post { session, version, beside, viewer, body } = post;
         let is_batch = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
         let head = if is_batch { None } else { Some(Head::parse(&body)) };
         let head = match head.transpose() {
@@ -68,7 +68,7 @@ impl Mcp {
         if let Some(session) = &session {
             self.lives.touch(session.serial);
         }
-        let sender = Sender { scope, session, beside };
+        let sender = Sender { viewer, session, beside };
         match head {
             // In boxes, here and below: what is large and rare should not make every request larger.
             None => Box::pin(self.take_batch(&body, version.as_deref(), sender)).await,
@@ -142,12 +142,12 @@ impl Mcp {
     ) -> Option<Reply> {
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         let result = match head.method.as_deref().unwrap_or_default() {
-            "initialize" => return Some(self.initialize(head, &id, &sender.scope)),
+            "initialize" => return Some(self.initialize(head, &id, &sender.viewer)),
             "ping" => Ok(Bytes::from_static(b"{}")),
-            "tools/list" => self.list(head, &sender.scope, |lists| &lists.tools),
-            "prompts/list" => self.list(head, &sender.scope, |lists| &lists.prompts),
-            "resources/list" => self.list(head, &sender.scope, |lists| &lists.resources),
-            "resources/templates/list" => self.list(head, &sender.scope, |lists| &lists.templates),
+            "tools/list" => self.list(head, &sender.viewer, |lists| &lists.tools),
+            "prompts/list" => self.list(head, &sender.viewer, |lists| &lists.prompts),
+            "resources/list" => self.list(head, &sender.viewer, |lists| &lists.resources),
+            "resources/templates/list" => self.list(head, &sender.viewer, |lists| &lists.templates),
             method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
                 let Some(session) = &sender.session else {
                     return Some(Reply::bad_request(&needs_session(method)));
@@ -169,7 +169,7 @@ impl Mcp {
         }))
     }
 
-    fn initialize(&self, head: &Head<'_>, id: &[u8], scope: &Scope) -> Reply {
+    fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params {
@@ -196,10 +196,9 @@ impl Mcp {
             capabilities: Capabilities::of(&params.capabilities),
             client_name: info("name"),
             client_version: info("version"),
-            principal: String::new(),
-            scope: scope.clone(),
+            viewer: viewer.clone(),
         };
-        let Some(greeting) = self.gateway.greeting(scope) else {
+        let Some(greeting) = self.gateway.greeting(viewer) else {
             return Reply::not_found("this endpoint does not exist any more");
         };
         let version = text::quote(session.version.as_str());
@@ -220,14 +219,14 @@ impl Mcp {
     fn list(
         &self,
         head: &Head<'_>,
-        scope: &Scope,
+        viewer: &Viewer,
         pick: fn(&crate::gateway::lists::Lists) -> &Bytes,
     ) -> Result<Bytes, Refusal> {
         // Lists are always given whole, so no cursor was ever handed out.
         if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
             return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
         }
-        let lists = self.gateway.lists(scope);
+        let lists = self.gateway.lists(viewer);
         let lists = lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))?;
         Ok(pick(&lists).clone())
     }
@@ -240,7 +239,7 @@ impl Mcp {
             .map(|level| level.value.to_string());
         let level = level.filter(|level| bridge::is_level(level));
         let level = level.ok_or_else(|| Refusal::Invalid("params.level must be a log level".into()))?;
-        self.lives.with(session.serial, &session.scope, |live| live.level = Some(level));
+        self.lives.with(session.serial, &session.viewer, |live| live.level = Some(level));
         let sessions = self.lives.sessions();
         let levels = sessions.values().filter_map(|live| live.level.as_deref());
         if let Some(level) = levels.reduce(bridge::most_verbose) {
@@ -251,8 +250,8 @@ impl Mcp {
 
     async fn subscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
         let uri = uri_of(head)?;
-        let (server, upstream_uri) = self.gateway.subscribe(&session.scope, &uri).await?;
-        let before = self.lives.with(session.serial, &session.scope, |live| {
+        let (server, upstream_uri) = self.gateway.subscribe(&session.viewer, &uri).await?;
+        let before = self.lives.with(session.serial, &session.viewer, |live| {
             live.subscriptions.insert(uri, (server, upstream_uri))
         });
         if let Some((server, upstream_uri)) = before {
@@ -263,7 +262,7 @@ impl Mcp {
 
     async fn unsubscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
         let uri = uri_of(head)?;
-        let held = self.lives.with(session.serial, &session.scope, |live| live.subscriptions.remove(&uri));
+        let held = self.lives.with(session.serial, &session.viewer, |live| live.subscriptions.remove(&uri));
         if let Some((server, upstream_uri)) = held {
             self.gateway.unsubscribe(&server, &upstream_uri).await;
         }
@@ -281,10 +280,10 @@ impl Mcp {
     }
 
     fn caller(&self, sender: &Sender) -> Caller {
-        let scope = sender.scope.clone();
+        let viewer = sender.viewer.clone();
         match &sender.session {
             None => Caller {
-                scope,
+                viewer,
                 capabilities: Capabilities::NONE,
                 client_name: String::new(),
                 client_version: String::new(),
@@ -294,10 +293,10 @@ impl Mcp {
             Some(session) => {
                 if self.gateway.has_stateful_servers() {
                     // What the call may open is then found again when the session is over.
-                    self.lives.with(session.serial, &session.scope, |_| {});
+                    self.lives.with(session.serial, &session.viewer, |_| {});
                 }
                 Caller {
-                    scope,
+                    viewer,
                     capabilities: session.capabilities,
                     client_name: session.client_name.clone(),
                     client_version: session.client_version.clone(),
@@ -313,14 +312,14 @@ impl Mcp {
         let Some(id) = ask.session else {
             return Reply::bad_request("the stream belongs to a session; send its Mcp-Session-Id");
         };
-        let Some(session) = self.sessions.find(id, &ask.place.scope) else { return Reply::unknown_session() };
+        let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
         if !ask.accepts_events() {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
         let (outlet, body) = stream::open();
-        let lists = self.gateway.lists(&session.scope);
+        let lists = self.gateway.lists(&session.viewer);
         let stream = super::live::Stream { outlet, lists };
-        let replaced = self.lives.with(session.serial, &session.scope, |live| live.stream.replace(stream));
+        let replaced = self.lives.with(session.serial, &session.viewer, |live| live.stream.replace(stream));
         if let Some(replaced) = replaced {
             replaced.outlet.finish();
         }
@@ -331,7 +330,7 @@ impl Mcp {
         let Some(id) = ask.session else {
             return Reply::bad_request("which session to end is said with Mcp-Session-Id");
         };
-        let Some(session) = self.sessions.find(id, &ask.place.scope) else { return Reply::unknown_session() };
+        let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
         self.sessions.end(session.serial);
         self.release(session.serial);
         Reply::session_ended()

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
 use super::stream::Outlet;
-use crate::gateway::caller::Scope;
+use crate::gateway::caller::Viewer;
 use crate::gateway::forward::Replier;
 use crate::gateway::lists::Lists;
 use crate::wire::{Head, Patch};
@@ -26,7 +26,7 @@ pub struct Lives {
 
 /// One session that holds something.
 pub struct Live {
-    pub scope: Scope,
+    pub viewer: Viewer,
     pub stream: Option<Stream>,
     pub level: Option<String>,
     /// By the URI that the client subscribed to: the server and its own URI.
@@ -55,10 +55,10 @@ impl Lives {
     }
 
     /// The session's entry, made if it holds nothing yet.
-    pub fn with<T>(&self, serial: u64, scope: &Scope, change: impl FnOnce(&mut Live) -> T) -> T {
+    pub fn with<T>(&self, serial: u64, viewer: &Viewer, change: impl FnOnce(&mut Live) -> T) -> T {
         let mut sessions = self.sessions();
         let live = sessions.entry(serial).or_insert_with(|| Live {
-            scope: scope.clone(),
+            viewer: viewer.clone(),
             stream: None,
             level: None,
             subscriptions: HashMap::new(),

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::gateway::Gateway;
 use crate::seal::PurposeSeal;
 
-pub use crate::gateway::caller::Scope;
+pub use crate::gateway::caller::{Scope, Viewer};
 pub use endpoint::{Place, Transport};
 pub use reply::{Body, Reply};
 pub use stream::EventBody;
@@ -45,7 +45,8 @@ pub struct Mcp {
 /// An HTTP request to an MCP endpoint, reduced to what matters here.
 pub struct Ask<'a> {
     pub method: &'a str,
-    pub place: Place,
+    pub transport: Transport,
+    pub viewer: Viewer,
     pub session: Option<&'a str>,
     pub version: Option<&'a str>,
     pub accept: Option<&'a str>,

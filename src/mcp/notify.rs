@@ -40,7 +40,7 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
 fn tell_changes(mcp: &Arc<Mcp>) {
     let mut over = Vec::new();
     for (serial, live) in mcp.lives.sessions().iter_mut() {
-        let Some(lists) = mcp.gateway.lists(&live.scope) else {
+        let Some(lists) = mcp.gateway.lists(&live.viewer) else {
             over.push(*serial);
             continue;
         };
