@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::call::{Beside, runs_on};
 use super::reply::{Message, Reply};
-use super::session::{Session, new_serial};
+use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp, bridge};
 use crate::gateway::caller::{Caller, Viewer};
@@ -191,7 +191,7 @@ impl Mcp {
         let info =
             |key: &str| params.client_info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let session = Session {
-            serial: new_serial(),
+            serial: self.sessions.new_serial(),
             version: asked.unwrap_or(Version::LATEST_LEGACY),
             capabilities: Capabilities::of(&params.capabilities),
             client_name: info("name"),
