@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Bind, Config};
 use crate::gateway::Gateway;
 use crate::http::{Face, Settings};
-use crate::mcp::Mcp;
+use crate::mcp::{Mcp, Seals};
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::Metrics;
 use crate::{routes, upstream};
@@ -42,7 +42,7 @@ impl App {
         let listeners = listen(&config.bind, config.port).await?;
         let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
         let store = Store::open(options).await?;
-        let session_seal = store.seal_for("session");
+        let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
@@ -59,7 +59,7 @@ impl App {
         };
         let settings = Arc::new(settings);
         let router = routes::router(Face { gateway: gateway.clone(), settings: settings.clone() });
-        let mcp = Mcp::start(gateway.clone(), session_seal, config.session_idle_timeout);
+        let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
         Ok(Self { gateway, front: Front { router, mcp, settings }, listeners })
     }
 

@@ -35,7 +35,7 @@ impl Mcp {
         outlet.send_event("endpoint", address.as_bytes());
         let (serial, gone) = (session.serial, outlet.gone.clone());
         self.lives.with(serial, &viewer, |live| {
-            live.stream = Some(Stream { outlet, lists: self.gateway.lists(&viewer) });
+            live.stream = Some(Stream { outlet, lists: self.gateway.lists(&viewer), listening: None });
             live.handshake = Some(Arc::new(session));
         });
         let mcp = self.clone();

@@ -20,6 +20,12 @@ impl Requirements {
         Ok(Requirements::parse(&text))
     }
 
+    /// Takes scenarios out of the score, by how their names begin.
+    pub fn set_aside(&mut self, beginning: &str, reason: &str) {
+        let aside = self.scored.extract_if(.., |scenario| scenario.starts_with(beginning));
+        self.not_scored.extend(aside.map(|scenario| (scenario, reason.to_owned())));
+    }
+
     fn parse(text: &str) -> Requirements {
         let mut requirements = Requirements::default();
         let (mut section, mut scenario, mut of_server) = ("", "", false);
