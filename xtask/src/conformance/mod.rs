@@ -212,7 +212,8 @@ impl Conformance {
         }
         let status = self.suite.run(&url, case.set.revision, &folder)?;
         let report = Report::read(&folder, &requirements)?;
-        if !status.success() && !report.has_failures() {
+        // Of what was set aside the suite itself knows nothing.
+        if !status.success() && !report.has_failures() && !case.crosses_eras() {
             bail!("the suite ended with {status}, see {}", folder.join("suite.log").display());
         }
         Ok((report, folder))
