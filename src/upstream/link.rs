@@ -28,7 +28,7 @@ use crate::wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, meta, 
 const CLOSING: Duration = Duration::from_secs(4);
 
 /// A stream usually opens within moments; one that does not is caught up with later.
-const OPENING: Duration = Duration::from_millis(300);
+const OPENING: Duration = Duration::from_secs(1);
 
 /// An upstream that does not take a notice in this time has it or never will.
 const TELLING: Duration = Duration::from_secs(5);
@@ -130,10 +130,15 @@ impl Link {
         }
     }
 
-    /// Called before the lists are read: waits, not for long, until no change can go unheard.
-    pub(super) async fn about_to_read(&self) {
+    /// Waits, not for long, until what the server says outside of calls is heard.
+    pub(super) async fn open_ears(&self) {
         let mut hears = self.hears.subscribe();
         let _ = tokio::time::timeout(OPENING, hears.wait_for(|hears| *hears)).await;
+    }
+
+    /// Called before the lists are read, so that no change goes unheard.
+    pub(super) async fn about_to_read(&self) {
+        self.open_ears().await;
         self.has_read.store(true, Ordering::Release);
     }
 
