@@ -36,6 +36,9 @@ pub enum Refusal {
     UnknownPrompt(String),
     #[error("resource not found: {0}")]
     UnknownResource(String),
+    /// The server wants something of the client that it did not declare, by the name of the capability.
+    #[error("the server needs the client capability {0:?}, which the request does not declare")]
+    MissingCapability(&'static str),
     #[error("{0}")]
     Upstream(String),
     /// The upstream's own error, passed on.
@@ -255,7 +258,12 @@ async fn send(
     caller: &Caller,
 ) -> Result<Exchange, CallError> {
     let behalf = match caller.era {
-        Era::Modern => OnBehalf::Modern,
+        Era::Modern => {
+            if let Some(level) = caller.logs.level() {
+                link.raise_level(level).await;
+            }
+            OnBehalf::Modern
+        }
         Era::Legacy => OnBehalf::Legacy {
             capabilities: caller.capabilities,
             client_name: &caller.client_name,

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::bridge::state::Bond;
-use super::call::Beside;
+use super::call::{Beside, Round};
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
-use super::{Ask, Mcp, bridge};
+use super::{Ask, Mcp};
 use crate::gateway::caller::{Caller, Logs, Scope, Viewer};
 use crate::gateway::forward::Refusal;
 use crate::gateway::lists::{Caching, Lists};
 use crate::gateway::route::ReturnedState;
-use crate::model::Capabilities;
+use crate::model::{Capabilities, LogLevel};
 use crate::wire::{Era, Head, Kind, Version, authored, meta};
 
 /// What the revision took away: answered like any other unknown method, whatever a server might say to it.
@@ -107,9 +107,6 @@ impl Mcp {
             Ok(prepared) => prepared,
             Err(refusal) => return Reply::refusal(Era::Modern, &id, &refusal),
         };
-        if let Some(level) = logs.level() {
-            self.raise_log_level(level);
-        }
         let caller = Caller {
             viewer: ask.viewer.clone(),
             era: Era::Modern,
@@ -121,7 +118,8 @@ impl Mcp {
             logs,
         };
         let beside = if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere };
-        let reply = self.run_call(Arc::new(caller), id, head, &ask.body, &beside, Some((bond, state))).await;
+        let round = Round { bond, state, declared: declared(head) };
+        let reply = self.run_call(Arc::new(caller), id, head, &ask.body, &beside, Some(round)).await;
         reply.unwrap_or_else(Reply::accepted)
     }
 
@@ -138,13 +136,20 @@ impl Mcp {
     }
 }
 
+/// What the client could be asked for, in its own words.
+fn declared(head: &Head<'_>) -> Capabilities {
+    let said = head.meta().and_then(|meta| meta.client_capabilities.clone());
+    let said = said.map(|said| &head.body[said]).filter(|said| *said != b"{}");
+    said.map_or(Capabilities::NONE, |said| {
+        Capabilities::of(&serde_json::from_slice(said).unwrap_or_default())
+    })
+}
+
 /// The log messages that a request asks for; without a word it wants none.
 fn logs(head: &Head<'_>) -> Result<Logs, Refusal> {
     let Some(level) = head.meta().and_then(|meta| meta.log_level.as_ref()) else { return Ok(Logs::None) };
-    match bridge::is_level(&level.value) {
-        true => Ok(Logs::From(level.value.to_string())),
-        false => Err(Refusal::Invalid(format!("{} in params._meta must be a log level", meta::LOG_LEVEL))),
-    }
+    let unknown = || Refusal::Invalid(format!("{} in params._meta must be a log level", meta::LOG_LEVEL));
+    LogLevel::parse(&level.value).map(Logs::From).ok_or_else(unknown)
 }
 
 /// The beginning of a result that the gateway gives itself; its own members follow.
