@@ -218,6 +218,11 @@ async fn a_legacy_server_that_asks_is_told_that_it_cannot() {
             let told = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
             assert!(told.contains("-32601") && told.contains(method), "{server}: {told}");
         }
+        // Nobody could ever answer it for a client that does not know of such things.
+        let unable = ModernAgent::at(&app, "/mcp").with(json!({"sampling": {}}));
+        let (status, error) = unable.error("tools/call", json!({"name": format!("{server}__ask")})).await;
+        assert_eq!((status, &error["code"]), (400, &json!(-32021)), "{server}: {error}");
+        assert_eq!(error["data"], json!({"requiredCapabilities": {"elicitation": {}}}), "{server}");
         let arguments = json!({"method": "roots/list"});
         let told = agent.call_text(&format!("{server}__ask"), arguments).await;
         assert_eq!(told, r#"{"roots":[]}"#, "{server}");

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
@@ -139,7 +140,15 @@ impl Fake {
     pub async fn restart(&mut self) {
         self.stop().await;
         self.state.dead.send_replace(false);
-        let listener = listen(self.address).expect("the port is still ours");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let listener = loop {
+            match listen(self.address) {
+                Ok(listener) => break listener,
+                // A process that another test is just starting has a copy of the old listener for a moment.
+                Err(error) => assert!(Instant::now() < deadline, "the port is still ours: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
         self.serving = Some(tokio::spawn(net::serve(listener, self.state.clone())));
     }
 }
