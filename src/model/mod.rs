@@ -4,6 +4,7 @@
 pub mod capabilities;
 pub mod fields;
 pub mod group;
+pub mod issued;
 pub mod mode;
 pub mod name;
 pub mod offering;
@@ -11,11 +12,13 @@ pub mod redact;
 pub mod registration;
 pub mod secret;
 pub mod server;
+pub mod time;
 pub mod uri;
 
 pub use capabilities::Capabilities;
 pub use fields::{FieldError, Fields};
 pub use group::{Group, GroupName};
+pub use issued::Issued;
 pub use mode::Mode;
 pub use name::{QualifiedName, ServerName};
 pub use offering::{Offering, Prompt, Resource, Template, Tool};

@@ -61,7 +61,7 @@ impl Exchange {
     /// Whether the upstream met the request with a status that is no success, or broke off.
     pub(super) fn is_refused(&self, sent: &Result<(), CallError>) -> bool {
         matches!(self.stream, Some(AnswerStream::Read(_)))
-            || matches!(sent, Err(CallError::Status { .. } | CallError::Lost(_)))
+            || matches!(sent, Err(CallError::Status { .. } | CallError::Unauthorized(_) | CallError::Lost(_)))
     }
 
     /// Waits for the answer and drops what comes before it.
