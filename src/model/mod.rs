@@ -1,6 +1,7 @@
 //! Plain data and the rules that hold for it: names, servers, what a server offers, secrets.
 //! No I/O and no async; every other layer speaks these words.
 
+pub mod allow_list;
 pub mod capabilities;
 pub mod fields;
 pub mod group;
@@ -15,6 +16,7 @@ pub mod server;
 pub mod time;
 pub mod uri;
 
+pub use allow_list::AllowList;
 pub use capabilities::Capabilities;
 pub use fields::{FieldError, Fields};
 pub use group::{Group, GroupName};

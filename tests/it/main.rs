@@ -5,6 +5,7 @@
 mod support;
 
 mod announcements;
+mod connections;
 mod groups;
 mod groups_model;
 mod mcp_at_once;

@@ -83,6 +83,16 @@ enum Target {
     Links,
 }
 
+/// How the names of the scenarios begin in which a server asks its client for something in the modern way.
+const INPUT: &str = "input-required-result-";
+
+impl Case {
+    /// Whether a modern client meets a server that is none.
+    fn crosses_eras(&self) -> bool {
+        self.set.revision == MODERN.revision && matches!(self.eras, LegacyOnly)
+    }
+}
+
 const LEGACY: Set = Set { revision: "2025-11-25", side: Side::Server, scored: 30 };
 const MODERN: Set = Set { revision: "2026-07-28", side: Side::Server, scored: 37 };
 const LEGACY_CLIENT: Set = Set { revision: "2025-11-25", side: Side::Client, scored: 18 };
@@ -114,6 +124,14 @@ const GATEWAY: &[Case] = &[
     Case { name: "aggregate-http-legacy", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Aggregate },
     Case { name: "aggregate-stdio-legacy", set: LEGACY, transport: Stdio, eras: LegacyOnly, target: Aggregate },
     Case { name: "aggregate-sse-legacy", set: LEGACY, transport: Sse, eras: LegacyOnly, target: Aggregate },
+    Case { name: "server-http-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Server },
+    Case { name: "server-stdio-modern", set: MODERN, transport: Stdio, eras: Both, target: Server },
+    Case { name: "aggregate-http-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Aggregate },
+    Case { name: "aggregate-stdio-modern", set: MODERN, transport: Stdio, eras: Both, target: Aggregate },
+    Case { name: "server-http-crossing", set: MODERN, transport: StreamableHttp, eras: LegacyOnly, target: Server },
+    Case { name: "server-stdio-crossing", set: MODERN, transport: Stdio, eras: LegacyOnly, target: Server },
+    Case { name: "aggregate-http-crossing", set: MODERN, transport: StreamableHttp, eras: LegacyOnly, target: Aggregate },
+    Case { name: "aggregate-sse-crossing", set: MODERN, transport: Sse, eras: LegacyOnly, target: Aggregate },
 ];
 
 #[rustfmt::skip]
@@ -188,9 +206,14 @@ impl Conformance {
         if requirements.scored.len() != scored {
             bail!("set {revision} has {} scored scenarios", requirements.scored.len());
         }
+        if case.crosses_eras() {
+            requirements.set_aside(INPUT, "a legacy server cannot ask a modern client yet");
+        }
         let status = match case.target {
             Links => {
-                requirements.put_off(AHEAD);
+                for (beginning, reason) in AHEAD {
+                    requirements.set_aside(beginning, reason);
+                }
                 self.suite.run_client(&self.root, &self.program("toolgate")?, revision, &folder)?
             }
             Fixture | Server | Aggregate => self.run_server(case, &folder)?,
