@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::record::ServerRecord;
 use super::servers::{Keeps, Unconnected};
 use super::{Error, Gateway, now_ms};
-use crate::model::{Registration, Secret, ServerName, time};
+use crate::model::{Registration, Secret, ServerName, Status, time};
 use crate::store::{SessionKey, SessionStatus, StoredSession};
 use crate::upstream::Denial;
 use crate::upstream::oauth::{Flow, Grant, Provider, Unfinished};
@@ -129,6 +129,14 @@ impl Gateway {
             None => return Err(without()),
         };
         let known = self.tokens_for(&mut registration).await?.and_then(|tokens| tokens.grant());
+        let serves = entry.upstream.as_ref().is_some_and(|upstream| match upstream.state().status {
+            Status::Connected | Status::Degraded => true,
+            Status::Connecting | Status::Failed | Status::Disabled => false,
+        });
+        // It does well without.
+        if known.is_none() && serves {
+            return Err(without());
+        }
         let challenge = known.as_ref().and_then(|grant| grant.challenge.as_deref());
         let endpoint = registration.config.endpoint().ok_or_else(without)?;
         let found = Provider::find(endpoint, challenge, &self.upstream_options).await;
