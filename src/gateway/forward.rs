@@ -36,6 +36,9 @@ pub enum Refusal {
     UnknownPrompt(String),
     #[error("resource not found: {0}")]
     UnknownResource(String),
+    /// The server wants something of the client that it did not declare, by the name of the capability.
+    #[error("the server needs the client capability {0:?}, which the request does not declare")]
+    MissingCapability(&'static str),
     #[error("{0}")]
     Upstream(String),
     /// The upstream's own error, passed on.

@@ -16,6 +16,7 @@ use super::{Mcp, bridge};
 use crate::gateway::caller::{Caller, Owner};
 use crate::gateway::forward::{Forward, Outbound, Refusal};
 use crate::gateway::route::ReturnedState;
+use crate::model::Capabilities;
 use crate::wire::{Era, Head};
 
 /// Where what comes before an answer can go.
@@ -29,8 +30,15 @@ pub enum Beside {
     Nowhere,
 }
 
-/// One round of a modern request: what a state of it is bound to, and the state of the round before.
-pub type Round = (Bond, Option<ReturnedState>);
+/// One round of a modern request.
+pub struct Round {
+    /// What a state of it is bound to.
+    pub bond: Bond,
+    /// The state of the round before.
+    pub state: Option<ReturnedState>,
+    /// What its client could be asked for.
+    pub declared: Capabilities,
+}
 
 impl Mcp {
     /// Runs one request to its answer. `None` when the client cancelled it: nothing is to be said then.
@@ -63,11 +71,11 @@ impl Mcp {
         head: &Head<'_>,
         message: &Bytes,
         beside: &Beside,
-        round: Option<Round>,
+        mut round: Option<Round>,
         mut in_flight: Option<CallInFlight>,
     ) -> Reply {
         let refused = |refusal: &Refusal| Reply::refusal(caller.era, &id, refusal);
-        let (bond, state) = round.map_or((None, None), |(bond, state)| (Some(bond), state));
+        let state = round.as_mut().and_then(|round| round.state.take());
         let mut forward = match self.gateway.forward(caller.clone(), head, message, state).await {
             Ok(forward) => forward,
             Err(refusal) => return refused(&refusal),
@@ -76,10 +84,13 @@ impl Mcp {
             let outbound = match forward.next().await {
                 Ok(Outbound::Answer(answer)) => return Reply::answer(answer),
                 Ok(Outbound::InputRequired(answer)) => {
-                    let asked = self.ask_for_input(answer, forward.server(), bond.as_ref());
+                    let asked = self.ask_for_input(answer, forward.server(), round.as_ref());
                     return asked.map_or_else(|refusal| refused(&refusal), Reply::whole);
                 }
-                Ok(outbound) => outbound,
+                Ok(outbound) => match refuse_question(outbound, round.as_ref()) {
+                    Ok(outbound) => outbound,
+                    Err(refusal) => return refused(&refusal),
+                },
                 Err(refusal) => return refused(&refusal),
             };
             let Some(message) = for_client(outbound, &caller, beside, in_flight.as_mut()) else { continue };
@@ -89,7 +100,7 @@ impl Mcp {
                 Beside::NewStream => {
                     let (outlet, body) = stream::open();
                     outlet.send(&message);
-                    let run = Running { forward, outlet, id, caller, bond, in_flight };
+                    let run = Running { forward, outlet, id, caller, round, in_flight };
                     let mcp = self.clone();
                     self.tasks.spawn(async move { mcp.go_on(run).await });
                     return Reply::events(body);
@@ -105,14 +116,14 @@ struct Running {
     outlet: Outlet,
     id: Vec<u8>,
     caller: Arc<Caller>,
-    bond: Option<Bond>,
+    round: Option<Round>,
     in_flight: Option<CallInFlight>,
 }
 
 impl Mcp {
     /// Carries the rest of a call over its stream.
     async fn go_on(&self, run: Running) {
-        let Running { mut forward, outlet, id, caller, bond, mut in_flight } = run;
+        let Running { mut forward, outlet, id, caller, round, mut in_flight } = run;
         let cancelled = match caller.era {
             // The stream may break while the call goes on: disconnecting is not cancelling.
             Era::Legacy => in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default(),
@@ -125,15 +136,17 @@ impl Mcp {
                 match forward.next().await {
                     Ok(Outbound::Answer(answer)) => return answer.message,
                     Ok(Outbound::InputRequired(answer)) => {
-                        let asked = self.ask_for_input(answer, forward.server(), bond.as_ref());
+                        let asked = self.ask_for_input(answer, forward.server(), round.as_ref());
                         return asked.unwrap_or_else(|refusal| refused(&refusal));
                     }
                     Err(refusal) => return refused(&refusal),
-                    Ok(outbound) => {
-                        if let Some(message) = for_client(outbound, &caller, &beside, in_flight.as_mut()) {
-                            outlet.send(&message);
+                    Ok(outbound) => match refuse_question(outbound, round.as_ref()) {
+                        Ok(outbound) => {
+                            let message = for_client(outbound, &caller, &beside, in_flight.as_mut());
+                            message.iter().for_each(|message| outlet.send(message));
                         }
-                    }
+                        Err(refusal) => return refused(&refusal),
+                    },
                 }
             }
         };
@@ -144,14 +157,31 @@ impl Mcp {
     }
 
     /// Passes on what a modern server asks for before it answers.
-    fn ask_for_input(&self, answer: Bytes, server: &str, bond: Option<&Bond>) -> Result<Bytes, Refusal> {
-        match bond {
-            Some(bond) => Ok(self.states.wrap(answer, bond, server)),
+    fn ask_for_input(&self, answer: Bytes, server: &str, round: Option<&Round>) -> Result<Bytes, Refusal> {
+        match round {
+            Some(round) => Ok(self.states.wrap(answer, &round.bond, server)),
             None => Err(Refusal::Upstream(
                 "the server asks for input in the way of revision 2026-07-28, which cannot be passed on to this client yet"
                     .into(),
             )),
         }
+    }
+}
+
+/// A legacy server that asks for what a modern client did not declare cannot be served with this request.
+fn refuse_question(outbound: Outbound, round: Option<&Round>) -> Result<Outbound, Refusal> {
+    match (&outbound, round) {
+        (Outbound::Request { message, replier }, Some(round)) => {
+            match bridge::missing_capability(round.declared, message) {
+                Some(name) => {
+                    replier.refuse(message);
+                    Err(Refusal::MissingCapability(name))
+                }
+                None => Ok(outbound),
+            }
+        }
+        (Outbound::Request { .. }, None) => Ok(outbound),
+        (Outbound::Notice(_) | Outbound::InputRequired(_) | Outbound::Answer(_), _) => Ok(outbound),
     }
 }
 

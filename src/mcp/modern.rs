@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::bridge::state::Bond;
-use super::call::Beside;
+use super::call::{Beside, Round};
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::{Ask, Mcp, bridge};
@@ -121,7 +121,8 @@ impl Mcp {
             logs,
         };
         let beside = if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere };
-        let reply = self.run_call(Arc::new(caller), id, head, &ask.body, &beside, Some((bond, state))).await;
+        let round = Round { bond, state, declared: declared(head) };
+        let reply = self.run_call(Arc::new(caller), id, head, &ask.body, &beside, Some(round)).await;
         reply.unwrap_or_else(Reply::accepted)
     }
 
@@ -131,6 +132,15 @@ impl Mcp {
         let foreign = || Refusal::Invalid("params.requestState was not given out for this request".into());
         self.states.unwrap(&state.value, bond).map(Some).ok_or_else(foreign)
     }
+}
+
+/// What the client could be asked for, in its own words.
+fn declared(head: &Head<'_>) -> Capabilities {
+    let said = head.meta().and_then(|meta| meta.client_capabilities.clone());
+    let said = said.map(|said| &head.body[said]).filter(|said| *said != b"{}");
+    said.map_or(Capabilities::NONE, |said| {
+        Capabilities::of(&serde_json::from_slice(said).unwrap_or_default())
+    })
 }
 
 /// The log messages that a request asks for; without a word it wants none.

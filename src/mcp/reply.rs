@@ -115,6 +115,9 @@ impl Reply {
     pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
         let status = match (era, refusal) {
             (Era::Modern, Refusal::UnknownMethod(_)) => modern_status(code::METHOD_NOT_FOUND.into()),
+            (Era::Modern, Refusal::MissingCapability(_)) => {
+                modern_status(code::MISSING_CLIENT_CAPABILITY.into())
+            }
             (Era::Modern, Refusal::Rpc { code, .. }) => modern_status(*code),
             (Era::Modern | Era::Legacy, _) => StatusCode::OK,
         };
@@ -206,6 +209,11 @@ impl Message {
                     Era::Modern => code::INVALID_PARAMS,
                 };
                 (code, Some(authored::object(&[("uri", &text::quote(uri))])))
+            }
+            Refusal::MissingCapability(name) => {
+                let needed = authored::object(&[(name, b"{}")]);
+                let data = authored::object(&[("requiredCapabilities", &needed)]);
+                (code::MISSING_CLIENT_CAPABILITY, Some(data))
             }
             Refusal::Upstream(_) => (code::INTERNAL_ERROR, None),
             Refusal::Rpc { code, message, data } => {

@@ -37,13 +37,19 @@ pub fn log_passes(notice: &[u8], wanted: &Logs) -> bool {
 
 /// Whether a client declared that it can be asked this.
 pub fn may_be_asked(declared: Capabilities, question: &[u8]) -> bool {
-    let Ok(head) = Head::parse(question) else { return false };
-    match head.method.as_deref().unwrap_or_default() {
-        "elicitation/create" => declared.has_elicitation(),
-        "sampling/createMessage" => declared.has_sampling(),
-        "roots/list" => declared.has_roots(),
-        _ => true,
-    }
+    missing_capability(declared, question).is_none()
+}
+
+/// The capability that a client would have to declare to be asked this, and did not.
+pub fn missing_capability(declared: Capabilities, question: &[u8]) -> Option<&'static str> {
+    let head = Head::parse(question).ok()?;
+    let (name, has) = match head.method.as_deref().unwrap_or_default() {
+        "elicitation/create" => ("elicitation", declared.has_elicitation()),
+        "sampling/createMessage" => ("sampling", declared.has_sampling()),
+        "roots/list" => ("roots", declared.has_roots()),
+        _ => return None,
+    };
+    (!has).then_some(name)
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ export class Agent {
 }
 
 /** The messages of an answer as they arrive, be it one or a stream of events. */
-async function* messagesOf(response) {
+export async function* messagesOf(response) {
   if (!(response.headers.get('content-type') ?? '').startsWith('text/event-stream')) {
     yield JSON.parse(await response.text());
     return;

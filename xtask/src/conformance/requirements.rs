@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::mem;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -22,10 +23,15 @@ impl Requirements {
         Ok(Requirements::parse(&text, side))
     }
 
-    /// Takes scenarios out of the score, by how their names begin.
-    pub fn set_aside(&mut self, beginning: &str, reason: &str) {
-        let aside = self.scored.extract_if(.., |scenario| scenario.starts_with(beginning));
-        self.not_scored.extend(aside.map(|scenario| (scenario, reason.to_owned())));
+    /// Takes the scenarios whose names begin so out of what is scored, with the reason.
+    pub fn put_off(&mut self, ahead: &[(&str, &str)]) {
+        for (beginning, reason) in ahead {
+            let (later, now) =
+                mem::take(&mut self.scored).into_iter().partition(|name| name.starts_with(beginning));
+            self.scored = now;
+            let later: BTreeSet<String> = later;
+            self.not_scored.extend(later.into_iter().map(|name| (name, (*reason).to_owned())));
+        }
     }
 
     fn parse(text: &str, side: Side) -> Requirements {
