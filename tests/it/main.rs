@@ -21,6 +21,7 @@ mod mcp_sse;
 mod mcp_stateful;
 mod mcp_subscriptions;
 mod oauth_register;
+mod oauth_sessions;
 mod oauth_tokens;
 mod process;
 mod process_children;
