@@ -1,7 +1,8 @@
-//! What outlives the process: servers, what they offered, what is switched off, groups, and settings.
+//! What outlives the process: servers, what they offered, what is switched off, groups, users, clients and settings.
 //! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
 
 mod catalogs;
+mod clients;
 mod config;
 mod db;
 mod disabled;
@@ -14,6 +15,8 @@ mod servers;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod users;
 
 use std::fs::File;
 
@@ -21,16 +24,19 @@ use crate::model::ServerName;
 use crate::seal::{PurposeSeal, Seal};
 
 use db::{Pool, Tx};
+use tokens::Tokens;
 
 pub use disabled::Kind;
 pub use key::KeyOrigin;
 pub use open::{OpenError, OpenOptions};
 pub use servers::StoredServer;
+pub use tokens::TokenHash;
 
 #[derive(Debug)]
 pub struct Store {
     pool: Pool,
     seal: Seal,
+    tokens: Tokens,
     /// Held for as long as the store is open, so that no second gateway works on the same database.
     lock: File,
 }
@@ -53,6 +59,11 @@ impl Store {
     /// Seals under the same key as the database.
     pub fn seal_for(&self, purpose: &str) -> PurposeSeal {
         self.seal.for_purpose(purpose)
+    }
+
+    /// What the holder of a token is found by. Nothing is read for it.
+    pub fn token_hash(&self, token: &[u8]) -> TokenHash {
+        self.tokens.hash(token)
     }
 
     async fn read(&self) -> Result<Tx, StoreError> {
