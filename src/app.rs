@@ -4,7 +4,7 @@
 mod front;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, init};
 use crate::http::{Face, Settings};
 use crate::mcp::Mcp;
+use crate::model::{Mode, Secret};
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::Metrics;
 use crate::{routes, upstream};
@@ -47,8 +48,7 @@ impl App {
     /// Listens and starts everything; from here on requests are accepted, though not yet served.
     pub async fn build(config: &Config) -> anyhow::Result<Self> {
         let listeners = listen(&config.bind, config.port).await?;
-        let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
-        let store = Store::open(options).await?;
+        let store = open_store(config).await?;
         let session_seal = store.seal_for("session");
         let options = upstream::Options {
             init_timeout: config.init_timeout,
@@ -62,12 +62,13 @@ impl App {
             trust_proxy: config.trust_proxy,
             allowed_origins: config.allowed_origins.clone(),
             is_loopback: config.bind.is_loopback(),
+            checks_host: config.mode == Mode::Development && config.bind.is_loopback(),
             telemetry: config.telemetry,
         };
-        let settings = Arc::new(settings);
-        let router = routes::router(Face { gateway: gateway.clone(), settings: settings.clone() });
+        let face = Face { gateway: gateway.clone(), settings: Arc::new(settings), guesses: Arc::default() };
+        let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), session_seal, config.session_idle_timeout);
-        Ok(Self { gateway, front: Front { router, mcp, settings }, listeners })
+        Ok(Self { gateway, front: Front { router, mcp, face }, listeners })
     }
 
     /// Where the gateway can be reached.
@@ -96,11 +97,31 @@ impl App {
     }
 }
 
+/// Gives the admin a new token. The database must be there and no gateway may run on it.
+pub async fn reset_admin(config: &Config) -> anyhow::Result<Secret> {
+    if !config.sqlite_path.exists() {
+        bail!(
+            "there is no database {}; name it with --sqlite-db-path or SQLITE_DB_PATH",
+            config.sqlite_path.display()
+        );
+    }
+    let store = open_store(config).await?;
+    let admin = init::reset_admin(&store).await;
+    store.close().await;
+    Ok(admin?.token.secret().clone())
+}
+
+async fn open_store(config: &Config) -> anyhow::Result<Store> {
+    let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
+    Ok(Store::open(options).await?)
+}
+
 async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, shutdown: CancellationToken) {
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
-            Ok((stream, _)) => {
-                connections.spawn(serve_connection(stream, front.clone(), shutdown.clone()));
+            Ok((stream, peer)) => {
+                let peer = peer.ip().to_canonical();
+                connections.spawn(serve_connection(stream, peer, front.clone(), shutdown.clone()));
             }
             Err(error) => {
                 // Out of descriptors, most likely: existing connections must end first.
@@ -114,7 +135,7 @@ async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, s
 /// In a box: the connection keeps room for it while it is idle, and most connections are.
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;
 
-async fn serve_connection(stream: TcpStream, front: Front, shutdown: CancellationToken) {
+async fn serve_connection(stream: TcpStream, peer: IpAddr, front: Front, shutdown: CancellationToken) {
     // Answers are whole writes; waiting for more to send would stall event streams.
     let _ = stream.set_nodelay(true);
     // Browsers connect in advance; one that never asked anything must not delay the end.
@@ -124,7 +145,7 @@ async fn serve_connection(stream: TcpStream, front: Front, shutdown: Cancellatio
     }
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(IDLE_CONNECTION);
-    let answer = service_fn(move |request| -> Answering { Box::pin(front.clone().answer(request)) });
+    let answer = service_fn(move |request| -> Answering { Box::pin(front.clone().answer(peer, request)) });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
     let served = tokio::select! {
         served = &mut connection => served,

@@ -1,6 +1,6 @@
 //! The one place where trouble becomes a status: `{"error": "<one helpful sentence>"}`, always.
 
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -13,11 +13,13 @@ use crate::model::FieldError;
 pub struct Refusal {
     status: StatusCode,
     sentence: String,
+    /// What a header says beside the sentence.
+    header: Option<(HeaderName, &'static str)>,
 }
 
 impl Refusal {
     fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
-        Self { status, sentence: sentence.into() }
+        Self { status, sentence: sentence.into(), header: None }
     }
 
     pub fn bad_request(sentence: impl Into<String>) -> Self {
@@ -26,6 +28,36 @@ impl Refusal {
 
     pub fn forbidden(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, sentence)
+    }
+
+    fn unauthorized(sentence: impl Into<String>) -> Self {
+        let header = Some((header::WWW_AUTHENTICATE, "Bearer"));
+        Self { header, ..Self::new(StatusCode::UNAUTHORIZED, sentence) }
+    }
+
+    pub fn no_token() -> Self {
+        Self::unauthorized("a token is required; send it in the header \"Authorization: Bearer <token>\"")
+    }
+
+    pub fn wrong_token() -> Self {
+        Self::unauthorized("the token in the header \"Authorization: Bearer <token>\" is not valid")
+    }
+
+    pub fn token_of(whose: &str, wanted: &str) -> Self {
+        Self::unauthorized(format!(
+            "the token in the header \"Authorization: Bearer <token>\" is one of {whose}; \
+             this address takes tokens of {wanted}"
+        ))
+    }
+
+    pub fn revoked_token() -> Self {
+        Self::unauthorized("the token in the header \"Authorization: Bearer <token>\" was just revoked")
+    }
+
+    pub fn too_many_guesses() -> Self {
+        let sentence = "too many wrong tokens came from this address; wait a second, then send a valid one";
+        let header = Some((header::RETRY_AFTER, "1"));
+        Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
     }
 
     pub fn unknown_route(method: &str, path: &str) -> Self {
@@ -49,6 +81,7 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let status = match error.kind {
             Kind::Invalid => StatusCode::BAD_REQUEST,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::Conflict => StatusCode::CONFLICT,
             Kind::Upstream | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -65,6 +98,10 @@ impl From<FieldError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        json_response(self.status, json!({ "error": self.sentence }).to_string())
+        let mut response = json_response(self.status, json!({ "error": self.sentence }).to_string());
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
     }
 }

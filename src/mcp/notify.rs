@@ -71,7 +71,8 @@ fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
     for live in mcp.lives.sessions().values() {
         let Some(stream) = &live.stream else { continue };
         for (subscribed, (of, upstream_uri)) in &live.subscriptions {
-            if of == server && upstream_uri == uri {
+            // Rights may have changed since it was subscribed to.
+            if of == server && upstream_uri == uri && mcp.gateway.shows_resource(&live.viewer, server, uri) {
                 let params = authored::object(&[("uri", &text::quote(subscribed))]);
                 stream.outlet.send(&authored::notice("notifications/resources/updated", Some(&params)));
             }

@@ -150,7 +150,7 @@ impl Message {
             Refusal::UnknownResource(uri) => {
                 (code::RESOURCE_NOT_FOUND, Some(authored::object(&[("uri", &text::quote(uri))])))
             }
-            Refusal::Upstream(_) => (code::INTERNAL_ERROR, None),
+            Refusal::Upstream(_) | Refusal::Revoked => (code::INTERNAL_ERROR, None),
             Refusal::Rpc { code, message, data } => {
                 return Self(vec![authored::error(Some(id), *code, message, data.as_deref())]);
             }

@@ -4,7 +4,10 @@
 
 mod support;
 
+mod access_matrix;
 mod announcements;
+mod clients;
+mod enterprise_init;
 mod groups;
 mod groups_model;
 mod mcp_at_once;
@@ -44,3 +47,4 @@ mod upstream_heal;
 mod upstream_lists;
 mod upstream_probe;
 mod upstream_traffic;
+mod users;
