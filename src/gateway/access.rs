@@ -200,9 +200,11 @@ impl Gateway {
         let before = catalog.access().by_token.values();
         let ids: std::collections::HashSet<_> = access.by_token.values().map(Principal::id).collect();
         let gone: Vec<_> = before.filter(|principal| !ids.contains(&principal.id())).cloned().collect();
-        self.swap(catalog.with_access(access));
+        self.catalog.store(Arc::new(catalog.with_access(access)));
+        // Before anybody hears of the change: sessions that end by it must not seem to end by themselves.
         for principal in gone {
             principal.revoked().cancel();
         }
+        self.changed.send_replace(());
     }
 }

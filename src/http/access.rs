@@ -146,9 +146,12 @@ pub async fn until_revoked<T>(
 ) -> Result<T, Refusal> {
     // Pinned here: moving a future costs as much as it is large.
     let answer = pin!(answer);
-    match revoked {
-        None => Ok(answer.await),
-        Some(revoked) => revoked.run_until_cancelled(answer).await.ok_or_else(Refusal::revoked_token),
+    let Some(revoked) = revoked else { return Ok(answer.await) };
+    tokio::select! {
+        // What was asked may have heard of it as well; this is the better answer.
+        biased;
+        () = revoked.cancelled() => Err(Refusal::revoked_token()),
+        answer = answer => Ok(answer),
     }
 }
 
