@@ -28,9 +28,9 @@ use crate::http::access::{Access, Asked, Peer, Until, until_revoked};
 use crate::http::error::Refusal;
 use crate::http::reply::NoContent;
 use crate::http::{Face, guard};
-use crate::mcp::{self, Ask, Mcp, Place, Reply, Viewer};
+use crate::mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
 use crate::routes;
-use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 
 #[derive(Clone)]
 pub struct Front {
@@ -117,10 +117,20 @@ fn ask(place: Place, client: Option<ClientId>, head: &Parts, body: Bytes) -> Ask
         // A value that is no text is the id of no session, but it is there.
         session: head.headers.get(SESSION_ID).map(|value| value.to_str().unwrap_or_default()),
         version: text(PROTOCOL_VERSION),
+        routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),
         accept: text(ACCEPT.as_str()),
         query: head.uri.query(),
         body,
     }
+}
+
+fn routing(headers: &HeaderMap) -> Routing {
+    let mut routing = Routing::default();
+    for (name, value) in headers {
+        // What is no text matches nothing that a body says.
+        routing.add(name.as_str(), value.to_str().unwrap_or("\u{fffd}"));
+    }
+    routing
 }
 
 fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Answer> {

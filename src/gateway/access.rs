@@ -1,13 +1,13 @@
 //! Who may come in: users and clients with their tokens, as an immutable part of the catalog. A change of rights is a
 //! change of the catalog, so it counts for the very next request, and views follow it at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
-use super::caller::ClientId;
+use super::caller::{ClientId, Owner};
 use super::catalog::Catalog;
 use crate::model::{AllowList, Client, HolderName, Role, Token, User};
 use crate::store::{Store, TokenHash};
@@ -196,15 +196,21 @@ impl Gateway {
     }
 
     /// Lets new rights count, then ends what goes on under tokens that are no longer valid.
-    pub(super) fn swap_access(&self, catalog: &Catalog, access: Access) {
+    pub(super) fn swap_access(self: &Arc<Self>, catalog: &Catalog, access: Access) {
         let before = catalog.access().by_token.values();
-        let ids: std::collections::HashSet<_> = access.by_token.values().map(Principal::id).collect();
+        let ids: HashSet<_> = access.by_token.values().map(Principal::id).collect();
         let gone: Vec<_> = before.filter(|principal| !ids.contains(&principal.id())).cloned().collect();
         self.catalog.store(Arc::new(catalog.with_access(access)));
         // Before anybody hears of the change: sessions that end by it must not seem to end by themselves.
-        for principal in gone {
+        for principal in &gone {
             principal.revoked().cancel();
         }
         self.changed.send_replace(());
+        let gateway = self.clone();
+        self.tasks.spawn(async move {
+            for principal in gone {
+                gateway.release_links_of(Owner::Holder(principal.id())).await;
+            }
+        });
     }
 }

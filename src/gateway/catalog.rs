@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use memchr::memmem;
+
 use super::Error;
 use super::access::Access;
 use super::view::Members;
@@ -12,6 +14,7 @@ use crate::model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName, Tool,
 };
 use crate::upstream::Upstream;
+use crate::wire::HeaderParam;
 
 #[derive(Clone, Default)]
 pub struct Catalog {
@@ -155,6 +158,8 @@ struct Listed {
     tools: Index,
     prompts: Index,
     resources: Index,
+    /// By tool: the arguments that modern clients repeat in headers.
+    header_params: HashMap<Box<str>, Vec<HeaderParam>>,
 }
 
 impl Entry {
@@ -211,6 +216,11 @@ impl Entry {
         self.listed.tools.find(&self.offering().tools, name)
     }
 
+    /// The arguments of a tool that modern clients repeat in headers.
+    pub fn header_params(&self, tool: &str) -> &[HeaderParam] {
+        self.listed.header_params.get(tool).map_or(&[], Vec::as_slice)
+    }
+
     pub fn prompt(&self, name: &str) -> Option<&Prompt> {
         self.listed.prompts.find(&self.offering().prompts, name)
     }
@@ -246,9 +256,18 @@ impl Listed {
             tools: Index::new(offering.tools.iter().map(Tool::key)),
             prompts: Index::new(offering.prompts.iter().map(Prompt::key)),
             resources: Index::new(offering.resources.iter().map(Resource::key)),
+            header_params: offering.tools.iter().filter_map(header_params).collect(),
             offering,
         }
     }
+}
+
+/// Most tools have none, which shows at a glance. Clients ignore annotations that break the rules.
+fn header_params(tool: &Tool) -> Option<(Box<str>, Vec<HeaderParam>)> {
+    memmem::find(tool.definition.get().as_bytes(), b"x-mcp-header")?;
+    let schema = tool.fields().input_schema?;
+    let params = HeaderParam::from_schema(schema.get().as_bytes()).ok()?;
+    Some((tool.name.as_str().into(), params))
 }
 
 /// Where in one list of an offering a key stands, and the order of the keys.

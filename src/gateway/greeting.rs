@@ -1,21 +1,26 @@
 //! What an endpoint says about itself when a client meets it.
 
+use std::collections::HashSet;
+
 use serde_json::value::RawValue;
 
 use super::Gateway;
 use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
+use super::view::{Lens, View};
+use crate::wire::text;
 
 /// The longest that the composed instructions become.
 const INSTRUCTIONS_LIMIT: usize = 2000;
 /// What one server may take of that.
 const LINE_LIMIT: usize = 200;
 
-/// The parts of an answer to `initialize`, as JSON but for the instructions.
+/// The parts of an answer to `initialize` or `server/discover`, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
     pub capabilities: Vec<u8>,
     pub server_info: Vec<u8>,
-    pub instructions: Option<String>,
+    pub instructions: Option<Vec<u8>>,
 }
 
 impl Gateway {
@@ -30,28 +35,30 @@ impl Gateway {
             Scope::Server(name) => format!("server {name:?} does not exist"),
         })
     }
+}
 
-    /// `None` when what the viewer looks at does not exist (any more).
-    pub fn greeting(&self, viewer: &Viewer) -> Option<Greeting> {
-        let catalog = self.catalog();
-        let lens = catalog.lens(viewer)?;
-        match &viewer.scope {
+impl Greeting {
+    /// `None` when the scope does not exist.
+    pub fn of(catalog: &Catalog, lens: &Lens<'_>, view: &View<'_>, scope: &Scope) -> Option<Self> {
+        match scope {
             Scope::Server(name) => catalog.get(name).map(|entry| native(entry)),
-            Scope::Everything => Some(composed(&catalog, |entry| lens.admits(entry))),
+            Scope::Everything => {
+                let servers = catalog.entries().filter(|entry| lens.admits(entry));
+                Some(composed(instructions(servers.map(|entry| &**entry))))
+            }
             Scope::Group(name) => {
                 let group = catalog.group(name).ok()?;
-                let view = catalog.view(&lens);
-                let is_in = |entry: &Entry| {
-                    view.tools.iter().any(|(of, _)| of.name() == entry.name())
-                        || view.prompts.iter().any(|(of, _)| of.name() == entry.name())
-                };
-                let mut greeting = composed(&catalog, is_in);
-                if !group.description.is_empty() {
-                    let instructions = greeting.instructions.take().unwrap_or_default();
-                    greeting.instructions =
-                        Some(cut(&format!("{}\n{instructions}", group.description), INSTRUCTIONS_LIMIT));
-                }
-                Some(greeting)
+                let tools = view.tools.iter().map(|(of, _)| of.name());
+                let named: HashSet<_> = tools.chain(view.prompts.iter().map(|(of, _)| of.name())).collect();
+                let servers = catalog.entries().filter(|entry| named.contains(entry.name()));
+                let servers = instructions(servers.map(|entry| &**entry));
+                Some(composed(match group.description.is_empty() {
+                    true => servers,
+                    false => {
+                        let text = format!("{}\n{}", group.description, servers.unwrap_or_default());
+                        Some(cut(&text, INSTRUCTIONS_LIMIT))
+                    }
+                }))
             }
         }
     }
@@ -67,18 +74,18 @@ fn native(entry: &Entry) -> Greeting {
     Greeting {
         capabilities: raw(&offering.capabilities, "{}".into()),
         server_info: raw(&offering.server_info, nameless),
-        instructions: offering.instructions.clone(),
+        instructions: offering.instructions.as_deref().map(text::quote),
     }
 }
 
-fn composed(catalog: &Catalog, is_in: impl Fn(&Entry) -> bool) -> Greeting {
+fn composed(instructions: Option<String>) -> Greeting {
     let capabilities = br#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}"#;
     let server_info =
         format!(r#"{{"name":"toolgate","title":"toolgate","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
     Greeting {
         capabilities: capabilities.to_vec(),
         server_info: server_info.into_bytes(),
-        instructions: instructions(catalog.entries().filter(|entry| is_in(entry)).map(|entry| &**entry)),
+        instructions: instructions.as_deref().map(text::quote),
     }
 }
 

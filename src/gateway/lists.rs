@@ -8,8 +8,9 @@ use bytes::Bytes;
 use super::Gateway;
 use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
+use super::greeting::Greeting;
 use super::view::View;
-use crate::model::{AllowList, uri};
+use crate::model::{AllowList, Mode, uri};
 use crate::wire::{Patch, scan, text};
 
 /// What is kept at most, in bytes. Beyond that lists are rendered again.
@@ -17,13 +18,53 @@ const LARGEST_CACHE: usize = 64 * 1024 * 1024;
 /// What keeping lists costs beside their bytes, roughly.
 const KEEPING: usize = 1024;
 
-/// The results of the four list methods.
+/// How long the parts of a list hold where their servers do not say.
+const DEFAULT_TTL_MS: u64 = 5000;
+
+/// The results of the four list methods, and what the endpoint says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lists {
-    pub tools: Bytes,
-    pub prompts: Bytes,
-    pub resources: Bytes,
-    pub templates: Bytes,
+    pub tools: List,
+    pub prompts: List,
+    pub resources: List,
+    pub templates: List,
+    pub greeting: Greeting,
+    /// For how long and for whom all of it together is good.
+    pub caching: Caching,
+}
+
+/// One rendered list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// An object with one member, which is the list.
+    pub result: Bytes,
+    pub caching: Caching,
+}
+
+/// For how long a result holds and whether it is for one client only, as modern results say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caching {
+    pub ttl_ms: u64,
+    pub is_private: bool,
+}
+
+impl Caching {
+    /// Each server counts with what it says itself; the strictest decides.
+    fn of<'a>(entries: impl IntoIterator<Item = &'a &'a Arc<Entry>>, mode: Mode) -> Self {
+        let start = Self { ttl_ms: u64::MAX, is_private: mode == Mode::Enterprise };
+        let strictest =
+            entries.into_iter().map(|entry| entry.offering()).fold(start, |so_far, offering| Self {
+                ttl_ms: so_far.ttl_ms.min(offering.ttl_ms.unwrap_or(DEFAULT_TTL_MS)),
+                is_private: so_far.is_private || offering.is_private,
+            });
+        let ttl_ms = if strictest.ttl_ms == u64::MAX { DEFAULT_TTL_MS } else { strictest.ttl_ms };
+        Self { ttl_ms, ..strictest }
+    }
+
+    /// As JSON.
+    pub fn scope(self) -> &'static [u8] {
+        if self.is_private { br#""private""# } else { br#""public""# }
+    }
 }
 
 #[derive(Default)]
@@ -53,7 +94,9 @@ impl Gateway {
         {
             return Some(before.lists.clone());
         }
-        let rendered = Lists::render(&catalog.view(&lens), &viewer.scope);
+        let view = catalog.view(&lens);
+        let greeting = Greeting::of(&catalog, &lens, &view, &viewer.scope)?;
+        let rendered = Lists::render(&view, &viewer.scope, greeting, self.mode);
         // What did not change stays the same allocation, so that comparing is cheap for everybody.
         let lists = match before {
             Some(before) if *before.lists == rendered => before.lists.clone(),
@@ -103,11 +146,11 @@ impl Rendered {
 
 impl Lists {
     fn size(&self) -> usize {
-        let Self { tools, prompts, resources, templates } = self;
-        KEEPING + tools.len() + prompts.len() + resources.len() + templates.len()
+        let Self { tools, prompts, resources, templates, .. } = self;
+        KEEPING + [tools, prompts, resources, templates].map(|list| list.result.len()).iter().sum::<usize>()
     }
 
-    fn render(view: &View<'_>, scope: &Scope) -> Self {
+    fn render(view: &View<'_>, scope: &Scope, greeting: Greeting, mode: Mode) -> Self {
         let is_native = matches!(scope, Scope::Server(_));
         let named = |entry: &Entry, name: &str, definition: &str| match is_native {
             true => definition.as_bytes().to_vec(),
@@ -125,13 +168,28 @@ impl Lists {
         });
         let templates =
             view.templates.iter().map(|(_, template)| template.definition.get().as_bytes().to_vec());
+        let servers = [
+            servers_of(&view.tools),
+            servers_of(&view.prompts),
+            servers_of(&view.resources),
+            servers_of(&view.templates),
+        ];
+        let list = |index: usize, result: Bytes| List { result, caching: Caching::of(&servers[index], mode) };
         Self {
-            tools: list("tools", tools),
-            prompts: list("prompts", prompts),
-            resources: list("resources", resources),
-            templates: list("resourceTemplates", templates),
+            tools: list(0, render("tools", tools)),
+            prompts: list(1, render("prompts", prompts)),
+            resources: list(2, render("resources", resources)),
+            templates: list(3, render("resourceTemplates", templates)),
+            caching: Caching::of(servers.iter().flatten(), mode),
+            greeting,
         }
     }
+}
+
+fn servers_of<'a, T>(listed: &[(&'a Arc<Entry>, &'a T)]) -> Vec<&'a Arc<Entry>> {
+    let mut servers: Vec<_> = listed.iter().map(|(entry, _)| *entry).collect();
+    servers.dedup_by_key(|entry| entry.name());
+    servers
 }
 
 /// A definition with one member replaced and every other byte as it was.
@@ -143,7 +201,7 @@ fn with_member(definition: &str, key: &str, value: &str) -> Vec<u8> {
     patch.apply().into()
 }
 
-fn list(member: &str, items: impl Iterator<Item = Vec<u8>>) -> Bytes {
+fn render(member: &str, items: impl Iterator<Item = Vec<u8>>) -> Bytes {
     let mut json = format!("{{\"{member}\":[").into_bytes();
     for (index, item) in items.enumerate() {
         if index > 0 {
@@ -162,9 +220,11 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_the_current_lists_stay_longest() {
         let lists = |size: usize| {
-            let empty = Bytes::new();
-            let (prompts, resources, templates) = (empty.clone(), empty.clone(), empty);
-            Arc::new(Lists { tools: vec![b' '; size].into(), prompts, resources, templates })
+            let caching = Caching { ttl_ms: 0, is_private: false };
+            let list = |size: usize| List { result: vec![b' '; size].into(), caching };
+            let (tools, prompts, resources, templates) = (list(size), list(0), list(0), list(0));
+            let greeting = Greeting::default();
+            Arc::new(Lists { tools, prompts, resources, templates, greeting, caching })
         };
         let (old, current) = (Arc::new(Catalog::default()), Arc::new(Catalog::default()));
         let allowed = |name: &str| AllowList::new(vec![name.to_owned()]);

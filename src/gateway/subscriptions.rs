@@ -91,7 +91,7 @@ async fn ask(entry: &Entry, method: &str, uri: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let uri = text::quote(uri);
-    let call = Call { method, params: &[("uri", &uri)], is_repeatable: true, progress: None };
+    let call = Call { method, params: &[("uri", &uri)], is_repeatable: true, owner: None, progress: None };
     match call.run(entry).await {
         Ok(_) => Ok(()),
         Err(Failure::Rpc { code, message, data }) => Err(Refusal::Rpc { code, message, data }),

@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::error::Refusal;
 use super::{Face, Settings, guard};
 use crate::gateway::access::Principal;
+use crate::gateway::caller::Owner;
 use crate::model::{Mode, Role};
 
 /// Who may use a route. In development mode nobody is asked.
@@ -43,6 +44,11 @@ pub struct Peer(pub IpAddr);
 pub struct Caller(pub Option<Principal>);
 
 impl Caller {
+    /// Who this is to a stateful server.
+    pub fn owner(&self) -> Owner {
+        self.0.as_ref().map_or(Owner::Anybody, |principal| Owner::Holder(principal.id()))
+    }
+
     /// None where nobody is asked who they are.
     pub fn role(&self) -> Option<Role> {
         match &self.0 {

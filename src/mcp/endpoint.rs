@@ -29,7 +29,11 @@ impl Mcp {
             return Reply::not_found(missing);
         }
         match (ask.transport, ask.method) {
+            (Transport::Streamable, "POST") if ask.names_modern_version() => {
+                Box::pin(self.post_modern(ask)).await
+            }
             (Transport::Streamable, "POST") => self.post(ask).await,
+            (Transport::Streamable, _) if ask.names_modern_version() => Reply::wrong_method("POST"),
             (Transport::Streamable, "GET") => self.open_stream(&ask),
             (Transport::Streamable, "DELETE") => self.end_session(&ask),
             (Transport::Streamable, _) => Reply::wrong_method("GET, POST, DELETE"),

@@ -9,7 +9,7 @@ use base64::prelude::Engine;
 
 use crate::gateway::caller::{ClientId, Scope, Viewer};
 use crate::model::Capabilities;
-use crate::seal::PurposeSeal;
+use crate::seal::{PurposeSeal, RandomPool};
 use crate::wire::Version;
 
 const REMEMBERED_ENDS: usize = 100_000;
@@ -34,6 +34,7 @@ pub struct Session {
 
 pub struct Sessions {
     seal: PurposeSeal,
+    random: RandomPool,
     ended: Mutex<Ended>,
     /// Sessions in use, by id: opening a seal costs more than looking here.
     recent: Mutex<HashMap<Box<str>, Arc<Session>>>,
@@ -47,7 +48,11 @@ struct Ended {
 
 impl Sessions {
     pub fn new(seal: PurposeSeal) -> Self {
-        Self { seal, ended: Mutex::default(), recent: Mutex::default() }
+        Self { seal, random: RandomPool::default(), ended: Mutex::default(), recent: Mutex::default() }
+    }
+
+    pub fn new_serial(&self) -> u64 {
+        u64::from_le_bytes(self.random.take())
     }
 
     pub fn id_of(&self, session: &Session) -> String {
@@ -88,12 +93,6 @@ impl Sessions {
     fn has_ended(&self, serial: u64) -> bool {
         self.ended.lock().expect("no code panics while it holds the serials").serials.contains(&serial)
     }
-}
-
-pub fn new_serial() -> u64 {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).expect("the operating system always has random bytes");
-    u64::from_le_bytes(bytes)
 }
 
 impl Session {

@@ -7,7 +7,7 @@ use super::call::Beside;
 use super::legacy::Sender;
 use super::live::Stream;
 use super::reply::Reply;
-use super::session::{Session, new_serial};
+use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
 use crate::gateway::caller::Scope;
@@ -18,7 +18,7 @@ impl Mcp {
     pub(super) fn open_sse(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
         let viewer = ask.viewer.clone();
         let session = Session {
-            serial: new_serial(),
+            serial: self.sessions.new_serial(),
             version: Version::V2024_11_05,
             capabilities: Capabilities::NONE,
             client_name: String::new(),
@@ -35,7 +35,7 @@ impl Mcp {
         outlet.send_event("endpoint", address.as_bytes());
         let (serial, gone) = (session.serial, outlet.gone.clone());
         self.lives.with(serial, &viewer, |live| {
-            live.stream = Some(Stream { outlet, lists: self.gateway.lists(&viewer) });
+            live.stream = Some(Stream { outlet, lists: self.gateway.lists(&viewer), listening: None });
             live.handshake = Some(Arc::new(session));
         });
         let mcp = self.clone();

@@ -8,6 +8,7 @@ mod access_matrix;
 mod announcements;
 mod clients;
 mod clients_views;
+mod connections;
 mod enterprise_init;
 mod groups;
 mod groups_model;
