@@ -7,6 +7,7 @@ mod support;
 mod access_matrix;
 mod announcements;
 mod clients;
+mod clients_modern;
 mod clients_views;
 mod connections;
 mod enterprise_init;
