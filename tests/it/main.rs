@@ -5,6 +5,8 @@
 mod support;
 
 mod access_matrix;
+mod access_model;
+mod access_secrecy;
 mod announcements;
 mod clients;
 mod clients_modern;
