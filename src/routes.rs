@@ -11,9 +11,9 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use crate::http::api::{clients, groups, prompts, resources, servers, tools, users};
+use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tools, users};
 use crate::http::error::Refusal;
-use crate::http::{Face, access, guard, system};
+use crate::http::{Face, access, client_metadata, dashboard, guard, system};
 use crate::mcp::{Place, Scope, Transport};
 
 pub use crate::http::access::Access;
@@ -52,12 +52,13 @@ pub fn mcp_place(path: &str) -> Option<(Place, Access)> {
 }
 
 pub fn table() -> Vec<Route> {
-    use Access::{Admin, Open, User};
+    use Access::{Admin, Development, Open, User};
     vec![
         get("/health", Open, system::health),
         get("/metadata", Open, system::metadata),
         get("/metrics", Open, system::metrics),
         post("/init", Open, system::init),
+        get(client_metadata::PATH, Open, client_metadata::get),
         get("/api/v0/servers", User, servers::list),
         post("/api/v0/servers", Admin, servers::register),
         get("/api/v0/servers/{name}", User, servers::get),
@@ -66,6 +67,8 @@ pub fn table() -> Vec<Route> {
         post("/api/v0/servers/{name}/enable", Admin, servers::enable),
         post("/api/v0/servers/{name}/disable", Admin, servers::disable),
         post("/api/v0/servers/{name}/refresh", Admin, servers::refresh),
+        post("/api/v0/servers/{name}/reauthorize", Admin, servers::reauthorize),
+        post("/api/v0/upstream_oauth/sessions/{id}/complete", Admin, oauth::complete),
         get("/api/v0/server_configs", Admin, servers::configs),
         get("/api/v0/tools", User, tools::list),
         get("/api/v0/tool", User, tools::get),
@@ -96,6 +99,10 @@ pub fn table() -> Vec<Route> {
         get("/api/v0/users/whoami", User, users::whoami),
         put("/api/v0/users/{name}", Admin, users::change),
         delete("/api/v0/users/{name}", Admin, users::delete),
+        post("/api/dashboard/servers", Development, dashboard::oauth::add),
+        post("/api/dashboard/servers/{name}/reauthorize", Development, dashboard::oauth::reauthorize),
+        get("/api/dashboard/oauth/session/{id}", Development, dashboard::oauth::session),
+        get(dashboard::oauth::CALLBACK, Development, dashboard::oauth::callback_page),
     ]
 }
 

@@ -20,9 +20,9 @@ pub struct Call<'a> {
     pub params: &'a [(&'a str, &'a [u8])],
     /// Whether it does no harm if the server runs it twice.
     pub is_repeatable: bool,
-    /// Who asks, to a stateful server; none where the gateway itself wants to know.
-    pub owner: Option<Owner>,
     pub progress: Option<mpsc::Sender<Bytes>>,
+    /// Who it is for at a stateful server; none where the gateway itself wants to know.
+    pub owner: Option<Owner>,
 }
 
 /// How a call went, short of a result.

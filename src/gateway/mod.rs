@@ -1,7 +1,7 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
 //! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
-//! `resources` and `groups` (what people do with it), `access`, `users` and `clients` (who may), `call` and `invoke`
-//! (how a request travels to a server).
+//! `resources`, `groups` and `oauth` (what people do with it), `access`, `users` and `clients` (who may), `call` and
+//! `invoke` (how a request travels to a server).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
@@ -13,11 +13,13 @@ pub mod catalog;
 pub mod clients;
 pub mod error;
 pub mod forward;
+mod grants;
 pub mod greeting;
 pub mod groups;
 pub mod init;
 pub mod invoke;
 pub mod lists;
+pub mod oauth;
 pub mod prompts;
 pub mod record;
 pub mod resources;
@@ -38,15 +40,17 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{Mode, Offering, ServerName, SessionMode};
+use crate::model::{LogLevel, Mode, Offering, ServerName, SessionMode};
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use crate::upstream::token::Tokens;
 use crate::upstream::{Event, Options, Owner, Upstream};
 
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, Kind};
 
 use access::Access;
+use grants::Keeper;
 use lists::ListCache;
 use subscriptions::Subscriptions;
 
@@ -54,7 +58,11 @@ use subscriptions::Subscriptions;
 const UPDATES_BACKLOG: usize = 1024;
 
 pub struct Gateway {
-    store: Store,
+    store: Arc<Store>,
+    /// The store, as upstreams see it.
+    keeper: Arc<Keeper>,
+    /// How long an authorization waits for a person, and how long its end is remembered.
+    oauth_session_life: Duration,
     catalog: ArcSwap<Catalog>,
     /// Whoever changes the store and the catalog holds this: the two never tell different stories for long.
     turn: tokio::sync::Mutex<()>,
@@ -65,7 +73,7 @@ pub struct Gateway {
     lists: ListCache,
     subscriptions: Subscriptions,
     /// The most verbose that any agent asked for.
-    log_level: Mutex<Option<String>>,
+    log_level: Mutex<Option<LogLevel>>,
     /// Says that the catalog was swapped.
     changed: watch::Sender<()>,
     /// Server and URI of resources that were updated.
@@ -82,23 +90,30 @@ impl Gateway {
         store: Store,
         mode: Mode,
         options: Options,
+        oauth_session_life: Duration,
         metrics: Metrics,
     ) -> Result<Arc<Self>, Error> {
         let is_initialized = check_mode(&store, mode).await?;
         if !is_initialized {
             tracing::info!("not initialized yet; the answer to POST /init has the token of the admin");
         }
+        store.fail_interrupted_sessions(now_ms()).await?;
+        let store = Arc::new(store);
+        let keeper = Arc::new(Keeper(store.clone()));
+        let mut grants = store.load_grants().await?;
         let (events, received) = mpsc::unbounded_channel();
         let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
         let (users, clients) = (store.load_users().await?, store.load_clients().await?);
         let access = Access::new(&store, is_initialized, users, clients);
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
-            let upstream = server
-                .registration
-                .flags
-                .enabled
-                .then(|| Upstream::resume(config, options.clone(), events.clone(), &server.offering));
+            let grant =
+                grants.remove(config.name.as_str()).and_then(|text| grants::read(&config.name, &text));
+            let tokens = Tokens::new(&config, &options, keeper.clone(), grant, true);
+            let upstream =
+                server.registration.flags.enabled.then(|| {
+                    Upstream::resume(config, options.clone(), events.clone(), tokens, &server.offering)
+                });
             let discovered = server.discovered_at_ms;
             Entry::new(
                 server.registration,
@@ -111,6 +126,8 @@ impl Gateway {
         let gateway = Arc::new(Self {
             catalog: ArcSwap::from_pointee(Catalog::new(entries, groups).with_access(access)),
             store,
+            keeper: keeper.clone(),
+            oauth_session_life,
             turn: tokio::sync::Mutex::default(),
             in_change: Mutex::default(),
             upstream_options: options,
@@ -128,6 +145,8 @@ impl Gateway {
         let follow = gateway.clone().follow(received);
         let stop = gateway.stop.clone();
         gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
+        let (clean, stop) = (gateway.clone().keep_sessions_clean(), gateway.stop.clone());
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(clean).await });
         Ok(gateway)
     }
 
@@ -205,15 +224,11 @@ impl Gateway {
     }
 
     /// The most verbose log level that any agent asked for.
-    pub fn set_log_level(&self, level: &str) {
-        *self.log_level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
+    pub fn set_log_level(&self, level: LogLevel) {
+        *self.log_level.lock().expect("no code panics while it holds the level") = Some(level);
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.set_level(level);
         }
-    }
-
-    pub fn log_level(&self) -> Option<String> {
-        self.log_level.lock().expect("no code panics while it holds the level").clone()
     }
 
     /// Whether calls of a session may open upstream sessions of its own.

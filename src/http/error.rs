@@ -17,6 +17,9 @@ pub struct Refusal {
     header: Option<(HeaderName, &'static str)>,
 }
 
+/// The header that carries a refusal's code.
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
+
 impl Refusal {
     fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
         Self { status, sentence: sentence.into(), header: None }
@@ -80,13 +83,15 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let status = match error.kind {
-            Kind::Invalid => StatusCode::BAD_REQUEST,
+            Kind::Invalid | Kind::OAuthRequired => StatusCode::BAD_REQUEST,
             Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::Conflict => StatusCode::CONFLICT,
             Kind::Upstream | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self::new(status, error.to_string())
+        // What programs tell this refusal by, where others have the same status.
+        let header = (error.kind == Kind::OAuthRequired).then_some((ERROR_CODE, "upstream_oauth_required"));
+        Self { header, ..Self::new(status, error.to_string()) }
     }
 }
 

@@ -4,6 +4,8 @@
 pub mod access;
 pub mod address;
 pub mod api;
+pub mod client_metadata;
+pub mod dashboard;
 pub mod error;
 pub mod extract;
 pub mod guard;

@@ -1,4 +1,4 @@
-//! What outlives the process: servers, what they offered, what is switched off, groups, users, clients and settings.
+//! What outlives the process: servers, what they offered, what is switched off, groups, OAuth, users, clients, settings.
 //! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
 
 mod catalogs;
@@ -6,12 +6,14 @@ mod clients;
 mod config;
 mod db;
 mod disabled;
+mod grants;
 mod groups;
 mod key;
 mod lock;
 mod migrate;
 mod open;
 mod servers;
+mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -27,9 +29,11 @@ use db::{Pool, Tx};
 use tokens::Tokens;
 
 pub use disabled::Kind;
+pub use grants::GrantChange;
 pub use key::KeyOrigin;
 pub use open::{OpenError, OpenOptions};
 pub use servers::StoredServer;
+pub use sessions::{SessionKey, SessionStatus, StoredSession};
 pub use tokens::TokenHash;
 
 #[derive(Debug)]

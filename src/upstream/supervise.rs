@@ -16,7 +16,8 @@ use super::error::{CallError, ConnectError, seconds};
 use super::link::Link;
 use super::pool::Pool;
 use super::stdio::StderrTail;
-use crate::model::{Offering, Redactor, ServerConfig, Status};
+use super::token::Tokens;
+use crate::model::{LogLevel, Offering, Redactor, ServerConfig, Status};
 use crate::wire::{Era, text};
 
 /// How a server is doing right now.
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     pub config: ServerConfig,
     pub options: Options,
     pub events: mpsc::UnboundedSender<Event>,
+    /// Where the server may want OAuth.
+    pub tokens: Option<Arc<Tokens>>,
     state: watch::Sender<State>,
     /// What the lists said the last time they were read.
     pub offering: ArcSwapOption<Offering>,
@@ -54,7 +57,7 @@ pub(super) struct Shared {
     refreshes: mpsc::UnboundedSender<Refresh>,
     pub pool: Pool,
     /// The most verbose log level that anybody asked for.
-    level: Mutex<Option<String>>,
+    level: Mutex<Option<LogLevel>>,
     /// Resources that somebody wants to hear about.
     wanted_resources: Mutex<BTreeSet<String>>,
     permits: Option<Arc<Semaphore>>,
@@ -70,11 +73,13 @@ impl Upstream {
         config: ServerConfig,
         options: Options,
         events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
     ) -> Result<(Self, Discovery), ConnectError> {
         let stderr = StderrTail::default();
-        let (link, discovery) = connect(&config, &options, None, &stderr).await?;
+        let (link, discovery) = connect(&config, &options, None, &stderr, tokens.as_ref()).await?;
         let known = link.version().map(|version| version.era());
-        let upstream = Self::start(config, options, events, known, stderr, Some((link, discovery.clone())));
+        let connected = Some((link, discovery.clone()));
+        let upstream = Self::start(config, options, events, tokens, known, stderr, connected);
         Ok((upstream, discovery))
     }
 
@@ -83,16 +88,18 @@ impl Upstream {
         config: ServerConfig,
         options: Options,
         events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
         offering: &Offering,
     ) -> Self {
         let known = crate::wire::Version::parse(&offering.protocol_version).map(|version| version.era());
-        Self::start(config, options, events, known, StderrTail::default(), None)
+        Self::start(config, options, events, tokens, known, StderrTail::default(), None)
     }
 
     fn start(
         config: ServerConfig,
         options: Options,
         events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
         known_era: Option<Era>,
         stderr: StderrTail,
         connected: Option<(Arc<Link>, Discovery)>,
@@ -104,6 +111,7 @@ impl Upstream {
             config,
             options,
             events,
+            tokens,
             state: watch::Sender::new(State {
                 status: Status::Connecting,
                 reason: String::new(),
@@ -142,6 +150,11 @@ impl Upstream {
     /// What the lists said the last time they were read; none before the first time.
     pub fn offering(&self) -> Option<Arc<Offering>> {
         self.0.offering.load_full()
+    }
+
+    /// What was granted to us for this server, where OAuth is possible at all.
+    pub fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.0.tokens.as_ref()
     }
 
     pub fn stderr(&self) -> Vec<String> {
@@ -237,8 +250,8 @@ impl Upstream {
     }
 
     /// From now on the server should log at this level; links that are opened later are told, too.
-    pub fn set_level(&self, level: &str) {
-        *self.0.level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
+    pub fn set_level(&self, level: LogLevel) {
+        *self.0.level.lock().expect("no code panics while it holds the level") = Some(level);
         let first = self.0.state.borrow().link.clone();
         let Some(offering) = self.offering() else { return };
         for link in self.0.pool.links().into_iter().chain(first) {
@@ -247,7 +260,7 @@ impl Upstream {
     }
 
     /// Begins with what another upstream of the same server knew: the log level and the subscriptions.
-    pub fn take_over(&self, level: Option<String>, uris: BTreeSet<String>) {
+    pub fn take_over(&self, level: Option<LogLevel>, uris: BTreeSet<String>) {
         *self.0.level.lock().expect("no code panics while it holds the level") = level;
         *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
         let link = self.0.state.borrow().link.clone();
@@ -273,9 +286,19 @@ impl Shared {
     }
 
     pub fn show_connected(&self, link: &Arc<Link>, discovery: &Discovery) {
-        let (status, reason) = match discovery.problems.is_empty() {
+        let mut problems = discovery.problems.clone();
+        let lacking = self.tokens.as_ref().map(|tokens| tokens.lacking()).unwrap_or_default();
+        if !lacking.is_empty() {
+            problems.push(format!(
+                "authorization required: some of what it offers wants the scopes {:?}; authorize it again with \
+                 POST /api/v0/servers/{}/reauthorize",
+                lacking.join(" "),
+                self.config.name
+            ));
+        }
+        let (status, reason) = match problems.is_empty() {
             true => (Status::Connected, remark_on_names(&self.config, &discovery.offering)),
-            false => (Status::Degraded, discovery.problems.join("; ")),
+            false => (Status::Degraded, problems.join("; ")),
         };
         self.show(status, reason, Some(link.clone()));
     }
@@ -295,9 +318,10 @@ impl Shared {
 
     /// Modern servers are told with every request.
     pub fn restore_level(&self, link: &Arc<Link>, offering: &Offering) {
-        let level = self.level.lock().expect("no code panics while it holds the level").clone();
+        let level = *self.level.lock().expect("no code panics while it holds the level");
         if let Some(level) = level.filter(|_| offering.declares("logging") && !link.is_modern()) {
-            link.ask_in_passing("logging/setLevel", &[("level", &text::quote(&level))]);
+            let (telling, stop) = (link.clone(), link.stop.clone());
+            link.tasks.spawn(async move { stop.run_until_cancelled(telling.set_level(level)).await });
         }
     }
 

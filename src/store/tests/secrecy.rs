@@ -8,6 +8,7 @@ use serde_json::json;
 use super::people::{client, user};
 use super::{odd_offering, open, registration};
 use crate::model::Mode;
+use crate::store::GrantChange;
 
 /// Each is long and unlike anything else, so that finding it means it leaked.
 const PLANTED: [&str; 12] = [
@@ -57,7 +58,10 @@ async fn no_file_contains_a_secret_while_open_or_after() {
     }));
     store.insert_server(&stdio("planted-env-value"), &odd_offering(), 1).await.unwrap();
     store.insert_server(&http, &odd_offering(), 1).await.unwrap();
-    store.replace_server(&stdio("planted-second-value"), &odd_offering(), 2).await.unwrap();
+    store
+        .replace_server(&stdio("planted-second-value"), &odd_offering(), GrantChange::Keep, 2)
+        .await
+        .unwrap();
     store.initialize(Mode::Enterprise, &user("ada", "planted-user-token"), 1).await.unwrap();
     store.put_client(&client("agent", "planted-client-token"), 1).await.unwrap();
     store.put_client(&client("agent", "planted-later-token"), 2).await.unwrap();
