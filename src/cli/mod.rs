@@ -1,5 +1,6 @@
 //! The terminal's face: what can be asked of `toolgate` on a command line, one file per command.
 
+mod reset_admin;
 mod start;
 
 use clap::{Parser, Subcommand};
@@ -19,6 +20,8 @@ struct Arguments {
 enum Command {
     /// Run the gateway
     Start(start::Start),
+    /// Make a new token for the user `admin`, beside the database of a gateway that does not run
+    ResetAdmin(reset_admin::ResetAdmin),
     /// Print the version
     Version,
 }
@@ -27,6 +30,7 @@ enum Command {
 pub fn run() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Start(start) => start::run(start),
+        Command::ResetAdmin(command) => reset_admin::run(command),
         Command::Version => output::line(concat!("toolgate v", env!("CARGO_PKG_VERSION"))),
     }
 }

@@ -17,7 +17,7 @@ pub mod provider;
 
 use std::time::{Duration, Instant};
 
-pub use app::TestApp;
+pub use app::{TestApp, bearer};
 pub use client::{Answer, request};
 pub use fake::{Behaviour, Fake, stdio_command};
 pub use kinds::Kinds;
