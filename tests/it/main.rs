@@ -21,6 +21,8 @@ mod mcp_sse;
 mod mcp_stateful;
 mod mcp_subscriptions;
 mod oauth_register;
+mod oauth_safety;
+mod oauth_secrecy;
 mod oauth_sessions;
 mod oauth_tokens;
 mod process;

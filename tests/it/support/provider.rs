@@ -43,6 +43,8 @@ pub struct Rules {
     pub token_failure: Option<u16>,
     pub token_delay: Duration,
     pub scopes_supported: Vec<String>,
+    /// Where the metadata is said to be instead: an origin.
+    pub redirects_metadata_to: Option<String>,
     /// Put in place of parts of the metadata.
     pub metadata: Value,
 }
@@ -62,6 +64,7 @@ impl Default for Rules {
             token_failure: None,
             token_delay: Duration::ZERO,
             scopes_supported: vec![],
+            redirects_metadata_to: None,
             metadata: json!({}),
         }
     }
@@ -182,6 +185,10 @@ impl Shared {
 
 async fn metadata(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     let rules = shared.see("/metadata", json!({}), &headers);
+    if let Some(origin) = rules.redirects_metadata_to {
+        let location = format!("{origin}/.well-known/oauth-authorization-server");
+        return (StatusCode::FOUND, [(header::LOCATION, location)]).into_response();
+    }
     let base = &shared.issuer;
     let grants = match rules.grants_to_machines {
         true => vec!["authorization_code", "refresh_token", "client_credentials"],
