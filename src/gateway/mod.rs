@@ -22,6 +22,7 @@ pub mod record;
 pub mod resources;
 pub mod route;
 pub mod servers;
+pub mod sessions;
 pub mod subscriptions;
 pub mod tools;
 pub mod view;
