@@ -1,7 +1,6 @@
 //! What the tests stand on: a gateway of their own (`app`, as a program `process`), an HTTP client without opinions
 //! (`client`), MCP clients on it (`mcp` for conversations, `agent` for bytes, `modern` for the revision without a
-//! handshake), and a real fake upstream (`fake`), one of each kind (`kinds`), with an OAuth provider for
-//! it (`provider`).
+//! handshake), and a real fake upstream (`fake`), one of each kind (`kinds`), with an OAuth provider for it (`provider`).
 
 // Each file of tests uses its own part of this.
 #![allow(dead_code, unused_imports)]
