@@ -5,6 +5,11 @@
 mod support;
 
 mod announcements;
+mod cli_files;
+mod cli_help;
+mod cli_servers;
+mod cli_settings;
+mod cli_tools;
 mod groups;
 mod groups_model;
 mod mcp_at_once;

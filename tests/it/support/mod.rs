@@ -1,17 +1,19 @@
-//! What the tests stand on: a gateway of their own (`app`, as a program `process`), an HTTP client without opinions
-//! (`client`), MCP clients on it (`mcp` for conversations, `agent` for bytes), and a real fake upstream (`fake`), one of
-//! each kind (`kinds`).
+//! What the tests stand on: a gateway of their own (`app`, as a program `process`), its command line (`cli`) and what
+//! that prints (`snapshot`), an HTTP client without opinions (`client`), MCP clients on it (`mcp` for conversations,
+//! `agent` for bytes), and a real fake upstream (`fake`), one of each kind (`kinds`).
 
 // Each file of tests uses its own part of this.
 #![allow(dead_code, unused_imports)]
 
 pub mod agent;
 pub mod app;
+pub mod cli;
 pub mod client;
 pub mod fake;
 pub mod kinds;
 pub mod mcp;
 pub mod process;
+pub mod snapshot;
 
 use std::time::{Duration, Instant};
 
