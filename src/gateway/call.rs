@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 use super::Error;
 use super::catalog::Entry;
-use crate::model::Redactor;
-use crate::upstream::{CallError, Inbound, Link, Purpose, Request, Upstream};
+use crate::model::{Capabilities, Redactor};
+use crate::upstream::{CallError, Inbound, Link, Owner, Purpose, Request, Upstream};
 use crate::wire::error::code;
 use crate::wire::{Head, RpcError};
 
@@ -58,7 +58,8 @@ impl Call<'_> {
         let _permit = upstream.permit().await;
         let mut is_replay = false;
         loop {
-            let link = upstream.link().await?;
+            // Nobody is asked who they are, or somebody without sessions: a stateful server keeps one for them.
+            let link = upstream.link_for(Capabilities::NONE, Some(Owner::Anybody)).await?;
             let error = match self.run_once(&link).await {
                 Err(Failure::Call(error)) => error,
                 settled => return settled,

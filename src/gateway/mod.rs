@@ -4,6 +4,8 @@
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
+pub mod access;
+pub mod answer;
 pub mod call;
 pub mod caller;
 pub mod catalog;
@@ -16,6 +18,7 @@ pub mod lists;
 pub mod prompts;
 pub mod record;
 pub mod resources;
+pub mod route;
 pub mod servers;
 pub mod subscriptions;
 pub mod tools;
@@ -24,7 +27,7 @@ pub mod view;
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -34,7 +37,7 @@ use tokio_util::task::TaskTracker;
 use crate::model::{Mode, Offering, ServerName, SessionMode};
 use crate::store::Store;
 use crate::telemetry::Metrics;
-use crate::upstream::{Event, Options, Upstream};
+use crate::upstream::{Event, Options, Owner, Upstream};
 
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, Kind};
@@ -199,21 +202,32 @@ impl Gateway {
         }
     }
 
+    pub fn log_level(&self) -> Option<String> {
+        self.log_level.lock().expect("no code panics while it holds the level").clone()
+    }
+
     /// Whether calls of a session may open upstream sessions of its own.
     pub fn has_stateful_servers(&self) -> bool {
         self.catalog().entries().any(|entry| entry.registration.config.session_mode == SessionMode::Stateful)
     }
 
-    /// Whether upstream sessions belong to this session of an agent.
-    pub fn has_links_of(&self, session: u64) -> bool {
+    /// Whether upstream sessions belong to this owner.
+    pub fn has_links_of(&self, owner: Owner) -> bool {
         let catalog = self.catalog();
-        catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|it| it.has_link_of(session))
+        catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|it| it.has_link_of(owner))
     }
 
-    /// Closes the upstream sessions that belong to an agent's session.
-    pub async fn release_session(&self, session: u64) {
+    /// Closes the upstream sessions of an owner who is gone.
+    pub async fn release_links_of(&self, owner: Owner) {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
-            upstream.release(session).await;
+            upstream.release(owner).await;
+        }
+    }
+
+    /// Closes the upstream sessions that callers without a session have not used for so long.
+    pub async fn release_idle_links(&self, limit: Duration) {
+        for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
+            upstream.release_idle(limit).await;
         }
     }
 

@@ -9,7 +9,7 @@ use super::forward::Refusal;
 use super::invoke::members;
 use super::record::{ResourceRecord, TemplateRecord};
 use super::tools::Coverage;
-use super::view::Lens;
+use super::view::{Lens, Part};
 use super::{Error, Gateway};
 use crate::model::{FieldError, Redactor, Resource, ResourceUri, uri};
 use crate::wire::error::code;
@@ -81,7 +81,7 @@ impl Catalog {
             found = self.entries().filter(|entry| makes(entry, &uri)).collect();
         }
         // One server's own endpoint passes on what no list has: the server knows best.
-        if let (Lens::Server(server), true) = (lens, found.is_empty()) {
+        if let (Part::Server(server), true) = (lens.part, found.is_empty()) {
             found.extend(self.get(server));
         }
         match found.as_slice() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Gateway;
 use super::call::{Call, Failure};
-use super::caller::Scope;
+use super::caller::Viewer;
 use super::catalog::Entry;
 use super::forward::Refusal;
 use crate::upstream::Upstream;
@@ -17,10 +17,10 @@ pub struct Subscriptions(Mutex<HashMap<(String, String), usize>>);
 
 impl Gateway {
     /// Returns the server that has the URI, and the URI there.
-    pub async fn subscribe(&self, scope: &Scope, uri: &str) -> Result<(String, String), Refusal> {
+    pub async fn subscribe(&self, viewer: &Viewer, uri: &str) -> Result<(String, String), Refusal> {
         let catalog = self.catalog();
         let unknown = || Refusal::UnknownResource(uri.to_owned());
-        let lens = catalog.lens(scope).ok_or_else(unknown)?;
+        let lens = catalog.lens(viewer).ok_or_else(unknown)?;
         let (entry, upstream_uri) = catalog.reader_in(&lens, uri)?;
         let key = (entry.name().to_string(), upstream_uri);
         let is_first = {

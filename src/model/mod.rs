@@ -1,6 +1,7 @@
 //! Plain data and the rules that hold for it: names, servers, what a server offers, secrets.
 //! No I/O and no async; every other layer speaks these words.
 
+pub mod allow_list;
 pub mod capabilities;
 pub mod fields;
 pub mod group;
@@ -14,6 +15,7 @@ pub mod secret;
 pub mod server;
 pub mod uri;
 
+pub use allow_list::AllowList;
 pub use capabilities::Capabilities;
 pub use fields::{FieldError, Fields};
 pub use group::{Group, GroupName};

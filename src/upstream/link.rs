@@ -22,13 +22,13 @@ use super::stdio::Child;
 use crate::model::Capabilities;
 use crate::wire::authored::ClientInfo;
 use crate::wire::error::code;
-use crate::wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, scan};
+use crate::wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, meta, scan};
 
 /// After closing, requests under way (a session's end, a last notice) get this long.
 const CLOSING: Duration = Duration::from_secs(4);
 
 /// A stream usually opens within moments; one that does not is caught up with later.
-const OPENING: Duration = Duration::from_millis(300);
+const OPENING: Duration = Duration::from_secs(1);
 
 /// An upstream that does not take a notice in this time has it or never will.
 const TELLING: Duration = Duration::from_secs(5);
@@ -80,11 +80,16 @@ pub enum Purpose {
 }
 
 /// On whose behalf a message is passed on.
-pub struct OnBehalf<'a> {
-    pub capabilities: Capabilities,
-    pub client_name: &'a str,
-    pub client_version: &'a str,
-    pub log_level: Option<&'a str>,
+pub enum OnBehalf<'a> {
+    /// A client with a handshake, of which a modern server learns with every request.
+    Legacy {
+        capabilities: Capabilities,
+        client_name: &'a str,
+        client_version: &'a str,
+        log_level: Option<&'a str>,
+    },
+    /// A client whose requests say all that themselves.
+    Modern,
 }
 
 impl Link {
@@ -125,10 +130,15 @@ impl Link {
         }
     }
 
-    /// Called before the lists are read: waits, not for long, until no change can go unheard.
-    pub(super) async fn about_to_read(&self) {
+    /// Waits, not for long, until what the server says outside of calls is heard.
+    pub(super) async fn open_ears(&self) {
         let mut hears = self.hears.subscribe();
         let _ = tokio::time::timeout(OPENING, hears.wait_for(|hears| *hears)).await;
+    }
+
+    /// Called before the lists are read, so that no change goes unheard.
+    pub(super) async fn about_to_read(&self) {
+        self.open_ears().await;
         self.has_read.store(true, Ordering::Release);
     }
 
@@ -143,12 +153,12 @@ impl Link {
         self.send(id, body, self.version(), request.purpose).await
     }
 
-    /// Passes a caller's request on: under the link's own id and token, with the name that the server knows, and
-    /// with the marks of its era. Everything else stays as the caller wrote it.
+    /// Passes a caller's request on: under the link's own id and token, with the edits that make it fit for the
+    /// server, and with the marks of its era. Everything else stays as the caller wrote it.
     pub async fn forward(
         self: &Arc<Self>,
         head: &Head<'_>,
-        rename: Option<(Span, &[u8])>,
+        edits: &[(Span, Vec<u8>)],
         behalf: &OnBehalf<'_>,
     ) -> Result<Exchange, CallError> {
         let id = self.calls.next_id();
@@ -157,17 +167,22 @@ impl Link {
         if let Some(of) = &head.id {
             patch.replace(of.span.clone(), number.as_bytes());
         }
-        if let Some((span, name)) = rename {
-            patch.replace(span, name);
+        for (span, with) in edits {
+            patch.replace(span.clone(), with.as_slice());
         }
         let token = head.meta().and_then(|meta| meta.progress_token.as_ref());
-        match self.era() {
-            Era::Legacy => {
+        match (self.era(), behalf) {
+            (Era::Modern, OnBehalf::Legacy { .. }) => {
+                mark_modern(&mut patch, head, behalf, token.map(|_| id))
+            }
+            (Era::Legacy, OnBehalf::Modern) => {
+                unmark_modern(&mut patch, head, token.map(|_| number.as_bytes()))
+            }
+            (Era::Legacy, OnBehalf::Legacy { .. }) | (Era::Modern, OnBehalf::Modern) => {
                 if let Some(token) = token {
                     patch.replace(token.span.clone(), number.as_bytes());
                 }
             }
-            Era::Modern => mark_modern(&mut patch, head, behalf, token.map(|_| id)),
         }
         let body = patch.apply();
         self.send(id, body, self.version(), Purpose::Caller).await
@@ -323,25 +338,33 @@ impl Link {
 
 /// Gives a legacy client's request the `_meta` that a modern server wants.
 fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, token: Option<u64>) {
-    let client = match behalf.client_name.is_empty() {
+    let OnBehalf::Legacy { capabilities, client_name, client_version, log_level } = *behalf else { return };
+    let client = match client_name.is_empty() {
         true => CLIENT,
-        false => ClientInfo { name: behalf.client_name, version: behalf.client_version },
+        false => ClientInfo { name: client_name, version: client_version },
     };
-    let capabilities = behalf.capabilities.to_json();
-    let meta = authored::modern_meta(Version::MODERN, client, &capabilities, token, behalf.log_level);
+    let capabilities = capabilities.to_json();
+    let marks = authored::modern_meta(Version::MODERN, client, &capabilities, token, log_level);
     match (&head.params, head.meta()) {
         (Some(_), Some(present)) => {
-            let whole = 0..meta.len();
-            let members: Vec<_> = scan::members(&meta, &whole).collect();
-            let set: Vec<_> = members.iter().map(|(key, _, value)| (&**key, &meta[value.clone()])).collect();
+            let whole = 0..marks.len();
+            let members: Vec<_> = scan::members(&marks, &whole).collect();
+            let set: Vec<_> = members.iter().map(|(key, _, value)| (&**key, &marks[value.clone()])).collect();
             patch.edit_members(&present.span, |_| false, &set);
         }
-        (Some(params), None) => drop(patch.set_member(&params.span, "_meta", &meta)),
+        (Some(params), None) => drop(patch.set_member(&params.span, "_meta", &marks)),
         (None, _) => {
-            let params = [br#","params":{"_meta":"#.as_slice(), &meta, b"}"].concat();
+            let params = [br#","params":{"_meta":"#.as_slice(), &marks, b"}"].concat();
             patch.insert(head.span.end - 1, params);
         }
     }
+}
+
+/// Takes from a modern client's request what a legacy server does not know.
+fn unmark_modern(patch: &mut Patch<'_>, head: &Head<'_>, token: Option<&[u8]>) {
+    let Some(present) = head.meta() else { return };
+    let token = token.map(|token| (meta::PROGRESS_TOKEN, token));
+    patch.edit_members(&present.span, |key| meta::REQUEST_KEYS.contains(&key), token.as_slice());
 }
 
 /// The `_meta` of a request that the gateway makes for a caller without capabilities.

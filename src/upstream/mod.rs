@@ -32,6 +32,7 @@ pub use error::{CallError, ConnectError};
 pub use exchange::{Exchange, Inbound, Replier};
 pub use http::Tls;
 pub use link::{Link, OnBehalf, Purpose, Request};
+pub use pool::Owner;
 pub use supervise::{Event, State, Upstream};
 
 /// What every link of this gateway has in common.

@@ -219,10 +219,8 @@ impl Upstream {
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.task.wait().await;
-        for slot in self.0.pool.take_all() {
-            if let Some(link) = slot.get() {
-                link.close().await;
-            }
+        for link in self.0.pool.take_links() {
+            link.close().await;
         }
     }
 

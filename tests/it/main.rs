@@ -10,6 +10,7 @@ mod cli_help;
 mod cli_servers;
 mod cli_settings;
 mod cli_tools;
+mod connections;
 mod groups;
 mod groups_model;
 mod mcp_at_once;
