@@ -255,7 +255,7 @@ async fn apply(session: &Session, item: &Item) -> anyhow::Result<Option<String>>
 }
 
 fn table(items: &[Item], done: bool) -> String {
-    let mut table = Table::new(["NAME", "KIND", if done { "RESULT" } else { "ACTION" }, "NOTE"]);
+    let mut table = Table::new(["NAME", "KIND", if done { "RESULT" } else { "ACTION" }, "NOTE"]).whole();
     for item in items {
         let (word, tone) = match (item.action, &item.failure, done) {
             (_, Some(_), _) => ("failed", Tone::Bad),

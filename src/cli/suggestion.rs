@@ -42,6 +42,9 @@ pub async fn explain<T>(
         }
         other => return other,
     };
+    if name.is_empty() {
+        return Err(RemoteError::Refused { status, sentence, code });
+    }
     let names = match session.remote.ask(kind.list()).await.and_then(|answer| answer.json()) {
         Ok(Value::Array(items)) => items,
         Ok(_) | Err(_) => Vec::new(),

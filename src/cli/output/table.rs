@@ -6,9 +6,9 @@ use console::{Style, measure_text_width, truncate_str};
 use super::printable;
 
 const GAP: &str = "  ";
-/// No column is made narrower than this to fit.
+/// No column is made narrower than this, or than its name, to fit.
 const NARROWEST: usize = 8;
-/// Lines of one cell; more is what the commands for single things show.
+/// Lines of one cell in a list; more is what the commands for single things show.
 const MOST_LINES: usize = 3;
 
 /// What a cell tells at a glance.
@@ -59,14 +59,20 @@ impl<T: Into<String>> From<T> for Cell {
 pub struct Table {
     header: Vec<Cell>,
     rows: Vec<Vec<Cell>>,
+    /// Lines of one cell at most.
+    lines: usize,
 }
 
 impl Table {
     pub fn new<const N: usize>(header: [&str; N]) -> Self {
-        Self {
-            header: header.into_iter().map(|name| Cell::new(name, Tone::Faint)).collect(),
-            rows: Vec::new(),
-        }
+        let header = header.into_iter().map(|name| Cell::new(name, Tone::Faint)).collect();
+        Self { header, rows: Vec::new(), lines: MOST_LINES }
+    }
+
+    /// Shows every cell to its end, for what is told nowhere else.
+    pub fn whole(mut self) -> Self {
+        self.lines = usize::MAX;
+        self
     }
 
     pub fn row<const N: usize>(&mut self, cells: [Cell; N]) {
@@ -81,7 +87,7 @@ impl Table {
             let cells: Vec<(Vec<String>, Style)> = row
                 .iter()
                 .zip(&widths)
-                .map(|(cell, width)| (wrapped(&cell.text, *width), cell.tone.style()))
+                .map(|(cell, width)| (wrapped(&cell.text, *width, self.lines), cell.tone.style()))
                 .collect();
             let height = cells.iter().map(|(lines, _)| lines.len()).max().unwrap_or(1);
             for index in 0..height {
@@ -107,8 +113,11 @@ impl Table {
         }
         let Some(limit) = limit else { return widths };
         let gaps = GAP.len() * widths.len().saturating_sub(1);
+        let least: Vec<usize> =
+            self.header.iter().map(|cell| measure_text_width(&cell.text).max(NARROWEST)).collect();
         while widths.iter().sum::<usize>() + gaps > limit {
-            let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > NARROWEST) else { break };
+            let spare = widths.iter_mut().zip(&least).filter(|(width, least)| **width > **least);
+            let Some((widest, _)) = spare.max() else { break };
             *widest -= 1;
         }
         widths
@@ -116,7 +125,7 @@ impl Table {
 }
 
 /// The text in lines of at most `width` columns, broken between words where that is possible.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let mut word = word.to_owned();
@@ -143,8 +152,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
             lines.push(String::new());
         }
     }
-    if lines.len() > MOST_LINES {
-        lines.truncate(MOST_LINES);
+    if lines.len() > most {
+        lines.truncate(most);
         if let Some(last) = lines.last_mut() {
             *last = format!("{}…", truncate_str(last, width.saturating_sub(1), ""));
         }
