@@ -1,6 +1,6 @@
 //! Who asks, and through which endpoint.
 
-use crate::model::Capabilities;
+use crate::model::{Capabilities, LogLevel};
 use crate::wire::Era;
 
 pub use crate::upstream::Owner;
@@ -41,16 +41,16 @@ pub struct Caller {
 }
 
 /// Which log messages of servers a caller wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logs {
     All,
     /// Those of this level and above.
-    From(String),
+    From(LogLevel),
     None,
 }
 
 impl Logs {
-    pub fn level(&self) -> Option<&str> {
+    pub fn level(self) -> Option<LogLevel> {
         match self {
             Logs::From(level) => Some(level),
             Logs::All | Logs::None => None,

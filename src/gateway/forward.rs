@@ -258,7 +258,12 @@ async fn send(
     caller: &Caller,
 ) -> Result<Exchange, CallError> {
     let behalf = match caller.era {
-        Era::Modern => OnBehalf::Modern,
+        Era::Modern => {
+            if let Some(level) = caller.logs.level() {
+                link.raise_level(level).await;
+            }
+            OnBehalf::Modern
+        }
         Era::Legacy => OnBehalf::Legacy {
             capabilities: caller.capabilities,
             client_name: &caller.client_name,

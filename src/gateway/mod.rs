@@ -34,7 +34,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{Mode, Offering, ServerName, SessionMode};
+use crate::model::{LogLevel, Mode, Offering, ServerName, SessionMode};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::{Event, Options, Owner, Upstream};
@@ -60,7 +60,7 @@ pub struct Gateway {
     lists: ListCache,
     subscriptions: Subscriptions,
     /// The most verbose that any agent asked for.
-    log_level: Mutex<Option<String>>,
+    log_level: Mutex<Option<LogLevel>>,
     /// Says that the catalog was swapped.
     changed: watch::Sender<()>,
     /// Server and URI of resources that were updated.
@@ -195,15 +195,11 @@ impl Gateway {
     }
 
     /// The most verbose log level that any agent asked for.
-    pub fn set_log_level(&self, level: &str) {
-        *self.log_level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
+    pub fn set_log_level(&self, level: LogLevel) {
+        *self.log_level.lock().expect("no code panics while it holds the level") = Some(level);
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.set_level(level);
         }
-    }
-
-    pub fn log_level(&self) -> Option<String> {
-        self.log_level.lock().expect("no code panics while it holds the level").clone()
     }
 
     /// Whether calls of a session may open upstream sessions of its own.

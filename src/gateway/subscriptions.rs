@@ -68,7 +68,7 @@ impl Gateway {
 
     /// Tells the upstream of a server that was changed or switched on what the one before it knew.
     pub(super) fn hand_over(&self, upstream: &Upstream) {
-        let level = self.log_level.lock().expect("no code panics while it holds the level").clone();
+        let level = *self.log_level.lock().expect("no code panics while it holds the level");
         upstream.take_over(level, self.wanted_of(upstream.config().name.as_str()));
     }
 

@@ -194,7 +194,7 @@ fn for_client(
 ) -> Option<Bytes> {
     match outbound {
         Outbound::Answer(_) | Outbound::InputRequired(_) => None,
-        Outbound::Notice(notice) => bridge::log_passes(&notice, &caller.logs).then_some(notice),
+        Outbound::Notice(notice) => bridge::log_passes(&notice, caller.logs).then_some(notice),
         Outbound::Request { message, replier } => match (in_flight, beside) {
             (Some(in_flight), Beside::NewStream | Beside::Stream(_))
                 if bridge::may_be_asked(caller.capabilities, &message) =>

@@ -12,11 +12,11 @@ use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::session::Session;
 use super::stream;
-use super::{Ask, Mcp, bridge};
+use super::{Ask, Mcp};
 use crate::gateway::caller::{Caller, Logs, Owner, Viewer};
 use crate::gateway::forward::Refusal;
 use crate::gateway::lists::Lists;
-use crate::model::Capabilities;
+use crate::model::{Capabilities, LogLevel};
 use crate::wire::{Era, Head, Kind, Version, authored, scan, text};
 
 /// Who sends a message, and how it may be answered.
@@ -241,29 +241,15 @@ impl Mcp {
     }
 
     fn set_level(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
-        let level = head
-            .params
-            .as_ref()
-            .and_then(|params| params.level.as_ref())
-            .map(|level| level.value.to_string());
-        let level = level.filter(|level| bridge::is_level(level));
+        let level = head.params.as_ref().and_then(|params| params.level.as_ref());
+        let level = level.and_then(|level| LogLevel::parse(&level.value));
         let level = level.ok_or_else(|| Refusal::Invalid("params.level must be a log level".into()))?;
         self.lives.with(session.serial, &session.viewer, |live| live.level = Some(level));
         let sessions = self.lives.sessions();
-        let levels = sessions.values().filter_map(|live| live.level.as_deref());
-        if let Some(level) = levels.reduce(bridge::most_verbose) {
+        if let Some(level) = sessions.values().filter_map(|live| live.level).min() {
             self.gateway.set_log_level(level);
         }
         Ok(Bytes::from_static(b"{}"))
-    }
-
-    /// Servers are to say at least this much; who wants less does not hear it.
-    pub(super) fn raise_log_level(&self, level: &str) {
-        let is_enough =
-            self.gateway.log_level().is_some_and(|known| bridge::most_verbose(&known, level) == known);
-        if !is_enough {
-            self.gateway.set_log_level(level);
-        }
     }
 
     async fn subscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {

@@ -15,6 +15,7 @@ use super::stream::Outlet;
 use crate::gateway::caller::Viewer;
 use crate::gateway::forward::Replier;
 use crate::gateway::lists::Lists;
+use crate::model::LogLevel;
 use crate::wire::{Head, Patch, authored, meta, text};
 
 #[derive(Default)]
@@ -29,7 +30,7 @@ pub struct Lives {
 pub struct Live {
     pub viewer: Viewer,
     pub stream: Option<Stream>,
-    pub level: Option<String>,
+    pub level: Option<LogLevel>,
     /// By the URI that the client subscribed to: the server and its own URI.
     pub subscriptions: HashMap<String, (String, String)>,
     /// Of a client on HTTP+SSE: what its handshake settled.
@@ -145,8 +146,8 @@ impl Lives {
         }
     }
 
-    pub fn level_of(&self, serial: u64) -> Option<String> {
-        self.sessions().get(&serial)?.level.clone()
+    pub fn level_of(&self, serial: u64) -> Option<LogLevel> {
+        self.sessions().get(&serial)?.level
     }
 
     /// The sessions that have calls under way.

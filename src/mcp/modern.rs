@@ -9,12 +9,12 @@ use super::bridge::state::Bond;
 use super::call::{Beside, Round};
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
-use super::{Ask, Mcp, bridge};
+use super::{Ask, Mcp};
 use crate::gateway::caller::{Caller, Logs, Scope, Viewer};
 use crate::gateway::forward::Refusal;
 use crate::gateway::lists::{Caching, Lists};
 use crate::gateway::route::ReturnedState;
-use crate::model::Capabilities;
+use crate::model::{Capabilities, LogLevel};
 use crate::wire::{Era, Head, Kind, Version, authored, meta};
 
 /// What the revision took away: answered like any other unknown method, whatever a server might say to it.
@@ -107,9 +107,6 @@ impl Mcp {
             Ok(prepared) => prepared,
             Err(refusal) => return Reply::refusal(Era::Modern, &id, &refusal),
         };
-        if let Some(level) = logs.level() {
-            self.raise_log_level(level);
-        }
         let caller = Caller {
             viewer: ask.viewer.clone(),
             era: Era::Modern,
@@ -146,10 +143,8 @@ fn declared(head: &Head<'_>) -> Capabilities {
 /// The log messages that a request asks for; without a word it wants none.
 fn logs(head: &Head<'_>) -> Result<Logs, Refusal> {
     let Some(level) = head.meta().and_then(|meta| meta.log_level.as_ref()) else { return Ok(Logs::None) };
-    match bridge::is_level(&level.value) {
-        true => Ok(Logs::From(level.value.to_string())),
-        false => Err(Refusal::Invalid(format!("{} in params._meta must be a log level", meta::LOG_LEVEL))),
-    }
+    let unknown = || Refusal::Invalid(format!("{} in params._meta must be a log level", meta::LOG_LEVEL));
+    LogLevel::parse(&level.value).map(Logs::From).ok_or_else(unknown)
 }
 
 /// The beginning of a result that the gateway gives itself; its own members follow.

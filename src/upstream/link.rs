@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -19,9 +19,10 @@ use super::exchange::Exchange;
 use super::http::Streamable;
 use super::sse::EventStream;
 use super::stdio::Child;
-use crate::model::Capabilities;
+use crate::model::{Capabilities, LogLevel};
 use crate::wire::authored::ClientInfo;
 use crate::wire::error::code;
+use crate::wire::text::quote;
 use crate::wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, meta, scan};
 
 /// After closing, requests under way (a session's end, a last notice) get this long.
@@ -46,6 +47,8 @@ pub struct Link {
     hears: watch::Sender<bool>,
     /// Whether the lists have been asked for.
     has_read: AtomicBool,
+    /// The log level that a legacy upstream was told.
+    level: Mutex<Option<LogLevel>>,
     /// Resources that somebody wants to hear about, for the one subscription of a modern link.
     pub(super) wanted_resources: watch::Sender<BTreeSet<String>>,
     pub(super) tasks: TaskTracker,
@@ -86,7 +89,7 @@ pub enum OnBehalf<'a> {
         capabilities: Capabilities,
         client_name: &'a str,
         client_version: &'a str,
-        log_level: Option<&'a str>,
+        log_level: Option<LogLevel>,
     },
     /// A client whose requests say all that themselves.
     Modern,
@@ -103,6 +106,7 @@ impl Link {
             header_params: ArcSwap::default(),
             hears: watch::Sender::new(false),
             has_read: AtomicBool::new(false),
+            level: Mutex::default(),
             wanted_resources: watch::Sender::default(),
             tasks: TaskTracker::new(),
             _stop_on_drop: stop.clone().drop_guard(),
@@ -241,17 +245,33 @@ impl Link {
 
     /// Makes a request whose answer nobody waits for.
     pub(super) fn ask_in_passing(self: &Arc<Self>, method: &'static str, params: &[(&str, &[u8])]) {
-        let id = self.calls.next_id();
-        let body = authored::call(id, method, params);
-        let (link, limit) = (self.clone(), Some(TELLING));
-        let ask = async move {
-            let asked = link.send(id, body, link.version(), Purpose::OurOwn).await;
-            if let Err(error) = async { asked?.answer(limit).await }.await {
-                tracing::debug!(method, %error, "a server did not answer");
-            }
-        };
-        let stop = self.stop.clone();
+        let (link, body, stop) = (self.clone(), authored::object(params), self.stop.clone());
+        let ask = async move { link.ask(method, &body).await };
         self.tasks.spawn(async move { stop.run_until_cancelled(ask).await });
+    }
+
+    /// Makes a request of which only matters that the upstream has it.
+    async fn ask(self: &Arc<Self>, method: &'static str, params: &[u8]) {
+        let id = self.calls.next_id();
+        let body = authored::request(id, method, Some(params));
+        let asked = self.send(id, body, self.version(), Purpose::OurOwn).await;
+        if let Err(error) = async { asked?.answer(Some(TELLING)).await }.await {
+            tracing::debug!(method, %error, "a server did not answer");
+        }
+    }
+
+    /// Tells a legacy upstream which log messages to send.
+    pub(super) async fn set_level(self: &Arc<Self>, level: LogLevel) {
+        *self.level.lock().expect("no code panics while it holds the level") = Some(level);
+        self.ask("logging/setLevel", &authored::object(&[("level", &quote(level.as_str()))])).await;
+    }
+
+    /// Sees to it that a legacy upstream sends log messages of this level, before anything else is asked of it.
+    pub async fn raise_level(self: &Arc<Self>, level: LogLevel) {
+        let told = *self.level.lock().expect("no code panics while it holds the level");
+        if !self.is_modern() && told.is_none_or(|told| told > level) {
+            self.set_level(level).await;
+        }
     }
 
     /// Sends a notice or an answer; whether it arrives shows elsewhere.
@@ -344,7 +364,8 @@ fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, to
         false => ClientInfo { name: client_name, version: client_version },
     };
     let capabilities = capabilities.to_json();
-    let marks = authored::modern_meta(Version::MODERN, client, &capabilities, token, log_level);
+    let marks =
+        authored::modern_meta(Version::MODERN, client, &capabilities, token, log_level.map(LogLevel::as_str));
     match (&head.params, head.meta()) {
         (Some(_), Some(present)) => {
             let whole = 0..marks.len();

@@ -4,25 +4,12 @@
 pub mod state;
 
 use crate::gateway::caller::Logs;
-use crate::model::Capabilities;
+use crate::model::{Capabilities, LogLevel};
 use crate::wire::{Head, scan, text};
 
-/// Severities from least to most.
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
-pub fn is_level(level: &str) -> bool {
-    LEVELS.contains(&level)
-}
-
-/// The more verbose of two levels.
-pub fn most_verbose<'a>(a: &'a str, b: &'a str) -> &'a str {
-    let rank = |level: &str| LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
-    if rank(a) <= rank(b) { a } else { b }
-}
-
 /// Whether a notice is for a client that wants such log messages; other notices always are.
-pub fn log_passes(notice: &[u8], wanted: &Logs) -> bool {
-    if *wanted == Logs::All {
+pub fn log_passes(notice: &[u8], wanted: Logs) -> bool {
+    if wanted == Logs::All {
         return true;
     }
     let Ok(head) = Head::parse(notice) else { return false };
@@ -32,7 +19,7 @@ pub fn log_passes(notice: &[u8], wanted: &Logs) -> bool {
     let Logs::From(wanted) = wanted else { return false };
     let level = head.params.and_then(|params| scan::member(notice, &params.span, "level"));
     let level = level.and_then(|span| text::unescape(&notice[span]));
-    level.is_none_or(|level| most_verbose(wanted, &level) == *wanted)
+    level.and_then(|level| LogLevel::parse(&level)).is_none_or(|level| level >= wanted)
 }
 
 /// Whether a client declared that it can be asked this.
@@ -63,15 +50,14 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"{level}","data":1}}}}"#
             )
         };
-        let from = |level: &str| Logs::From(level.to_owned());
-        assert!(log_passes(log("error").as_bytes(), &from("warning")));
-        assert!(log_passes(log("warning").as_bytes(), &from("warning")));
-        assert!(!log_passes(log("info").as_bytes(), &from("warning")));
-        assert!(log_passes(log("debug").as_bytes(), &Logs::All));
-        assert!(!log_passes(log("emergency").as_bytes(), &Logs::None));
+        let from = |level: &str| Logs::From(LogLevel::parse(level).unwrap());
+        assert!(log_passes(log("error").as_bytes(), from("warning")));
+        assert!(log_passes(log("warning").as_bytes(), from("warning")));
+        assert!(!log_passes(log("info").as_bytes(), from("warning")));
+        assert!(log_passes(log("debug").as_bytes(), Logs::All));
+        assert!(!log_passes(log("emergency").as_bytes(), Logs::None));
         let progress = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
-        assert!(log_passes(progress, &from("emergency")));
-        assert!(log_passes(progress, &Logs::None));
-        assert_eq!(most_verbose("info", "error"), "info");
+        assert!(log_passes(progress, from("emergency")));
+        assert!(log_passes(progress, Logs::None));
     }
 }
