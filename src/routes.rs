@@ -8,9 +8,9 @@ use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use crate::http::api::{groups, prompts, resources, servers, tools};
+use crate::http::api::{groups, oauth, prompts, resources, servers, tools};
 use crate::http::error::Refusal;
-use crate::http::{Face, system};
+use crate::http::{Face, client_metadata, dashboard, system};
 use crate::mcp::{Place, Scope, Transport};
 
 /// Who may use a route. In development mode nobody is asked.
@@ -66,6 +66,7 @@ pub fn table() -> Vec<Route> {
         get("/metadata", Open, system::metadata),
         get("/metrics", Open, system::metrics),
         post("/init", Open, system::init),
+        get(client_metadata::PATH, Open, client_metadata::get),
         get("/api/v0/servers", User, servers::list),
         post("/api/v0/servers", Admin, servers::register),
         get("/api/v0/servers/{name}", User, servers::get),
@@ -74,6 +75,8 @@ pub fn table() -> Vec<Route> {
         post("/api/v0/servers/{name}/enable", Admin, servers::enable),
         post("/api/v0/servers/{name}/disable", Admin, servers::disable),
         post("/api/v0/servers/{name}/refresh", Admin, servers::refresh),
+        post("/api/v0/servers/{name}/reauthorize", Admin, servers::reauthorize),
+        post("/api/v0/upstream_oauth/sessions/{id}/complete", Admin, oauth::complete),
         get("/api/v0/server_configs", Admin, servers::configs),
         get("/api/v0/tools", User, tools::list),
         get("/api/v0/tool", User, tools::get),
@@ -95,6 +98,9 @@ pub fn table() -> Vec<Route> {
         put("/api/v0/tool-groups/{name}", Admin, groups::replace),
         delete("/api/v0/tool-groups/{name}", Admin, groups::delete),
         get("/api/v0/tool-groups/{name}/effective-tools", Admin, groups::effective_tools),
+        post("/api/dashboard/servers/{name}/reauthorize", Open, dashboard::oauth::reauthorize),
+        get("/api/dashboard/oauth/session/{id}", Open, dashboard::oauth::session),
+        get(dashboard::oauth::CALLBACK, Open, dashboard::oauth::callback_page),
     ]
 }
 

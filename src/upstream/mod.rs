@@ -2,7 +2,7 @@
 //! Reading order: `supervise` and `attend` (one server, kept alive), `connect` with
 //! `probe` and `lists` (what connecting means), `link` and
 //! `exchange` (a request and what comes back), `calls` (who gets which message), `pool` (further links), then the
-//! transports.
+//! transports. `oauth` and `token` are about servers that want OAuth.
 //! Nothing here knows the database or who is asking.
 
 mod attend;
@@ -13,6 +13,7 @@ mod exchange;
 mod http;
 mod link;
 mod lists;
+pub mod oauth;
 mod pace;
 mod pool;
 mod probe;
@@ -20,6 +21,7 @@ mod sse;
 pub mod stdio;
 mod supervise;
 mod ticket;
+pub mod token;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,7 +30,7 @@ use std::time::Duration;
 use crate::wire::authored::ClientInfo;
 
 pub use connect::Discovery;
-pub use error::{CallError, ConnectError};
+pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, Inbound, Replier};
 pub use http::Tls;
 pub use link::{Link, OnBehalf, Purpose, Request};
@@ -45,6 +47,7 @@ pub struct Options {
     /// The environment that children inherit, already without what is the gateway's own.
     pub child_env: Vec<(OsString, OsString)>,
     pub tls: Tls,
+    pub oauth: oauth::Settings,
 }
 
 /// How the gateway names itself to upstreams.

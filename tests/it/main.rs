@@ -25,6 +25,8 @@ mod mcp_sessions;
 mod mcp_sse;
 mod mcp_stateful;
 mod mcp_subscriptions;
+mod oauth_register;
+mod oauth_tokens;
 mod process;
 mod process_children;
 mod prompts;

@@ -1,19 +1,23 @@
 //! `/api/v0/servers`: registering servers and looking after them.
 
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::gateway::oauth::Outcome;
 use crate::gateway::record::ServerRecord;
 use crate::gateway::servers::{Existing, Switched};
 use crate::http::Face;
+use crate::http::dashboard::oauth::AuthorizationRequired;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Answer, Created, Json, NoContent};
+use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
+use crate::model::Fields;
 
 #[derive(Serialize)]
 pub struct OneServer {
-    server: ServerRecord,
+    pub(super) server: ServerRecord,
 }
 
 /// The record under `server`, and its fields at the top level too.
@@ -32,15 +36,40 @@ pub async fn get(State(face): State<Face>, Name(name): Name) -> Answer<Json<Serv
     Ok(Json(face.gateway.server(&name)?))
 }
 
-pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Created<Registered>> {
+pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
-    let server = face.gateway.register(json_object(&body)?, existing).await?;
-    Ok(Created(Registered { fields: server.clone(), server }))
+    Ok(match face.gateway.register(json_object(&body)?, existing).await? {
+        Outcome::Stored(server) => {
+            Created(Registered { fields: (*server).clone(), server: *server }).into_response()
+        }
+        Outcome::AuthorizationRequired(pending) => {
+            Accepted(AuthorizationRequired::from(pending)).into_response()
+        }
+    })
 }
 
-pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<OneServer>> {
-    let server = face.gateway.amend(&name, json_object(&body)?).await?;
-    Ok(Json(OneServer { server }))
+pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Response> {
+    Ok(match face.gateway.amend(&name, json_object(&body)?).await? {
+        Outcome::Stored(server) => Json(OneServer { server: *server }).into_response(),
+        Outcome::AuthorizationRequired(pending) => {
+            Accepted(AuthorizationRequired::from(pending)).into_response()
+        }
+    })
+}
+
+/// Asks a person to authorize a server anew; the way back is the registered one unless the body says another.
+pub async fn reauthorize(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> Answer<Accepted<AuthorizationRequired>> {
+    let mut redirect_uri = None;
+    if !body.iter().all(u8::is_ascii_whitespace) {
+        let mut fields = Fields::new(json_object(&body)?);
+        redirect_uri = fields.text("oauth_redirect_uri")?.filter(|uri| !uri.is_empty());
+        fields.finish()?;
+    }
+    Ok(Accepted(face.gateway.reauthorize(&name, redirect_uri).await?.into()))
 }
 
 pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
