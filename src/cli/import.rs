@@ -8,11 +8,14 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::output::{self, Cell, Format, Spinner, Table, Tone};
+use super::register::NEEDS_CALLBACK;
 use super::remote::{RemoteError, Request};
 use super::{Session, files};
 use crate::config::variable;
 use crate::model::import::{self, Entry, GroupEntry, Outcome};
 
+/// Authorization is given one server at a time, by a person who knows which.
+const WANTS_AUTHORIZATION: &str = "it wants authorization; register it by itself with `toolgate register`";
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
 /// Take servers over from other programs, or servers and groups from an export
@@ -245,10 +248,11 @@ async fn apply(session: &Session, item: &Item) -> anyhow::Result<Option<String>>
     let answer = session.remote.ask(request.object(&item.input)).await;
     drop(spinner);
     match answer {
-        Ok(answer) if answer.status == 202 => {
-            Ok(Some("it wants authorization; register it with `toolgate register`".to_owned()))
-        }
+        Ok(answer) if answer.status == 202 => Ok(Some(WANTS_AUTHORIZATION.to_owned())),
         Ok(_) => Ok(None),
+        Err(RemoteError::Refused { code: Some(code), .. }) if code == NEEDS_CALLBACK => {
+            Ok(Some(WANTS_AUTHORIZATION.to_owned()))
+        }
         Err(RemoteError::Refused { sentence, .. }) => Ok(Some(sentence)),
         Err(error) => Err(error.into()),
     }

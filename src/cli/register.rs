@@ -11,7 +11,7 @@ use super::remote::{Answer, RemoteError, Request};
 use super::{Session, UsageError, files, servers};
 
 /// What the gateway says when a server wants authorization and nobody told it where to come back to.
-const NEEDS_CALLBACK: &str = "upstream_oauth_required";
+pub const NEEDS_CALLBACK: &str = "upstream_oauth_required";
 
 /// Register a server
 #[derive(Args)]

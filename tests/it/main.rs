@@ -7,6 +7,7 @@ mod support;
 mod announcements;
 mod cli_files;
 mod cli_help;
+mod cli_oauth;
 mod cli_servers;
 mod cli_settings;
 mod cli_tools;
