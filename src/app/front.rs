@@ -76,14 +76,21 @@ fn ask(place: Place, head: &Parts, body: Bytes) -> Ask<'_> {
         method: head.method.as_str(),
         transport: place.transport,
         viewer: Viewer { scope: place.scope, client: None },
-        // A value that is no text is the id of no session, but it is there.
-        session: head.headers.get(SESSION_ID).map(|value| value.to_str().unwrap_or_default()),
-        version: text(PROTOCOL_VERSION),
+        session: single(&head.headers, SESSION_ID),
+        version: single(&head.headers, PROTOCOL_VERSION),
         routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),
         accept: text(ACCEPT.as_str()),
         query: head.uri.query(),
         body,
     }
+}
+
+/// A header that must be there once. Sent twice, or with what is no text, it is there but says nothing that is known.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    let is_single = values.next().is_none();
+    Some(first.to_str().ok().filter(|_| is_single).unwrap_or_default())
 }
 
 fn routing(headers: &HeaderMap) -> Routing {

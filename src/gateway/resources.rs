@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::call::{Call, Failure};
+use super::caller::Owner;
 use super::catalog::{Catalog, Entry};
 use super::forward::Refusal;
 use super::invoke::members;
@@ -147,7 +148,8 @@ impl Gateway {
         let (entry, uri) = catalog.reader_of(text)?;
         let uri = text::quote(&uri);
         let params: &[(&str, &[u8])] = &[("uri", &uri)];
-        let call = Call { method: "resources/read", params, is_repeatable: true, progress: None };
+        let owner = Some(Owner::Anybody);
+        let call = Call { method: "resources/read", params, is_repeatable: true, progress: None, owner };
         let result = call.run(entry).await.map_err(|failure| match failure {
             Failure::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
                 let message = Redactor::of(&entry.registration.config).redact(&message);

@@ -57,7 +57,8 @@ impl Mcp {
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here: moving a future costs as much as it is large.
-        let run = pin!(self.answer(caller, id, head, message, beside, round, in_flight));
+        let call = Call { caller, id, round, in_flight };
+        let run = pin!(self.answer(call, head, message, beside));
         match cancelled {
             Some(cancelled) => cancelled.run_until_cancelled(run).await,
             None => Some(run.await),
@@ -66,14 +67,12 @@ impl Mcp {
 
     async fn answer(
         self: &Arc<Self>,
-        caller: Arc<Caller>,
-        id: Vec<u8>,
+        call: Call,
         head: &Head<'_>,
         message: &Bytes,
         beside: &Beside,
-        mut round: Option<Round>,
-        mut in_flight: Option<CallInFlight>,
     ) -> Reply {
+        let Call { caller, id, mut round, mut in_flight } = call;
         let refused = |refusal: &Refusal| Reply::refusal(caller.era, &id, refusal);
         let state = round.as_mut().and_then(|round| round.state.take());
         let mut forward = match self.gateway.forward(caller.clone(), head, message, state).await {
@@ -100,9 +99,8 @@ impl Mcp {
                 Beside::NewStream => {
                     let (outlet, body) = stream::open();
                     outlet.send(&message);
-                    let run = Running { forward, outlet, id, caller, round, in_flight };
-                    let mcp = self.clone();
-                    self.tasks.spawn(async move { mcp.go_on(run).await });
+                    let (mcp, call) = (self.clone(), Call { caller, id, round, in_flight });
+                    self.tasks.spawn(async move { mcp.go_on(call, forward, outlet).await });
                     return Reply::events(body);
                 }
             }
@@ -110,20 +108,19 @@ impl Mcp {
     }
 }
 
-/// A call whose answer has become a stream.
-struct Running {
-    forward: Forward,
-    outlet: Outlet,
-    id: Vec<u8>,
+/// What is known of a call while it runs.
+struct Call {
     caller: Arc<Caller>,
+    /// As the client wrote it.
+    id: Vec<u8>,
     round: Option<Round>,
     in_flight: Option<CallInFlight>,
 }
 
 impl Mcp {
-    /// Carries the rest of a call over its stream.
-    async fn go_on(&self, run: Running) {
-        let Running { mut forward, outlet, id, caller, round, mut in_flight } = run;
+    /// Carries the rest of a call whose answer has become a stream.
+    async fn go_on(&self, call: Call, mut forward: Forward, outlet: Outlet) {
+        let Call { caller, id, round, mut in_flight } = call;
         let cancelled = match caller.era {
             // The stream may break while the call goes on: disconnecting is not cancelling.
             Era::Legacy => in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default(),

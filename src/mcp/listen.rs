@@ -51,17 +51,21 @@ impl Mcp {
             prompts: wishes.prompts_list_changed,
             resources: wishes.resources_list_changed,
         };
-        outlet.send(&listening.notice(
-            "notifications/subscriptions/acknowledged",
-            &[("notifications", wishes.to_json().as_slice())],
-        ));
+        let granted = wishes.to_json();
         let (serial, gone) = (self.sessions.new_serial(), outlet.gone.clone());
-        self.lives.with(serial, &viewer, |live| {
+        let is_there = self.lives.with(serial, &viewer, |live| {
             let lists = self.gateway.lists(&viewer);
+            let is_there = lists.is_some();
+            // Nothing comes before it, and no change of what is listed now goes untold after it.
+            let acknowledged = "notifications/subscriptions/acknowledged";
+            outlet.send(&listening.notice(acknowledged, &[("notifications", granted.as_slice())]));
             live.stream = Some(Stream { outlet, lists, listening: Some(listening) });
             live.subscriptions = subscriptions;
+            is_there
         });
-        self.stop.run_until_cancelled(gone.cancelled()).await;
+        if is_there {
+            self.stop.run_until_cancelled(gone.cancelled()).await;
+        }
         self.release(serial);
     }
 

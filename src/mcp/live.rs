@@ -21,9 +21,16 @@ use crate::wire::{Head, Patch, authored, meta, text};
 #[derive(Default)]
 pub struct Lives {
     sessions: Mutex<HashMap<u64, Live>>,
-    calls: Mutex<HashMap<(u64, Vec<u8>), CancellationToken>>,
+    calls: Mutex<HashMap<(u64, Vec<u8>), Cancel>>,
     questions: Mutex<HashMap<(u64, u64), Question>>,
     last_question: AtomicU64,
+}
+
+/// The way to cancel what runs under one id of a session. That may be several calls, if a client is careless.
+#[derive(Default)]
+struct Cancel {
+    token: CancellationToken,
+    calls: usize,
 }
 
 /// One session that holds something.
@@ -164,7 +171,7 @@ impl Lives {
         let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
         calls.retain(|(session, _), cancel| {
             if *session == serial {
-                cancel.cancel();
+                cancel.token.cancel();
             }
             *session != serial
         });
@@ -181,19 +188,37 @@ impl Lives {
 
     /// From now on the call can be cancelled by its id.
     pub fn begin_call(self: &Arc<Self>, serial: u64, id: &[u8]) -> CallInFlight {
-        let cancelled = CancellationToken::new();
         let key = (serial, id.to_vec());
-        self.calls
-            .lock()
-            .expect("no code panics while it holds the calls")
-            .insert(key.clone(), cancelled.clone());
+        let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
+        let cancel = calls.entry(key.clone()).or_default();
+        if cancel.token.is_cancelled() {
+            // What was cancelled is about to end; its id may be used again.
+            *cancel = Cancel::default();
+        }
+        cancel.calls += 1;
+        let cancelled = cancel.token.clone();
+        drop(calls);
         CallInFlight { lives: self.clone(), key, questions: Vec::new(), cancelled }
+    }
+
+    /// Strikes out a call, and its id with the last call that has it.
+    fn end_call(&self, key: &(u64, Vec<u8>), cancelled: &CancellationToken) {
+        let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
+        let Some(cancel) = calls.get_mut(key) else { return };
+        // After a call was cancelled its id may be that of another.
+        if cancelled.is_cancelled() && !cancel.token.is_cancelled() {
+            return;
+        }
+        cancel.calls -= 1;
+        if cancel.calls == 0 {
+            calls.remove(key);
+        }
     }
 
     pub fn cancel_call(&self, serial: u64, id: &[u8]) {
         let key = (serial, id.to_vec());
         if let Some(cancel) = self.calls.lock().expect("no code panics while it holds the calls").get(&key) {
-            cancel.cancel();
+            cancel.token.cancel();
         }
     }
 
@@ -238,7 +263,7 @@ impl CallInFlight {
 
 impl Drop for CallInFlight {
     fn drop(&mut self) {
-        self.lives.calls.lock().expect("no code panics while it holds the calls").remove(&self.key);
+        self.lives.end_call(&self.key, &self.cancelled);
         if !self.questions.is_empty() {
             let mut questions =
                 self.lives.questions.lock().expect("no code panics while it holds the questions");

@@ -124,10 +124,15 @@ impl Mcp {
     }
 
     fn returned_state(&self, head: &Head<'_>, bond: &Bond) -> Result<Option<ReturnedState>, Refusal> {
-        let state = head.params.as_ref().and_then(|params| params.request_state.as_ref());
-        let Some(state) = state else { return Ok(None) };
+        let Some(params) = &head.params else { return Ok(None) };
+        // One that is no text was not given out here either, and a lax server might read it.
+        let is_odd = params.mistyped.contains(&"requestState");
+        if params.request_state.is_none() && !is_odd {
+            return Ok(None);
+        }
+        let state = params.request_state.as_ref().and_then(|state| self.states.unwrap(&state.value, bond));
         let foreign = || Refusal::Invalid("params.requestState was not given out for this request".into());
-        self.states.unwrap(&state.value, bond).map(Some).ok_or_else(foreign)
+        state.map(Some).ok_or_else(foreign)
     }
 }
 

@@ -16,7 +16,8 @@ const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
 pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     let mut changes = mcp.gateway.changes();
     let mut updates = mcp.gateway.resource_updates();
-    let time = idle_limit.map_or(SWEEP, |limit| limit.clamp(SHORTEST_SWEEP, SWEEP));
+    // Often enough that what was used until just now is not taken for idle.
+    let time = idle_limit.map_or(SWEEP, |limit| (limit / 4).clamp(SHORTEST_SWEEP, SWEEP));
     let mut sweep = tokio::time::interval(time);
     loop {
         tokio::select! {

@@ -10,7 +10,9 @@ pub fn find_result(body: &[u8]) -> Option<usize> {
     while let Some(key) = scan.key().ok()? {
         match &body[key] {
             br#""result""# => return scan.next_start(),
-            br#""jsonrpc""# | br#""id""# => drop(scan.value().ok()?),
+            br#""jsonrpc""# | br#""id""# => {
+                scan.value().ok()?;
+            }
             br#""error""# | br#""method""# | br#""params""# => return None,
             _ => return Head::parse(body).ok()?.result.map(|result| result.start),
         }

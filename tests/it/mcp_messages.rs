@@ -246,3 +246,23 @@ async fn the_guard_stands_before_the_mcp_paths_too() {
     let exposed = answer.headers["access-control-expose-headers"].to_str().unwrap().to_ascii_lowercase();
     assert!(exposed.contains("mcp-session-id"), "{exposed}");
 }
+
+#[tokio::test]
+async fn calls_that_share_an_id_are_cancelled_together_and_end_alone() {
+    let (app, fake) = with_server(json!({"era": "legacy"})).await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    let call = |steps: u64| {
+        let params = json!({"name": "s__progress", "arguments": {"steps": steps, "ms": 5},
+            "_meta": {"progressToken": 1}});
+        json!({"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": params})
+    };
+    let (mut long, mut short) = (agent.begin(&call(100_000)).await, agent.begin(&call(3)).await);
+    assert_eq!(short.answer().await["result"]["content"][0]["text"], "3 steps");
+    long.expect("notifications/progress").await;
+    // The end of the one did not take the way to cancel the other.
+    agent.tell("notifications/cancelled", json!({"requestId": "same"})).await;
+    while long.next().await.is_some() {}
+    crate::support::eventually("it is cancelled", async || fake.cancelled().len() == 1).await;
+    // A cancelled id may be used again at once.
+    assert_eq!(agent.begin(&call(3)).await.answer().await["result"]["content"][0]["text"], "3 steps");
+}

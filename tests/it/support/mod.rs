@@ -1,7 +1,7 @@
 //! What the tests stand on: a gateway of their own (`app`, as a program `process`), its command line (`cli`) and what
 //! that prints (`snapshot`), an HTTP client without opinions (`client`), MCP clients on it (`mcp` for conversations,
-//! `agent` for bytes), and a real fake upstream (`fake`), one of each kind (`kinds`), with an OAuth provider for it
-//! (`provider`).
+//! `agent` for bytes, `modern` for the revision without a handshake), and a real fake upstream (`fake`), one of each kind
+//! (`kinds`), with an OAuth provider for it (`provider`).
 
 // Each file of tests uses its own part of this.
 #![allow(dead_code, unused_imports)]
@@ -13,6 +13,7 @@ pub mod client;
 pub mod fake;
 pub mod kinds;
 pub mod mcp;
+pub mod modern;
 pub mod process;
 pub mod provider;
 pub mod snapshot;
@@ -24,6 +25,7 @@ pub use client::{Answer, request};
 pub use fake::{Behaviour, Fake, stdio_command};
 pub use kinds::Kinds;
 pub use mcp::{Agent, SseAgent};
+pub use modern::ModernAgent;
 pub use process::Process;
 pub use provider::{Provider, Rules};
 
