@@ -62,7 +62,10 @@ pub async fn init_server(session: &Session) -> anyhow::Result<()> {
         )),
         Err(error) => {
             // It is shown only once, so it must not be lost here.
-            output::line(&token)?;
+            match session.format {
+                Format::Json => output::json(&answer.text)?,
+                Format::Table => output::line(&token)?,
+            }
             return Err(error.context("initialized, but the administrator's token above could not be kept"));
         }
     }
