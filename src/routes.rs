@@ -98,6 +98,7 @@ pub fn table() -> Vec<Route> {
         put("/api/v0/tool-groups/{name}", Admin, groups::replace),
         delete("/api/v0/tool-groups/{name}", Admin, groups::delete),
         get("/api/v0/tool-groups/{name}/effective-tools", Admin, groups::effective_tools),
+        post("/api/dashboard/servers", Open, dashboard::oauth::add),
         post("/api/dashboard/servers/{name}/reauthorize", Open, dashboard::oauth::reauthorize),
         get("/api/dashboard/oauth/session/{id}", Open, dashboard::oauth::session),
         get(dashboard::oauth::CALLBACK, Open, dashboard::oauth::callback_page),

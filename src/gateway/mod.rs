@@ -135,6 +135,8 @@ impl Gateway {
         let follow = gateway.clone().follow(received);
         let stop = gateway.stop.clone();
         gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
+        let (clean, stop) = (gateway.clone().keep_sessions_clean(), gateway.stop.clone());
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(clean).await });
         Ok(gateway)
     }
 

@@ -2,6 +2,7 @@
 //! agrees to it. Talking to authorization servers is done in `upstream::oauth`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,6 +14,8 @@ use crate::model::{Registration, Secret, ServerName, Status, time};
 use crate::store::{SessionKey, SessionStatus, StoredSession};
 use crate::upstream::Denial;
 use crate::upstream::oauth::{Flow, Grant, Provider, Unfinished};
+
+const CLEANING: Duration = Duration::from_secs(60);
 
 /// How a registration, a change or a reauthorization went.
 pub enum Outcome {
@@ -308,7 +311,17 @@ impl Gateway {
         }
     }
 
-    pub(super) async fn clean_sessions(&self) -> Result<(), Error> {
+    /// Sessions that nobody asks for any more go, too.
+    pub(super) async fn keep_sessions_clean(self: Arc<Self>) {
+        loop {
+            if let Err(error) = self.clean_sessions().await {
+                tracing::warn!(%error, "old authorization sessions stay for now");
+            }
+            tokio::time::sleep(CLEANING).await;
+        }
+    }
+
+    async fn clean_sessions(&self) -> Result<(), Error> {
         let retention = i64::try_from(self.oauth_session_life.as_millis()).unwrap_or(i64::MAX);
         Ok(self.store.clean_sessions(now_ms(), retention).await?)
     }

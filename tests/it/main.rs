@@ -37,6 +37,7 @@ mod modern_lists;
 mod modern_state;
 mod modern_stateful;
 mod oauth_register;
+mod oauth_sessions;
 mod oauth_tokens;
 mod process;
 mod process_children;

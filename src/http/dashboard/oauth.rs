@@ -3,20 +3,43 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response as HttpResponse};
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::gateway::oauth::{Outcome, Pending, Refused, Response, SessionRecord};
 use crate::gateway::servers::Existing;
 use crate::gateway::{Error, Kind};
 use crate::http::Face;
 use crate::http::address::base_url;
-use crate::http::extract::{Name, Query};
-use crate::http::reply::{Accepted, Answer, Json, Page};
+use crate::http::extract::{Name, Query, json_object};
+use crate::http::reply::{Accepted, Answer, Created, Json, Page};
 use crate::model::{Fields, Secret};
 
 /// Where authorization servers send people back to.
 pub const CALLBACK: &str = "/api/dashboard/oauth/callback";
+
+/// Adds a server. Where a person must authorize it, the answer says where.
+pub async fn add(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    query: Query,
+    body: Bytes,
+) -> Answer<HttpResponse> {
+    let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
+    Ok(match register(&face, &headers, json_object(&body)?, existing).await? {
+        Outcome::Stored(server) => Created(json!({
+            "name": server.name,
+            "transport": server.transport,
+            "enabled": server.enabled,
+            "description": server.description,
+        }))
+        .into_response(),
+        Outcome::AuthorizationRequired(pending) => {
+            Accepted(AuthorizationRequired::from(pending)).into_response()
+        }
+    })
+}
 
 /// Registers a server; one that wants OAuth is tried again with our own callback.
 pub async fn register(
@@ -41,7 +64,7 @@ pub async fn reauthorize(
     body: Bytes,
 ) -> Answer<Accepted<AuthorizationRequired>> {
     if !body.iter().all(u8::is_ascii_whitespace) {
-        Fields::new(crate::http::extract::json_object(&body)?).finish()?;
+        Fields::new(json_object(&body)?).finish()?;
     }
     let pending = face.gateway.reauthorize(&name, Some(callback(&face, &headers))).await?;
     Ok(Accepted(AuthorizationRequired::from(pending)))
