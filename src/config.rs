@@ -94,9 +94,6 @@ impl Config {
                 .parse("SERVER_MODE", "development or enterprise", Mode::parse)?
                 .unwrap_or(Mode::Development),
         };
-        if mode == Mode::Enterprise {
-            return Err(ConfigError("SERVER_MODE=enterprise is not available in this version yet".into()));
-        }
         variables
             .parse("SESSION_IDLE_TIMEOUT_SEC", "a number of seconds", |text| text.parse::<u64>().ok())?;
         let port = variables.parse("PORT", "a number from 0 to 65535", |text| text.parse().ok())?;
@@ -319,7 +316,6 @@ mod tests {
             ("PORT", "http"),
             ("PORT", "65536"),
             ("SERVER_MODE", "sandbox"),
-            ("SERVER_MODE", "Enterprise"),
             ("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "0"),
             ("SESSION_IDLE_TIMEOUT_SEC", "-1"),
             ("PUBLIC_URL", "gate.example.com"),

@@ -16,6 +16,7 @@ mod output;
 mod prompts;
 mod register;
 mod remote;
+mod reset_admin;
 mod resources;
 mod schema;
 mod servers;
@@ -93,6 +94,7 @@ enum Command {
     InitServer(system::InitServer),
     Login(system::Login),
     Whoami(system::Whoami),
+    ResetAdmin(reset_admin::ResetAdmin),
     Version(system::Version),
     Completions(completions::Completions),
 }
@@ -150,6 +152,7 @@ fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
     let Arguments { command, registry, output, version: () } = arguments;
     match command {
         Command::Start(start) => start::run(start).map(Some),
+        Command::ResetAdmin(reset) => reset_admin::run(reset).map(Some),
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
         command => {
             let settings = Settings::load(registry)?;
@@ -173,7 +176,7 @@ fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
 
 async fn ask(session: &Session, command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Start(_) | Command::Completions(_) => Ok(()),
+        Command::Start(_) | Command::ResetAdmin(_) | Command::Completions(_) => Ok(()),
         Command::Register(register) => register::run(session, register).await,
         Command::List(list) => verbs::list(session, list).await,
         Command::Usage(usage) => usage::run(session, usage).await,

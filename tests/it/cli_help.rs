@@ -89,7 +89,7 @@ async fn shells_get_completions_for_every_command() {
     let cli = Cli::new("127.0.0.1:1");
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let script = cli.ok(&["completions", shell]).await;
-        for word in ["init-server", "mcp-client", "with-secrets"] {
+        for word in ["init-server", "mcp-client", "with-secrets", "reset-admin"] {
             assert!(script.contains(word), "{shell} does not know {word}");
         }
     }

@@ -4,6 +4,9 @@
 
 mod support;
 
+mod access_matrix;
+mod access_model;
+mod access_secrecy;
 mod announcements;
 mod cli_files;
 mod cli_help;
@@ -11,9 +14,14 @@ mod cli_oauth;
 mod cli_servers;
 mod cli_settings;
 mod cli_tools;
+mod clients;
+mod clients_modern;
+mod clients_views;
 mod connections;
+mod enterprise_init;
 mod groups;
 mod groups_model;
+mod guessing;
 mod mcp_at_once;
 mod mcp_calls;
 mod mcp_fidelity;
@@ -44,6 +52,7 @@ mod process_children;
 mod prompts;
 mod resources;
 mod restart;
+mod revocation;
 mod safety;
 mod safety_bodies;
 mod servers;
@@ -64,3 +73,4 @@ mod upstream_heal;
 mod upstream_lists;
 mod upstream_probe;
 mod upstream_traffic;
+mod users;

@@ -20,7 +20,7 @@ pub mod snapshot;
 
 use std::time::{Duration, Instant};
 
-pub use app::TestApp;
+pub use app::{TestApp, bearer};
 pub use client::{Answer, request};
 pub use fake::{Behaviour, Fake, stdio_command};
 pub use kinds::Kinds;
