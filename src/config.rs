@@ -11,7 +11,9 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
-use crate::model::{Mode, Secret};
+use crate::model::Secret;
+
+pub use crate::model::Mode;
 
 /// What is wrong with the configuration, and where.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +136,11 @@ pub fn log_filter() -> Result<EnvFilter, ConfigError> {
         }
         None => Ok(EnvFilter::new("info")),
     }
+}
+
+/// A variable of the environment as the command line uses it: for itself, and for `${NAME}` in files.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// What the process's environment and `.env` say.

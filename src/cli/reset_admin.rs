@@ -10,7 +10,11 @@ use crate::app;
 use crate::config::{self, Config, Flags};
 use crate::telemetry;
 
+/// Make a new token for the user `admin`, beside the database of a gateway that does not run
 #[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate reset-admin
+  toolgate reset-admin --sqlite-db-path /var/lib/toolgate/toolgate.db | toolgate login -")]
 pub struct ResetAdmin {
     /// File of the database [default: ./toolgate.db]
     #[arg(long)]

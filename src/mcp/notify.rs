@@ -67,9 +67,9 @@ fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
     for live in mcp.lives.sessions().values() {
         let Some(stream) = &live.stream else { continue };
         for (subscribed, (of, upstream_uri)) in &live.subscriptions {
+            let concerns = of == server && is_part_of(uri, upstream_uri);
             // Rights may have changed since it was subscribed to.
-            let is_shown = || mcp.gateway.shows_resource(&live.viewer, server, upstream_uri);
-            if of == server && is_part_of(uri, upstream_uri) && is_shown() {
+            if concerns && mcp.gateway.shows_resource(&live.viewer, server, upstream_uri) {
                 stream.tell_update(subscribed);
             }
         }

@@ -6,6 +6,7 @@ pub mod capabilities;
 pub mod client;
 pub mod fields;
 pub mod group;
+pub mod import;
 pub mod issued;
 pub mod log_level;
 pub mod mode;
