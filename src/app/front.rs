@@ -110,7 +110,6 @@ impl Front {
 }
 
 fn ask(place: Place, client: Option<ClientId>, head: &Parts, body: Bytes) -> Ask<'_> {
-    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     Ask {
         method: head.method.as_str(),
         transport: place.transport,
@@ -118,10 +117,21 @@ fn ask(place: Place, client: Option<ClientId>, head: &Parts, body: Bytes) -> Ask
         session: single(&head.headers, SESSION_ID),
         version: single(&head.headers, PROTOCOL_VERSION),
         routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),
-        accept: text(ACCEPT.as_str()),
+        accepts_events: accepts_events(&head.headers),
         query: head.uri.query(),
         body,
     }
+}
+
+/// Somebody who says nothing takes anything. What is accepted may be said in several headers.
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT);
+    let mut medias = accepted.iter().flat_map(|value| value.to_str().unwrap_or_default().split(','));
+    let is_event_stream = |media: &str| {
+        let media = media.split(';').next().unwrap_or_default().trim();
+        ["text/event-stream", "text/*", "*/*"].iter().any(|wanted| media.eq_ignore_ascii_case(wanted))
+    };
+    accepted.iter().next().is_none() || medias.any(is_event_stream)
 }
 
 /// A header that must be there once. Sent twice, or with what is no text, it is there but says nothing that is known.
