@@ -24,9 +24,10 @@ use tower::ServiceExt;
 
 use crate::gateway::access::Principal;
 use crate::gateway::caller::ClientId;
-use crate::http::access::{Access, Asked, Peer, Until, until_revoked};
+use crate::http::access::{Access, Asked, Peer};
 use crate::http::error::Refusal;
 use crate::http::reply::NoContent;
+use crate::http::revocable::{Until, until_revoked};
 use crate::http::{Face, guard};
 use crate::mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
 use crate::routes;

@@ -1,9 +1,7 @@
 //! Who may use which route: the levels of the table in `routes`, and the check that stands before every one of them.
-//! In enterprise mode a token decides; it must stay valid until the answer is complete.
+//! In enterprise mode a token decides.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::body::Body;
@@ -11,10 +9,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body::{Frame, SizeHint};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::error::Refusal;
+use super::revocable::{Until, until_revoked};
 use super::{Face, Settings, guard};
 use crate::gateway::access::Principal;
 use crate::gateway::caller::Owner;
@@ -80,15 +77,16 @@ impl Face {
         let (mut head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
         let (method, path) = (head.method.as_str(), head.uri.path());
-        let caller = match self.admit(access, &Asked { method, path, headers: &head.headers, peer }) {
-            Ok(caller) => caller,
-            Err(refusal) => {
-                guard::discard(body, 0).await;
-                return Err(refusal);
-            }
-        };
+        let asked = Asked { method, path, headers: &head.headers, peer };
+        if let Err(refusal) = self.admit(access, &asked) {
+            guard::discard(body, 0).await;
+            return Err(refusal);
+        }
+        let body = guard::read_body(body).await?;
+        // A body may take its time, and its sender lose the right meanwhile.
+        let caller = self.admit(access, &asked)?;
         head.extensions.insert(caller);
-        Ok(Request::from_parts(head, guard::read_body(body).await?.into()))
+        Ok(Request::from_parts(head, body.into()))
     }
 
     fn identify(&self, access: Access, request: &Asked<'_>) -> Result<Principal, Refusal> {
@@ -142,58 +140,6 @@ pub async fn pass(State((face, access)): State<(Face, Access)>, request: Request
             })
         }
         (Some(_) | None, _) => answer.await,
-    }
-}
-
-/// The answer, unless the token that it was asked with is revoked before.
-pub async fn until_revoked<T>(
-    revoked: Option<&CancellationToken>,
-    answer: impl Future<Output = T>,
-) -> Result<T, Refusal> {
-    // Pinned here: moving a future costs as much as it is large.
-    let answer = pin!(answer);
-    let Some(revoked) = revoked else { return Ok(answer.await) };
-    tokio::select! {
-        // What was asked may have heard of it as well; this is the better answer.
-        biased;
-        () = revoked.cancelled() => Err(Refusal::revoked_token()),
-        answer = answer => Ok(answer),
-    }
-}
-
-/// A body that ends when the token that it was asked with is revoked.
-pub struct Until<B> {
-    body: B,
-    revoked: Pin<Box<WaitForCancellationFutureOwned>>,
-}
-
-impl<B> Until<B> {
-    pub fn new(body: B, revoked: &CancellationToken) -> Self {
-        Self { body, revoked: Box::pin(revoked.clone().cancelled_owned()) }
-    }
-}
-
-impl<B: http_body::Body + Unpin> http_body::Body for Until<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let Self { body, revoked } = self.get_mut();
-        match revoked.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => Pin::new(body).poll_frame(context),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -11,6 +11,7 @@ pub mod extract;
 pub mod guard;
 pub mod guesses;
 pub mod reply;
+pub mod revocable;
 pub mod stream;
 pub mod system;
 

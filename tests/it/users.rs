@@ -1,6 +1,7 @@
 //! Users over REST: every field, every status.
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{TestApp, client};
 
@@ -215,4 +216,35 @@ async fn the_scheme_of_the_header_is_read_in_any_case() {
     .concat();
     let said = client::rest(client::raw(&app.address, &raw).await).await;
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_lost_while_the_body_is_sent_is_lost() {
+    let app = TestApp::start_enterprise().await;
+    for (name, take_away) in [("demoted", Some(json!({"role": "user"}))), ("deleted", None)] {
+        let token = app.create_user(name, "admin").await;
+        let body = json!({"username": "sneaked-in"}).to_string();
+        let (first, rest) = body.split_at(5);
+        let head = format!(
+            "POST /api/v0/users HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+             expect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = client::raw(&app.address, head.as_bytes()).await;
+        // The gateway asks for the body, so the first look is over.
+        let mut said = [0; 12];
+        stream.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, b"HTTP/1.1 100");
+        stream.write_all(first.as_bytes()).await.unwrap();
+        let path = format!("/api/v0/users/{name}");
+        match take_away {
+            Some(change) => drop(app.put(&path, change).await.expect(200)),
+            None => drop(app.delete(&path).await.expect(204)),
+        }
+        stream.write_all(rest.as_bytes()).await.unwrap();
+        let said = client::rest(stream).await;
+        assert!(said.contains("HTTP/1.1 403") || said.contains("HTTP/1.1 401"), "{name}: {said}");
+    }
+    let users = app.get("/api/v0/users").await.expect(200).text();
+    assert!(!users.contains("sneaked-in"), "{users}");
 }
