@@ -31,8 +31,8 @@ struct Key {
 pub enum Owner {
     /// A session of an agent.
     Session(u64),
-    /// A client that has no sessions.
-    Client(u64),
+    /// Whoever holds a token and has no sessions, by the id of the token.
+    Holder(u64),
     /// Everybody else who has none, where nobody is asked who they are.
     Anybody,
 }
@@ -129,7 +129,7 @@ impl Upstream {
     /// Closes what callers without sessions have not used for so long. Sessions have an end of their own.
     pub async fn release_idle(&self, limit: Duration) {
         let is_over = |key: &Key, slot: &Slot| match key.owner {
-            Some(Owner::Client(_) | Owner::Anybody) => slot.is_idle(limit),
+            Some(Owner::Holder(_) | Owner::Anybody) => slot.is_idle(limit),
             Some(Owner::Session(_)) | None => false,
         };
         close_all(self.0.pool.take(is_over)).await;

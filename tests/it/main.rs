@@ -4,10 +4,24 @@
 
 mod support;
 
+mod access_matrix;
+mod access_model;
+mod access_secrecy;
 mod announcements;
+mod cli_files;
+mod cli_help;
+mod cli_oauth;
+mod cli_servers;
+mod cli_settings;
+mod cli_tools;
+mod clients;
+mod clients_modern;
+mod clients_views;
 mod connections;
+mod enterprise_init;
 mod groups;
 mod groups_model;
+mod guessing;
 mod mcp_at_once;
 mod mcp_calls;
 mod mcp_fidelity;
@@ -40,6 +54,7 @@ mod process_children;
 mod prompts;
 mod resources;
 mod restart;
+mod revocation;
 mod safety;
 mod safety_bodies;
 mod servers;
@@ -60,3 +75,4 @@ mod upstream_heal;
 mod upstream_lists;
 mod upstream_probe;
 mod upstream_traffic;
+mod users;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::coverage;
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::{Query, json_object};
 use crate::http::reply::{Answer, Json, Written};
@@ -24,8 +25,8 @@ pub async fn get(State(face): State<Face>, body: Bytes) -> Answer<Response> {
     Ok(Json(face.gateway.catalog().resource_record(&uri)?).into_response())
 }
 
-pub async fn read(State(face): State<Face>, body: Bytes) -> Answer<Written> {
-    Ok(Written(face.gateway.read_resource(&uri(&body)?).await?))
+pub async fn read(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+    Ok(Written(face.gateway.read_resource(caller.owner(), &uri(&body)?).await?))
 }
 
 fn uri(body: &Bytes) -> Result<String, Refusal> {

@@ -10,10 +10,11 @@ use crate::gateway::oauth::Outcome;
 use crate::gateway::record::ServerRecord;
 use crate::gateway::servers::{Existing, Switched};
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::dashboard::oauth::AuthorizationRequired;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
-use crate::model::Fields;
+use crate::model::{Fields, Role};
 
 #[derive(Serialize)]
 pub struct OneServer {
@@ -28,12 +29,20 @@ pub struct Registered {
     fields: ServerRecord,
 }
 
-pub async fn list(State(face): State<Face>) -> Json<Vec<ServerRecord>> {
-    Json(face.gateway.servers())
+pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerRecord>> {
+    Json(face.gateway.servers().into_iter().map(|server| shown_to(&caller, server)).collect())
 }
 
-pub async fn get(State(face): State<Face>, Name(name): Name) -> Answer<Json<ServerRecord>> {
-    Ok(Json(face.gateway.server(&name)?))
+pub async fn get(State(face): State<Face>, caller: Caller, Name(name): Name) -> Answer<Json<ServerRecord>> {
+    Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
+}
+
+/// Arguments of processes carry secrets too often to be shown to everybody.
+fn shown_to(caller: &Caller, server: ServerRecord) -> ServerRecord {
+    match caller.role() {
+        Some(Role::User) => server.without_arguments(),
+        Some(Role::Admin) | None => server,
+    }
 }
 
 pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Response> {

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::{coverage, entity};
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::Query;
 use crate::http::reply::{Answer, Json, Written};
@@ -36,10 +37,15 @@ pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Ans
 }
 
 /// Calls a tool; with `Accept: text/event-stream` the answer streams progress and then the result.
-pub async fn invoke(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Response> {
+pub async fn invoke(
+    State(face): State<Face>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer<Response> {
     let call = Call::parse(&face, &body)?;
     if !wants_events(&headers) {
-        let result = face.gateway.invoke(&call.name, &call.arguments, None).await?;
+        let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None).await?;
         return Ok(Written(result.to_json()).into_response());
     }
     // What is wrong with the request itself is said with a status, before the stream begins.
@@ -47,7 +53,7 @@ pub async fn invoke(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
     let (sender, mut params) = mpsc::channel(PROGRESS_BACKLOG);
     let (frames, notices) = mpsc::channel(PROGRESS_BACKLOG);
     let work = async move {
-        let invoked = face.gateway.invoke(&call.name, &call.arguments, Some(sender));
+        let invoked = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(sender));
         tokio::pin!(invoked);
         let invoked = loop {
             tokio::select! {
