@@ -102,15 +102,17 @@ impl Gateway {
     ) -> Result<Pending, Error> {
         let entry = self.catalog().require(name)?.clone();
         let mut registration = (*entry.registration).clone();
-        if let Some(uri) = &redirect_uri {
-            // Only to have it checked; the registration stays as it is.
-            registration.amended(Map::from_iter([("oauth_redirect_uri".to_owned(), uri.as_str().into())]))?;
-        }
         let without = || Error::invalid(format!("server {name:?} does not use OAuth"));
         let endpoint = registration.config.endpoint().filter(|endpoint| !endpoint.has_credentials());
-        let redirect_uri = match endpoint {
-            Some(endpoint) => redirect_uri.or_else(|| endpoint.oauth.redirect_uri.clone()),
-            None => return Err(without()),
+        let redirect_uri = match (endpoint, redirect_uri) {
+            (None, _) => return Err(without()),
+            (Some(endpoint), None) => endpoint.oauth.redirect_uri.clone(),
+            (Some(_), Some(uri)) => {
+                // Only to have it checked; the registration stays as it is.
+                let change = ("oauth_redirect_uri".to_owned(), uri.as_str().into());
+                registration.amended(Map::from_iter([change]))?;
+                Some(uri)
+            }
         };
         let known = self.tokens_for(&mut registration).await?.and_then(|tokens| tokens.grant());
         let serves = entry.upstream.as_ref().is_some_and(|upstream| match upstream.state().status {
@@ -139,7 +141,8 @@ impl Gateway {
     ) -> Result<Pending, Error> {
         let tokens = self.tokens_for(&mut registration).await?;
         let (known, lacking) = match &tokens {
-            Some(tokens) => (tokens.grant(), tokens.lacking()),
+            // What is over may be so because the authorization server forgot the client.
+            Some(tokens) => (tokens.grant().filter(|_| !tokens.is_over()), tokens.lacking()),
             None => (None, vec![]),
         };
         let name = registration.config.name.clone();

@@ -276,6 +276,11 @@ impl Tokens {
         self.lacking.lock().expect("no code panics while it holds the scopes").clone()
     }
 
+    /// Whether the grant is of no more use.
+    pub fn is_over(&self) -> bool {
+        self.over.lock().expect("no code panics while it holds the reason").is_some()
+    }
+
     fn still_good(&self) -> Result<(), CallError> {
         let over = self.over.lock().expect("no code panics while it holds the reason").clone();
         over.map_or(Ok(()), |reason| Err(self.required(&reason)))

@@ -69,6 +69,24 @@ async fn a_token_is_renewed_before_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_asks_for_no_more_than_was_granted() {
+    let app = TestApp::start().await;
+    let offered = vec!["offline_access".to_owned(), "read".to_owned()];
+    let (fake, provider) = protected(Rules { scopes_supported: offered, ..Rules::default() }).await;
+    register(&app, &provider, input(&fake)).await;
+    let mut reader = input(&fake);
+    (reader["name"], reader["oauth_scopes"]) = (json!("reader"), json!(["read"]));
+    register(&app, &provider, reader).await;
+    for server in ["web", "reader"] {
+        fake.update(|behaviour| behaviour.bearer = Some("the old one is over".into()));
+        assert_eq!(app.call(&format!("{server}__echo"), json!({ "text": "hi" })).await, "hi");
+    }
+    let renewed = provider.tokens("refresh_token");
+    let scope = |index: usize| renewed[index].params.get("scope").cloned();
+    assert_eq!((scope(0), scope(1)), (None, Some(json!("read offline_access"))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn grants_survive_a_restart_with_the_secret_of_the_client() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules { gives_secrets: true, ..Rules::default() }).await;
@@ -111,7 +129,7 @@ async fn a_revoked_grant_is_shown_and_reauthorizing_restores_the_server() {
     reauthorize(&app, &provider).await;
     assert_eq!(app.call("web__echo", json!({ "text": "hi" })).await, "hi");
     assert!(is(&app, "connected").await);
-    assert_eq!(provider.asked("/register").len(), 1, "the same client serves again");
+    assert_eq!(provider.asked("/register").len(), 2, "the client may be what was forgotten");
     let env = app.get("/api/v0/tool?name=web__env").await.expect(200).json();
     assert_eq!(env["enabled"], false, "what was switched off still is");
 }
@@ -163,6 +181,7 @@ async fn a_missing_scope_degrades_the_server_and_is_asked_for_with_the_others() 
     reauthorize(&app, &provider).await;
     let asked = provider.asked("/authorize");
     assert_eq!(asked[1].params["scope"], "read write");
+    assert_eq!(provider.asked("/register").len(), 1, "the same client serves again");
     assert_eq!(app.call("web__echo", json!({ "text": "hi" })).await, "hi");
     assert!(is(&app, "connected").await);
 }

@@ -221,8 +221,15 @@ impl Provider {
     }
 
     async fn refresh(&mut self, grant: &Grant) -> Result<StoredCredentials, AuthError> {
+        // rmcp would ask for `offline_access` where that is offered, granted or not, and get less or nothing for it.
+        let mut metadata = self.metadata.clone();
+        metadata.scopes_supported = None;
+        self.manager.set_metadata(metadata);
         self.manager.configure_client(grant.client.config())?;
-        let memory = Memory::of(Some(grant.credentials.clone()));
+        let mut credentials = grant.credentials.clone();
+        // An answer with an empty scope counts as one scope without a name.
+        credentials.granted_scopes.retain(|scope| !scope.is_empty());
+        let memory = Memory::of(Some(credentials));
         self.manager.set_credential_store(memory.clone());
         self.manager.refresh_token().await?;
         memory.content().ok_or(AuthError::AuthorizationRequired)
