@@ -25,6 +25,7 @@ pub mod record;
 pub mod resources;
 pub mod route;
 pub mod servers;
+pub mod sessions;
 pub mod subscriptions;
 pub mod tools;
 pub mod users;

@@ -89,9 +89,8 @@ impl Upstream {
     async fn open(&self, slot: &Slot, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
         let shared = &self.0;
         let open = || async {
-            let (config, options) = (&shared.config, &shared.options);
-            let (era, tokens) = (shared.era(), shared.tokens.as_ref());
-            let opened = connect_further(config, options, capabilities, era, &shared.stderr, tokens);
+            let destination = shared.destination();
+            let opened = connect_further(&destination, capabilities, shared.era());
             let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
             let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
             let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;

@@ -46,6 +46,8 @@ mod modern_lists;
 mod modern_state;
 mod modern_stateful;
 mod oauth_register;
+mod oauth_safety;
+mod oauth_secrecy;
 mod oauth_sessions;
 mod oauth_tokens;
 mod process;

@@ -4,7 +4,7 @@ use axum::extract::State;
 use bytes::Bytes;
 
 use super::servers::OneServer;
-use crate::gateway::oauth::{Refused, Response};
+use crate::gateway::sessions::{Refused, Response};
 use crate::http::Face;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created};

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::client;
-use super::fake::Fake;
+use super::fake::{Fake, Protected};
 
 type Form = HashMap<String, String>;
 
@@ -43,6 +43,8 @@ pub struct Rules {
     pub token_failure: Option<u16>,
     pub token_delay: Duration,
     pub scopes_supported: Vec<String>,
+    /// Where the metadata is said to be instead: an origin.
+    pub redirects_metadata_to: Option<String>,
     /// Put in place of parts of the metadata.
     pub metadata: Value,
 }
@@ -62,6 +64,7 @@ impl Default for Rules {
             token_failure: None,
             token_delay: Duration::ZERO,
             scopes_supported: vec![],
+            redirects_metadata_to: None,
             metadata: json!({}),
         }
     }
@@ -95,7 +98,7 @@ pub struct Provider {
 struct Shared {
     memory: Mutex<Memory>,
     issuer: String,
-    protect: Box<dyn Fn(&str, &str) + Send + Sync>,
+    fake: Arc<Protected>,
 }
 
 impl Provider {
@@ -104,23 +107,13 @@ impl Provider {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address").to_string();
         let issuer = format!("http://{address}");
-        let handle = fake.handle();
-        let protect = Box::new(move |token: &str, scope: &str| {
-            handle.update(|behaviour| {
-                behaviour.bearer = Some(token.to_owned());
-                let satisfied = |wanted: &String| scope.split(' ').any(|scope| scope == wanted);
-                if behaviour.wants_scope.as_ref().is_some_and(satisfied) {
-                    behaviour.wants_scope = None;
-                }
-            });
-        });
         fake.update(|behaviour| {
             behaviour.bearer = Some("no token was given yet".into());
             behaviour.oauth_metadata = true;
             behaviour.authorization_server = Some(issuer.clone());
         });
         let memory = Mutex::new(Memory { rules, ..Memory::default() });
-        let shared = Arc::new(Shared { memory, issuer, protect });
+        let shared = Arc::new(Shared { memory, issuer, fake: fake.handle() });
         let router = Router::new()
             .route("/.well-known/oauth-authorization-server", get(metadata))
             .route("/register", post(register))
@@ -173,6 +166,17 @@ impl Shared {
         memory.rules.clone()
     }
 
+    /// From now on the fake wants this token.
+    fn accept(&self, token: &str, scope: &str) {
+        self.fake.update(|behaviour| {
+            behaviour.bearer = Some(token.to_owned());
+            let satisfied = |wanted: &String| scope.split(' ').any(|scope| scope == wanted);
+            if behaviour.wants_scope.as_ref().is_some_and(satisfied) {
+                behaviour.wants_scope = None;
+            }
+        });
+    }
+
     fn number(&self) -> u64 {
         let mut memory = self.memory();
         memory.serial += 1;
@@ -182,6 +186,10 @@ impl Shared {
 
 async fn metadata(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     let rules = shared.see("/metadata", json!({}), &headers);
+    if let Some(origin) = rules.redirects_metadata_to {
+        let location = format!("{origin}/.well-known/oauth-authorization-server");
+        return (StatusCode::FOUND, [(header::LOCATION, location)]).into_response();
+    }
     let base = &shared.issuer;
     let grants = match rules.grants_to_machines {
         true => vec!["authorization_code", "refresh_token", "client_credentials"],
@@ -283,7 +291,7 @@ async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byte
         given["refresh_token"] = json!(refresh);
         shared.memory().refresh.insert(client, refresh);
     }
-    (shared.protect)(&access, &scope);
+    shared.accept(&access, &scope);
     answer(StatusCode::OK, &given)
 }
 

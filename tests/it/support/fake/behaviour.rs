@@ -47,6 +47,8 @@ pub struct Behaviour {
     pub oauth_metadata: bool,
     /// What that metadata names; absent means this server itself, which is none.
     pub authorization_server: Option<String>,
+    /// A refused token is repeated in the refusal.
+    pub repeats_tokens: bool,
     /// Calls of tools are refused with 403 for want of this scope.
     pub wants_scope: Option<String>,
     /// Headers that every HTTP request must carry with that value; else 403.
@@ -134,6 +136,7 @@ impl Default for Behaviour {
             bearer: None,
             oauth_metadata: false,
             authorization_server: None,
+            repeats_tokens: false,
             wants_scope: None,
             require_headers: BTreeMap::new(),
             stall: Vec::new(),

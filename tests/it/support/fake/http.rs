@@ -180,7 +180,11 @@ pub fn admit(behaviour: &Behaviour, headers: &HeaderMap, method: &str) -> Result
             false => "Bearer".to_owned(),
         };
         let headers = [(header::WWW_AUTHENTICATE, challenge)];
-        return Err(Box::new((StatusCode::UNAUTHORIZED, headers, "a token is needed").into_response()));
+        let said = match behaviour.repeats_tokens {
+            true => format!("{} is of no use", text("authorization")),
+            false => "a token is needed".to_owned(),
+        };
+        return Err(Box::new((StatusCode::UNAUTHORIZED, headers, said).into_response()));
     }
     if let Some((name, _)) =
         behaviour.require_headers.iter().find(|(name, value)| text(name) != value.as_str())
