@@ -75,6 +75,11 @@ impl App {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
+    /// Whether there is an admin already; in enterprise mode somebody has to ask for one first.
+    pub fn is_initialized(&self) -> bool {
+        self.gateway.is_initialized()
+    }
+
     /// Serves until `shutdown`; `hurry` ends the waiting for requests under way.
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();

@@ -54,14 +54,14 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
         };
-        output::page(&greeting(&config, address))?;
+        output::page(&greeting(&config, address, app.is_initialized()))?;
         app.serve(shutdown, hurry).await;
         Ok(())
     })
 }
 
 /// Where the gateway is, and what is to be found there.
-fn greeting(config: &Config, address: SocketAddr) -> String {
+fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> String {
     let base = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
         // "Any address" is none that a person can open.
@@ -73,8 +73,12 @@ fn greeting(config: &Config, address: SocketAddr) -> String {
         format!("  MCP endpoint  {base}/mcp"),
         format!("  REST API      {base}/api/v0"),
     ];
-    if config.mode == Mode::Development {
-        lines.push(format!("  Dashboard     {base}/"));
+    match config.mode {
+        Mode::Development => lines.push(format!("  Dashboard     {base}/")),
+        Mode::Enterprise if is_initialized => {}
+        Mode::Enterprise => {
+            lines.push("It is not initialized yet; do that with `toolgate init-server`.".into())
+        }
     }
     lines.join("\n")
 }

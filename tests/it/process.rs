@@ -24,6 +24,30 @@ async fn start_says_where_it_listens_and_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn start_prints_what_is_to_be_found_where() {
+    for (mode, expected) in [
+        ("development", "  Dashboard     http://HERE/\n"),
+        ("enterprise", "It is not initialized yet; do that with `toolgate init-server`.\n"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let variables = [("SERVER_MODE", mode), ("HOST", "127.0.0.1")];
+        let mut child = command(folder.path(), &variables).spawn().unwrap();
+        let mut lines = tokio::io::BufReader::new(child.stdout.take().unwrap());
+        let mut printed = String::new();
+        for _ in 0..4 {
+            let read = tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut printed);
+            tokio::time::timeout(Duration::from_secs(30), read).await.expect("it greets").unwrap();
+        }
+        let (_, rest) = printed.split_once("http://").unwrap();
+        let here = rest.lines().next().unwrap();
+        let wanted = format!(
+            "toolgate v0.1.0 listens on http://HERE\n  MCP endpoint  http://HERE/mcp\n  REST API      http://HERE/api/v0\n{expected}"
+        );
+        assert_eq!(printed.replace(here, "HERE"), wanted);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn results_are_printed_and_wrong_usage_is_2() {
     for (argument, code, stdout) in [("version", 0, "toolgate v0.1.0\n"), ("fly", 2, ""), ("--fly", 2, "")] {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));

@@ -1,0 +1,209 @@
+//! The command line against a gateway in enterprise mode: from its first set-up to the last token that is taken away.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use toolgate::model::Mode;
+
+use crate::support::cli::Cli;
+use crate::support::{Agent, Behaviour, Fake, TestApp};
+
+/// A gateway that waits to be initialized.
+async fn fresh() -> (TestApp, Cli) {
+    let app = TestApp::start_with(|config| config.mode = Mode::Enterprise).await;
+    let cli = Cli::new(&app.address);
+    (app, cli)
+}
+
+/// An initialized gateway with a server, and the administrator's command line.
+async fn ready() -> (TestApp, Fake, Cli) {
+    let (app, cli) = fresh().await;
+    cli.ok(&["init-server"]).await;
+    let fake = Fake::start(Behaviour::default()).await;
+    cli.ok(&["register", "--name", "fake", "--url", &fake.url()]).await;
+    (app, fake, cli)
+}
+
+/// The value behind a label of a card.
+fn field(card: &str, label: &str) -> String {
+    let line = card.lines().find_map(|line| line.strip_prefix(&format!("{label}:")));
+    line.unwrap_or_else(|| panic!("no {label} in {card}")).trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_is_initialized_once_and_the_token_is_kept() {
+    let (_app, cli) = fresh().await;
+    let before = cli.fails(&["list", "servers"]).await;
+    assert!(before.contains("not initialized") && before.contains("toolgate init-server"), "{before}");
+    let ended = cli.run(&["init-server"]).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""), "{ended:?}");
+    assert!(ended.stderr.contains(".toolgate.conf"), "{ended:?}");
+    let file = cli.home.path().join(".toolgate.conf");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let kept = cli.read(".toolgate.conf");
+    assert!(kept.contains(&cli.registry), "{kept}");
+    assert_eq!(cli.json(&["whoami"]).await, json!({"username": "admin", "role": "admin"}));
+    let again = cli.fails(&["init-server"]).await;
+    assert!(again.contains("initialized"), "{again}");
+    assert_eq!(cli.read(".toolgate.conf"), kept, "a refusal takes nothing away");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_token_is_not_lost_when_it_cannot_be_kept() {
+    let (_app, cli) = fresh().await;
+    std::fs::create_dir_all(cli.home.path().join(".toolgate.conf")).unwrap();
+    let refused = cli.fails(&["init-server"]).await;
+    assert!(refused.contains(".toolgate.conf"), "it is noticed before anything is done: {refused}");
+    std::fs::remove_dir(cli.home.path().join(".toolgate.conf")).unwrap();
+    let initialized = cli.run_with(&["init-server"], &[("HOME", "/nonexistent/home")]).await;
+    assert_eq!(initialized.code, Some(1), "{initialized:?}");
+    let token = initialized.stdout.trim();
+    let ended = cli.run_with(&["whoami", "-o", "json"], &[("TOOLGATE_TOKEN", token)]).await;
+    assert!(ended.stdout.contains("admin"), "the token was printed: {ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_come_change_and_go() {
+    let (app, _fake, cli) = ready().await;
+    let created = cli.ok(&["create", "user", "alice"]).await;
+    assert_eq!((field(&created, "Username"), field(&created, "Role")), ("alice".into(), "user".into()));
+    let token = field(&created, "Access token");
+    let alice = Cli::new(&app.address);
+    let ended = alice.run_fed(&["login", "-"], &format!("{token}\n")).await;
+    assert!(ended.code == Some(0) && ended.stderr.contains("alice"), "{ended:?}");
+    assert_eq!(alice.ok(&["invoke", "fake__echo", "text=hi"]).await, "hi\n");
+    assert_eq!(alice.ok(&["invoke", "fake__add", "a=1", "b=1"]).await, "2\n");
+    alice.ok(&["list", "tools"]).await;
+    for arguments in [
+        &["list", "users"][..],
+        &["list", "groups"],
+        &["list", "mcp-clients"],
+        &["disable", "tool", "fake__echo"],
+        &["deregister", "fake"],
+        &["export"],
+        &["create", "user", "eve"],
+    ] {
+        assert!(alice.fails(arguments).await.contains("admin"), "{arguments:?} is for admins");
+    }
+    let bob = cli.json(&["create", "user", "bob", "--role", "admin", "--access-token", "-bobs-token"]).await;
+    assert_eq!(bob, json!({"username": "bob", "role": "admin", "access_token": "-bobs-token"}));
+    assert_eq!(
+        Cli::new(&app.address).run(&["login", "-bobs-token"]).await.code,
+        Some(0),
+        "tokens may begin so"
+    );
+    let listed = cli.ok(&["list", "users"]).await;
+    assert_eq!(listed, "USERNAME  ROLE\nadmin     admin\nalice     user\nbob       admin\n");
+
+    cli.ok(&["update", "user", "alice", "--username", "alicia", "--role", "admin"]).await;
+    assert_eq!(alice.json(&["whoami"]).await, json!({"username": "alicia", "role": "admin"}));
+    cli.ok(&["update", "user", "alicia", "--access-token", "a-new-token"]).await;
+    let refused = alice.fails(&["whoami"]).await;
+    assert!(refused.contains("toolgate login"), "{refused}");
+    let typo = cli.fails(&["delete", "user", "alica"]).await;
+    assert!(typo.contains("did you mean \"alicia\"?"), "{typo}");
+    cli.ok(&["delete", "user", "alicia"]).await;
+    let gone = alice.run_with(&["whoami"], &[("TOOLGATE_TOKEN", "a-new-token")]).await;
+    assert_eq!(gone.code, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_come_change_and_go() {
+    let (app, _fake, cli) = ready().await;
+    let created = cli
+        .ok(&["create", "mcp-client", "cursor", "--allow", " fake,, other ", "--description", "An editor"])
+        .await;
+    assert_eq!(field(&created, "May use"), "fake, other");
+    let token = field(&created, "Access token");
+    let agent = Agent::connect_as(&app, "/mcp", &token).await;
+    assert!(agent.tools().await.contains(&"fake__echo".to_owned()));
+    let ended = cli.run(&["create", "mcp-client", "nobody"]).await;
+    assert!(ended.code == Some(0) && ended.stderr.contains("may use no server"), "{ended:?}");
+    let listed = cli.ok(&["list", "mcp-clients"]).await;
+    assert_eq!(listed, "NAME    MAY USE      DESCRIPTION\ncursor  fake, other  An editor\nnobody\n");
+    let shown = cli.json(&["list", "mcp-clients"]).await;
+    assert_eq!(
+        (&shown[0]["access_token"], &shown[0]["is_custom_access_token"]),
+        (&json!(token), &json!(false))
+    );
+
+    cli.ok(&["update", "mcp-client", "cursor", "--access-token", "a-custom-token"]).await;
+    let changed = &cli.json(&["list", "mcp-clients"]).await[0];
+    assert_eq!(changed["allow_list"], json!(["fake", "other"]), "what is not named stays");
+    assert_eq!(
+        (&changed["description"], &changed["access_token"]),
+        (&json!("An editor"), &json!("a-custom-token"))
+    );
+    cli.ok(&["update", "mcp-client", "cursor", "--allow", ""]).await;
+    assert_eq!(cli.json(&["list", "mcp-clients"]).await[0]["allow_list"], json!([]));
+    let typo = cli.fails(&["update", "mcp-client", "curser", "--allow", "*"]).await;
+    assert!(typo.contains("did you mean \"cursor\"?"), "{typo}");
+    cli.ok(&["delete", "mcp-client", "cursor"]).await;
+    assert_eq!(cli.json(&["list", "mcp-clients"]).await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_and_clients_come_from_files() {
+    let (_app, _fake, cli) = ready().await;
+    cli.write("token.txt", "  token-from-file\n");
+    let file = cli.home.path().join("token.txt").display().to_string();
+    cli.write("ci.json", &json!({"name": "ci", "allowed_servers": ["*"], "access_token_ref": {"env": "CI_TOKEN", "file": file}}).to_string());
+    cli.write("alice.yaml", "name: alice\naccess_token_ref:\n  env: ALICE_TOKEN\n");
+    cli.write("bob.yaml", "name: ${WHO}\nrole: admin\naccess_token: token-of-bob\n");
+    let ci = cli.json(&["create", "mcp-client", "--conf", "ci.json"]).await;
+    assert_eq!((&ci["access_token"], &ci["allow_list"]), (&json!("token-from-file"), &json!(["*"])));
+    let made = |ended: crate::support::process::Ended| -> Value {
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended:?}"))
+    };
+    let alice = cli
+        .run_with(
+            &["create", "user", "-c", "alice.yaml", "-o", "json"],
+            &[("ALICE_TOKEN", " token-of-alice ")],
+        )
+        .await;
+    assert_eq!(made(alice), json!({"username": "alice", "role": "user", "access_token": "token-of-alice"}));
+    let bob = cli.run_with(&["create", "user", "-c", "bob.yaml", "-o", "json"], &[("WHO", "bob")]).await;
+    assert_eq!(made(bob)["role"], "admin");
+    assert!(cli.fails(&["create", "user", "-c", "alice.yaml"]).await.contains("ALICE_TOKEN"));
+    cli.write("ci.json", r#"{"name": "ci", "allowed_servers": ["fake"]}"#);
+    let ci = cli.json(&["update", "mcp-client", "--conf", "ci.json"]).await;
+    assert_eq!((&ci["access_token"], &ci["allow_list"]), (&json!("token-from-file"), &json!(["fake"])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_token_is_refused_everywhere_with_the_way_out() {
+    let (_app, _fake, cli) = ready().await;
+    for arguments in
+        [&["list", "tools"][..], &["invoke", "fake__echo"], &["whoami"], &["export"], &["deregister", "fake"]]
+    {
+        let ended = cli.run_with(arguments, &[("TOOLGATE_TOKEN", "wrong-token")]).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{arguments:?}");
+        assert!(ended.complaint().contains("toolgate login"), "{ended:?}");
+        assert!(!ended.stderr.contains("wrong-token"), "{ended:?}");
+    }
+    let kept = cli.read(".toolgate.conf");
+    assert!(cli.fails(&["login", "wrong-token"]).await.contains("token"));
+    assert_eq!(cli.read(".toolgate.conf"), kept, "a token that does not work is not kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_for_enterprise_mode_says_so_in_development() {
+    let app = TestApp::start().await;
+    let cli = Cli::new(&app.address);
+    for arguments in [
+        &["list", "users"][..],
+        &["list", "mcp-clients"],
+        &["create", "user", "alice"],
+        &["create", "mcp-client", "ci"],
+        &["whoami"],
+        &["login", "a-token"],
+        &["init-server"],
+    ] {
+        let sentence = cli.fails(arguments).await;
+        assert!(
+            sentence.contains("enterprise") || sentence.contains("development"),
+            "{arguments:?}: {sentence}"
+        );
+    }
+    assert!(!cli.home.path().join(".toolgate.conf").exists());
+}
