@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use hyper::Response;
@@ -20,7 +20,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
 use crate::gateway::Gateway;
-use crate::http::{Face, Settings};
+use crate::http::ui::Ui;
+use crate::http::{About, Face, Settings};
 use crate::mcp::Mcp;
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::Metrics;
@@ -40,6 +41,7 @@ const BACKLOG: u32 = 4096;
 pub struct App {
     gateway: Arc<Gateway>,
     front: Front,
+    closing: CancellationToken,
     listeners: Vec<TcpListener>,
 }
 
@@ -55,6 +57,7 @@ impl App {
             guard: config.program.clone(),
             child_env: config.child_env.clone(),
             tls: upstream::Tls::default(),
+            newsroom: upstream::Newsroom::default(),
         };
         let gateway = Gateway::start(store, config.mode, options, Metrics::default()).await?;
         let settings = Settings {
@@ -65,9 +68,23 @@ impl App {
             telemetry: config.telemetry,
         };
         let settings = Arc::new(settings);
-        let router = routes::router(Face { gateway: gateway.clone(), settings: settings.clone() });
+        let about = About {
+            started: Instant::now(),
+            config_source: config.source.clone(),
+            database: format!("SQLite, {}", config.sqlite_path.display()),
+            openapi: routes::openapi(),
+            ui: Ui::default(),
+        };
+        let closing = CancellationToken::new();
+        let face = Face {
+            gateway: gateway.clone(),
+            settings: settings.clone(),
+            about: Arc::new(about),
+            closing: closing.clone(),
+        };
+        let router = routes::router(face);
         let mcp = Mcp::start(gateway.clone(), session_seal, config.session_idle_timeout);
-        Ok(Self { gateway, front: Front { router, mcp, settings }, listeners })
+        Ok(Self { gateway, front: Front { router, mcp, settings }, closing, listeners })
     }
 
     /// Where the gateway can be reached.
@@ -83,6 +100,7 @@ impl App {
         }
         shutdown.cancelled().await;
         self.front.mcp.end_streams();
+        self.closing.cancel();
         connections.close();
         tokio::select! {
             () = connections.wait() => {}

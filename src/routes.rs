@@ -7,11 +7,14 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
+use bytes::Bytes;
 
 use crate::http::api::{groups, prompts, resources, servers, tools};
 use crate::http::error::Refusal;
-use crate::http::{Face, system};
+use crate::http::openapi::Row;
+use crate::http::{Face, dashboard, openapi, system, ui};
 use crate::mcp::{Place, Scope, Transport};
+use crate::model::Mode;
 
 /// Who may use a route. In development mode nobody is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,29 @@ pub enum Access {
     Admin,
     /// MCP clients.
     Client,
+    /// Everybody, but in development mode only: elsewhere there is no such route.
+    Development,
+}
+
+impl Access {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Access::Open => "open",
+            Access::User => "user",
+            Access::Admin => "admin",
+            Access::Client => "client",
+            Access::Development => "development",
+        }
+    }
+
+    /// Whether routes of this kind exist in a mode at all.
+    pub fn exists_in(self, mode: Mode) -> bool {
+        match (self, mode) {
+            (Access::Development, Mode::Enterprise) => false,
+            (Access::Development, Mode::Development) => true,
+            (Access::Open | Access::User | Access::Admin | Access::Client, _) => true,
+        }
+    }
 }
 
 pub struct Route {
@@ -44,6 +70,15 @@ pub const MCP: [(&str, Access, Transport); 7] = [
     ("/v0/servers/{name}/mcp", Access::Client, Transport::Streamable),
 ];
 
+/// What an endpoint for agents answers to with anything but a refusal.
+fn methods(transport: Transport) -> &'static [Method] {
+    match transport {
+        Transport::Streamable => &[Method::GET, Method::POST, Method::DELETE],
+        Transport::Sse => &[Method::GET],
+        Transport::Message => &[Method::POST],
+    }
+}
+
 /// What a path means to an agent; `None` for everything that is the router's.
 pub fn mcp_place(path: &str) -> Option<Place> {
     MCP.iter().find_map(|(pattern, _, transport)| {
@@ -60,12 +95,13 @@ pub fn mcp_place(path: &str) -> Option<Place> {
 }
 
 pub fn table() -> Vec<Route> {
-    use Access::{Admin, Open, User};
+    use Access::{Admin, Development, Open, User};
     vec![
         get("/health", Open, system::health),
         get("/metadata", Open, system::metadata),
         get("/metrics", Open, system::metrics),
         post("/init", Open, system::init),
+        get("/api/v0/openapi.json", User, openapi::show),
         get("/api/v0/servers", User, servers::list),
         post("/api/v0/servers", Admin, servers::register),
         get("/api/v0/servers/{name}", User, servers::get),
@@ -95,13 +131,52 @@ pub fn table() -> Vec<Route> {
         put("/api/v0/tool-groups/{name}", Admin, groups::replace),
         delete("/api/v0/tool-groups/{name}", Admin, groups::delete),
         get("/api/v0/tool-groups/{name}/effective-tools", Admin, groups::effective_tools),
+        get("/", Development, ui::root),
+        get("/index.html", Development, ui::index),
+        get("/assets/{*path}", Development, ui::asset),
+        get("/api/dashboard/overview", Development, dashboard::overview::show),
+        get("/api/dashboard/diagnostics", Development, dashboard::diagnostics::show),
+        get("/api/dashboard/events", Development, dashboard::events::stream),
+        get("/api/dashboard/servers", Development, dashboard::servers::list),
+        post("/api/dashboard/servers", Development, dashboard::servers::add),
+        delete("/api/dashboard/servers/{name}", Development, dashboard::servers::remove),
+        patch("/api/dashboard/servers/{name}/enabled", Development, dashboard::servers::switch),
+        post("/api/dashboard/servers/{name}/refresh", Development, dashboard::servers::refresh),
+        get("/api/dashboard/tools", Development, dashboard::tools::list),
+        patch("/api/dashboard/tools/{name}/enabled", Development, dashboard::tools::switch),
+        post("/api/dashboard/tools/{name}/invoke", Development, dashboard::tools::invoke),
+        get("/api/dashboard/prompts", Development, dashboard::prompts::list),
+        patch("/api/dashboard/prompts/{name}/enabled", Development, dashboard::prompts::switch),
+        post("/api/dashboard/prompts/{name}/render", Development, dashboard::prompts::render),
+        get("/api/dashboard/resources", Development, dashboard::resources::list),
+        post("/api/dashboard/resources/read", Development, dashboard::resources::read),
+        get("/api/dashboard/tool-groups", Development, dashboard::groups::list),
+        post("/api/dashboard/tool-groups", Development, dashboard::groups::create),
+        get("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::get),
+        put("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::replace),
+        delete("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::delete),
     ]
+}
+
+/// The OpenAPI document of everything on this page.
+pub fn openapi() -> Bytes {
+    let row = |method: &Method, path, access: Access| Row {
+        method: method.as_str().to_ascii_lowercase(),
+        path,
+        access: access.as_str(),
+    };
+    let rows: Vec<_> = table().iter().map(|route| row(&route.method, route.path, route.access)).collect();
+    let endpoints = MCP.iter().flat_map(|(path, access, transport)| {
+        methods(*transport).iter().map(|method| row(method, path, *access))
+    });
+    openapi::document(&rows, &endpoints.collect::<Vec<_>>())
 }
 
 /// The table as a service. What every request must pass stands before it, in `app::front`.
 pub fn router(face: Face) -> Router {
     let mut router = Router::new();
-    for route in table() {
+    let mode = face.gateway.mode;
+    for route in table().into_iter().filter(|route| route.access.exists_in(mode)) {
         router = router.route(route.path, route.handler);
     }
     router

@@ -13,11 +13,12 @@ use tokio::time::{Instant, timeout_at};
 use super::Gateway;
 use super::caller::{Caller, Scope};
 use super::catalog::{Catalog, Entry};
+use super::invoke::said_in;
 use super::view::Lens;
 use crate::model::{QualifiedName, Redactor};
 use crate::telemetry::{CallMeasure, Outcome};
 use crate::upstream::{CallError, Exchange, Inbound, Link, OnBehalf};
-use crate::wire::{Head, Patch, Span, find_answer_id, text};
+use crate::wire::{Head, Patch, RpcError, Span, find_answer_id, text};
 
 pub use crate::upstream::Replier;
 
@@ -182,7 +183,9 @@ impl Forward {
             CallError::TimedOut(_) => Outcome::TimedOut,
             _ => Outcome::Failed,
         });
-        explain(&self.route.entry, error)
+        let refusal = explain(&self.route.entry, error);
+        self.note(&refusal.to_string());
+        refusal
     }
 
     fn end(&mut self, outcome: Outcome) {
@@ -204,15 +207,21 @@ impl Forward {
                     .into(),
             ));
         }
-        self.end(match memmem::find(&answer, br#""isError""#) {
-            Some(at) if answer[at + 9..].iter().find(|byte| !b": ".contains(byte)) == Some(&b't') => {
-                Outcome::ToolError
-            }
-            Some(_) | None => Outcome::Ok,
-        });
+        let outcome = outcome_of(&answer);
+        if outcome != Outcome::Ok {
+            self.note(&said_by(&answer));
+        }
+        self.end(outcome);
         let mut patch = Patch::new(&answer);
         patch.replace(span, self.id.as_slice());
         Ok(patch.apply())
+    }
+
+    /// Remembers why a tool failed, for people.
+    fn note(&self, reason: &str) {
+        if let (Some(tool), Some(upstream)) = (&self.route.tool, &self.route.entry.upstream) {
+            upstream.note_failure(tool, reason);
+        }
     }
 
     /// A notice with the caller's own progress token; `None` when it is not for this caller.
@@ -258,6 +267,29 @@ async fn send(
         log_level: caller.log_level.as_deref(),
     };
     link.forward(head, rename, &behalf).await
+}
+
+/// Found by marks, without reading the answer: it may be large, and nothing but a count depends on this.
+fn outcome_of(answer: &[u8]) -> Outcome {
+    match memmem::find(answer, br#""isError""#) {
+        Some(at) if answer[at + 9..].iter().find(|byte| !b": ".contains(byte)) == Some(&b't') => {
+            Outcome::ToolError
+        }
+        Some(_) => Outcome::Ok,
+        None if memmem::find(answer, br#""result""#).is_none() => Outcome::Failed,
+        None => Outcome::Ok,
+    }
+}
+
+/// The words of an answer that tells of a failure.
+fn said_by(answer: &Bytes) -> String {
+    let head = Head::parse(answer).ok();
+    let error = head.as_ref().and_then(|head| head.error.clone());
+    if let Some(error) = error.and_then(|span| RpcError::parse(&answer[span])) {
+        return format!("{} (code {})", error.message, error.code);
+    }
+    let result = head.and_then(|head| head.result).map(|span| &answer[span]);
+    said_in(result.unwrap_or_default())
 }
 
 fn asks_for_input(answer: &[u8]) -> bool {

@@ -7,12 +7,14 @@
 pub mod call;
 pub mod caller;
 pub mod catalog;
+pub mod difference;
 pub mod error;
 pub mod forward;
 pub mod greeting;
 pub mod groups;
 pub mod invoke;
 pub mod lists;
+pub mod overview;
 pub mod prompts;
 pub mod record;
 pub mod resources;
@@ -24,20 +26,22 @@ pub mod view;
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{Mode, Offering, ServerName, SessionMode};
+use crate::model::{Mode, Offering, ServerName, SessionMode, time};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::{Event, Options, Upstream};
 
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, Kind};
+
+pub use crate::upstream::News;
 
 use lists::ListCache;
 use subscriptions::Subscriptions;
@@ -186,6 +190,11 @@ impl Gateway {
         self.changed.subscribe()
     }
 
+    /// What happens to servers from now on: how connecting goes, and whose status changed.
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.upstream_options.newsroom.watch()
+    }
+
     /// Server and URI of every resource that is updated from now on.
     pub fn resource_updates(&self) -> broadcast::Receiver<(String, String)> {
         self.updated.subscribe()
@@ -244,6 +253,5 @@ async fn check_mode(store: &Store, mode: Mode) -> Result<(), Error> {
 }
 
 pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    time::milliseconds(SystemTime::now())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::catalog::Entry;
 use super::record::ServerRecord;
@@ -13,7 +14,8 @@ use crate::model::{Offering, Registration, ServerName};
 use crate::upstream::Upstream;
 
 /// What became visible or hidden when a server was switched.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SwitchedServer)]
 pub struct Switched {
     pub name: String,
     pub tools_affected: Vec<String>,

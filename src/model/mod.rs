@@ -11,6 +11,7 @@ pub mod redact;
 pub mod registration;
 pub mod secret;
 pub mod server;
+pub mod time;
 pub mod uri;
 
 pub use capabilities::Capabilities;

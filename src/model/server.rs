@@ -87,6 +87,16 @@ impl Endpoint {
         shown
     }
 
+    /// Scheme, host, port and path: nothing that could be a secret.
+    pub fn bare_url(&self) -> String {
+        let mut shown = self.url.clone();
+        shown.set_query(None);
+        shown.set_fragment(None);
+        // Both fail only for URLs without a host, which are refused at registration.
+        let _ = shown.set_username("").and_then(|()| shown.set_password(None));
+        shown.into()
+    }
+
     /// User and password in the URL, as they were before they were put into one.
     pub fn user_info(&self) -> Option<(String, String)> {
         if self.url.username().is_empty() && self.url.password().is_none() {

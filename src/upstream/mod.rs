@@ -10,9 +10,11 @@ mod calls;
 mod connect;
 mod error;
 mod exchange;
+mod failures;
 mod http;
 mod link;
 mod lists;
+mod news;
 mod pace;
 mod pool;
 mod probe;
@@ -30,8 +32,10 @@ use crate::wire::authored::ClientInfo;
 pub use connect::Discovery;
 pub use error::{CallError, ConnectError};
 pub use exchange::{Exchange, Inbound, Replier};
+pub use failures::Failure;
 pub use http::Tls;
 pub use link::{Link, OnBehalf, Purpose, Request};
+pub use news::{News, Newsroom};
 pub use supervise::{Event, State, Upstream};
 
 /// What every link of this gateway has in common.
@@ -44,6 +48,8 @@ pub struct Options {
     /// The environment that children inherit, already without what is the gateway's own.
     pub child_env: Vec<(OsString, OsString)>,
     pub tls: Tls,
+    /// Where watchers learn what happens.
+    pub newsroom: Newsroom,
 }
 
 /// How the gateway names itself to upstreams.

@@ -5,6 +5,9 @@
 mod support;
 
 mod announcements;
+mod dashboard;
+mod dashboard_events;
+mod dashboard_pages;
 mod groups;
 mod groups_model;
 mod mcp_at_once;
