@@ -4,6 +4,7 @@
 pub mod capabilities;
 pub mod fields;
 pub mod group;
+pub mod import;
 pub mod mode;
 pub mod name;
 pub mod offering;

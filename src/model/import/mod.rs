@@ -1,0 +1,245 @@
+//! Reads configuration files, ours and those of other programs, as plain data: text in, what could be registered
+//! out, with a reason for each server that cannot be. Nothing is looked up here; who calls decides which variables
+//! there are. What an entry says about itself names environment variables and headers but shows no value.
+
+mod document;
+mod foreign;
+mod variables;
+mod yaml;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::{Group, Registration};
+
+pub use document::read;
+pub use variables::{escape, expand};
+
+/// Why a text could not be read at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(String);
+
+/// What a text holds.
+#[derive(Debug, Default)]
+pub struct Import {
+    /// In the order of the text where it has one, else by name.
+    pub servers: Vec<Entry>,
+    pub groups: Vec<GroupEntry>,
+}
+
+/// One server of a text.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name under which it would be registered.
+    pub name: String,
+    /// What the text calls it, where that cannot be the name of a server.
+    pub renamed_from: Option<String>,
+    /// `streamable_http`, `sse`, `stdio`, or empty where the text does not tell.
+    pub transport: String,
+    /// How it is reached, in one line without values.
+    pub summary: String,
+    pub env_keys: Vec<String>,
+    /// Without `Authorization`, which says no more than that there is one.
+    pub header_keys: Vec<String>,
+    /// Settings of the other program that mean nothing here.
+    pub ignored: Vec<String>,
+    pub outcome: Outcome<RegistrationInput>,
+}
+
+/// One tool group of a text; only our own files have them.
+#[derive(Debug)]
+pub struct GroupEntry {
+    pub name: String,
+    pub outcome: Outcome<Map<String, Value>>,
+}
+
+#[derive(Debug)]
+pub enum Outcome<T> {
+    /// Checked, and ready to be sent.
+    Ready(T),
+    /// A sentence that says why not, and what to do about it.
+    Skip(String),
+}
+
+/// A registration input that [`Registration::parse`] has accepted. It keeps what the text left out left out, so that
+/// replacing a server does not reset its switches.
+#[derive(Clone, PartialEq)]
+pub struct RegistrationInput(Map<String, Value>);
+
+impl RegistrationInput {
+    /// The input with every secret in clear.
+    pub fn into_json(self) -> Map<String, Value> {
+        self.0
+    }
+}
+
+impl fmt::Debug for RegistrationInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RegistrationInput").field(&self.0.get("name")).finish()
+    }
+}
+
+/// Reads the servers and groups of a text in JSON (with comments) or YAML. `${NAME}` in a value is replaced by what
+/// `variable` knows under that name; what it does not know is a reason to skip the entry.
+pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Import, Unreadable> {
+    let mut reading = Reading { variable, import: Import::default(), names: BTreeSet::new() };
+    match read(text)? {
+        Value::Array(items) => items.into_iter().for_each(|item| reading.take_own(item)),
+        Value::Object(object) => reading.take_object(object)?,
+        _ => return Err(unknown_form()),
+    }
+    Ok(reading.import)
+}
+
+fn unknown_form() -> Unreadable {
+    Unreadable(
+        "the text holds no servers: expected \"mcpServers\" or \"servers\" as in the files of MCP clients, or a \
+         server with \"name\" and \"transport\""
+            .into(),
+    )
+}
+
+struct Reading<V> {
+    variable: V,
+    import: Import,
+    names: BTreeSet<String>,
+}
+
+impl<V: Fn(&str) -> Option<String>> Reading<V> {
+    fn take_object(&mut self, mut object: Map<String, Value>) -> Result<(), Unreadable> {
+        if is_own(&object) {
+            self.take_own(Value::Object(object));
+            return Ok(());
+        }
+        let groups = object.remove("groups");
+        let settings = object.remove("mcp").and_then(|mcp| match mcp {
+            Value::Object(mut mcp) => mcp.remove("servers").or_else(|| mcp.remove("mcpServers")),
+            _ => None,
+        });
+        let named = ["mcpServers", "servers", "mcp.servers"].iter().find_map(|key| object.remove(*key));
+        match named.or(settings) {
+            Some(Value::Object(servers)) => self.take_foreign(servers),
+            Some(Value::Array(servers)) => servers.into_iter().for_each(|item| self.take_own(item)),
+            Some(_) => return Err(unknown_form()),
+            // The inside of such a file, as people copy it from a manual.
+            None if !object.is_empty() && object.values().all(foreign::looks_like_server) => {
+                self.take_foreign(object);
+            }
+            None => return Err(unknown_form()),
+        }
+        if let Some(Value::Array(groups)) = groups {
+            groups.into_iter().for_each(|group| self.take_own(group));
+        }
+        Ok(())
+    }
+
+    fn take_foreign(&mut self, servers: Map<String, Value>) {
+        for (name, value) in servers {
+            let own = foreign::to_own(&name, value);
+            let renamed_from = (own.name != name).then_some(name);
+            self.take_server(own.input, own.name, renamed_from, own.ignored, own.refusal);
+        }
+    }
+
+    /// One of our own objects, or of MCPJungle, which has the same.
+    fn take_own(&mut self, item: Value) {
+        let Value::Object(object) = item else {
+            let refusal = Some("it is not an object with \"name\" and \"transport\"".to_owned());
+            self.take_server(Map::new(), String::new(), None, Vec::new(), refusal);
+            return;
+        };
+        let name = object.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if is_group(&object) {
+            let group = self.expanded(object).and_then(|object| {
+                Group::parse(object.clone()).map(|_| object).map_err(|error| error.to_string())
+            });
+            self.import.groups.push(GroupEntry { name, outcome: group.into() });
+        } else {
+            self.take_server(object, name, None, Vec::new(), None);
+        }
+    }
+
+    fn take_server(
+        &mut self,
+        input: Map<String, Value>,
+        name: String,
+        renamed_from: Option<String>,
+        ignored: Vec<String>,
+        refusal: Option<String>,
+    ) {
+        let transport = input.get("transport").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (summary, env_keys) = (summarize(&input), keys(&input, "env"));
+        let mut header_keys = keys(&input, "headers");
+        header_keys.retain(|key| !key.eq_ignore_ascii_case("authorization"));
+        let outcome = match refusal {
+            Some(refusal) => Err(refusal),
+            None if self.names.contains(&name) => Err(format!("the text has another server {name:?}")),
+            None => self.expanded(input).and_then(check),
+        };
+        self.names.insert(name.clone());
+        let outcome = outcome.into();
+        let entry = Entry { name, renamed_from, transport, summary, env_keys, header_keys, ignored, outcome };
+        self.import.servers.push(entry);
+    }
+
+    fn expanded(&self, object: Map<String, Value>) -> Result<Map<String, Value>, String> {
+        match expand(Value::Object(object), &self.variable)? {
+            Value::Object(object) => Ok(object),
+            _ => Err("it is not an object".into()),
+        }
+    }
+}
+
+fn check(input: Map<String, Value>) -> Result<RegistrationInput, String> {
+    match Registration::parse(input.clone()) {
+        Ok(_) => Ok(RegistrationInput(input)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl<T> From<Result<T, String>> for Outcome<T> {
+    fn from(result: Result<T, String>) -> Self {
+        match result {
+            Ok(ready) => Outcome::Ready(ready),
+            Err(reason) => Outcome::Skip(reason),
+        }
+    }
+}
+
+fn is_own(object: &Map<String, Value>) -> bool {
+    is_group(object) || (object.get("name").is_some_and(Value::is_string) && object.contains_key("transport"))
+}
+
+fn is_group(object: &Map<String, Value>) -> bool {
+    ["included_tools", "included_servers", "excluded_tools"].iter().any(|key| object.contains_key(*key))
+}
+
+/// The address without user, password, query and fragment, or the command with the number of its arguments.
+fn summarize(input: &Map<String, Value>) -> String {
+    let text = |key: &str| input.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    if let Some(url) = text("url") {
+        let Ok(mut url) = Url::parse(url) else { return String::new() };
+        let _ = (url.set_username(""), url.set_password(None));
+        url.set_query(None);
+        url.set_fragment(None);
+        return url.into();
+    }
+    let Some(command) = text("command") else { return String::new() };
+    match input.get("args").and_then(Value::as_array).map_or(0, Vec::len) {
+        0 => command.to_owned(),
+        1 => format!("{command} with 1 argument"),
+        count => format!("{command} with {count} arguments"),
+    }
+}
+
+fn keys(input: &Map<String, Value>, field: &str) -> Vec<String> {
+    let entries = input.get(field).and_then(Value::as_object);
+    entries.map(|entries| entries.keys().cloned().collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
