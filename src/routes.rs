@@ -150,6 +150,8 @@ pub fn table() -> Vec<Route> {
         post("/api/dashboard/prompts/{name}/render", Development, dashboard::prompts::render),
         get("/api/dashboard/resources", Development, dashboard::resources::list),
         post("/api/dashboard/resources/read", Development, dashboard::resources::read),
+        post("/api/dashboard/import/preview", Development, dashboard::import::preview),
+        post("/api/dashboard/import", Development, dashboard::import::apply),
         get("/api/dashboard/tool-groups", Development, dashboard::groups::list),
         post("/api/dashboard/tool-groups", Development, dashboard::groups::create),
         get("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::get),

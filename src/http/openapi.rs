@@ -72,6 +72,8 @@ pub struct Problem {
         dashboard::prompts::render,
         dashboard::resources::list,
         dashboard::resources::read,
+        dashboard::import::preview,
+        dashboard::import::apply,
         dashboard::groups::list,
         dashboard::groups::create,
         dashboard::groups::get,

@@ -7,6 +7,7 @@ mod support;
 mod announcements;
 mod dashboard;
 mod dashboard_events;
+mod dashboard_import;
 mod dashboard_pages;
 mod groups;
 mod groups_model;

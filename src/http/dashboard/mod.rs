@@ -4,6 +4,7 @@
 pub mod diagnostics;
 pub mod events;
 pub mod groups;
+pub mod import;
 pub mod overview;
 pub mod prompts;
 pub mod resources;
