@@ -1,7 +1,7 @@
 // Builds the dashboard into web/dist under stable names, with a compressed twin of script and style beside each.
 
 import { readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { svelte } from '@sveltejs/vite-plugin-svelte'
 import tailwindcss from '@tailwindcss/vite'
@@ -14,7 +14,7 @@ function compress(): Plugin {
   return {
     name: 'compress',
     apply: 'build',
-    configResolved: (config) => void (folder = config.build.outDir),
+    configResolved: (config) => void (folder = resolve(config.root, config.build.outDir)),
     closeBundle() {
       for (const file of COMPRESSED) {
         const path = join(folder, file)
@@ -32,6 +32,7 @@ export default defineConfig({
     cssCodeSplit: false,
     assetsInlineLimit: 0,
     rollupOptions: {
+      checks: { pluginTimings: false },
       output: {
         entryFileNames: 'assets/app.js',
         assetFileNames: 'assets/app[extname]',
