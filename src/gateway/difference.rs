@@ -16,10 +16,8 @@ pub enum Noun {
     Prompts,
     Resources,
     ToolGroups,
-}
-
-impl Noun {
-    pub const ALL: [Self; 5] = [Self::Servers, Self::Tools, Self::Prompts, Self::Resources, Self::ToolGroups];
+    /// Calls that failed; they are no part of the catalog.
+    Failures,
 }
 
 impl Catalog {

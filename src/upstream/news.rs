@@ -14,6 +14,8 @@ pub enum News {
     Step(ServerName, String),
     /// The status of a server, or the reason for it, is another than before.
     Status(ServerName),
+    /// A call failed.
+    Failure,
 }
 
 /// Tells all watchers; clones tell the same ones.

@@ -155,6 +155,7 @@ impl Upstream {
     /// Remembers a call that failed, for people who look later.
     pub fn note_failure(&self, tool: &str, reason: &str) {
         self.0.failures.note(tool, reason, &Redactor::of(&self.0.config));
+        self.0.options.newsroom.tell(News::Failure);
     }
 
     /// The last calls that failed, oldest first.

@@ -71,6 +71,16 @@ async fn the_steps_of_connecting_and_the_end_of_a_server_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_fails_is_told() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    app.register_http("s", &fake).await;
+    let mut events = listen(&app).await;
+    app.invoke("s__fail", json!({})).await.expect(200);
+    until(&mut events, changes(&["failures"])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_open_stream_does_not_hold_up_the_end() {
     let mut app = TestApp::start().await;
     let mut events = listen(&app).await;

@@ -76,6 +76,7 @@ impl Watch {
                 heard = news.recv() => match heard {
                     Ok(News::Step(server, doing)) => self.tell_step(server.as_str(), doing).await,
                     Ok(News::Status(_)) | Err(RecvError::Lagged(_)) => self.tell_statuses().await,
+                    Ok(News::Failure) => self.tell_changed(&BTreeSet::from([Noun::Failures])).await,
                     Err(RecvError::Closed) => return pending().await,
                 },
             }
@@ -87,9 +88,13 @@ impl Watch {
         let changed = catalog.difference(&self.seen);
         self.seen = catalog;
         if !changed.is_empty() {
-            self.tell("changed", &Changed { changed: &changed }).await;
+            self.tell_changed(&changed).await;
         }
         self.tell_statuses().await;
+    }
+
+    async fn tell_changed(&self, changed: &BTreeSet<Noun>) {
+        self.tell("changed", &Changed { changed }).await;
     }
 
     async fn tell_statuses(&mut self) {
@@ -103,17 +108,12 @@ impl Watch {
     }
 
     async fn tell_step(&mut self, server: &str, doing: String) {
-        let known = self.statuses.get_mut(server);
-        // A server that works and whose lists are read again is not connecting.
-        if known.as_ref().is_some_and(|known| matches!(known.status, "connected" | "degraded")) {
-            return;
+        // One that works and whose lists are read again is not connecting, and one that failed and is tried again shows
+        // its reason until that changes.
+        if self.statuses.get(server).is_none_or(|known| known.status == "connecting") {
+            let status = ServerStatus { name: server.to_owned(), status: "connecting", status_reason: doing };
+            self.tell("status", &status).await;
         }
-        let status = ServerStatus { name: server.to_owned(), status: "connecting", status_reason: doing };
-        // So that a status that comes out as before is told again.
-        if let Some(known) = known {
-            known.clone_from(&status);
-        }
-        self.tell("status", &status).await;
     }
 
     async fn tell(&self, event: &str, data: &impl Serialize) {
