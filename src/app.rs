@@ -1,20 +1,15 @@
 //! Wiring: builds the parts from the configuration, listens, and ends everything in good order.
 //! Whoever calls [`App::serve`] decides with `shutdown` when that is.
 
+mod connection;
 mod front;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use hyper::Response;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,18 +17,16 @@ use crate::config::{Bind, Config};
 use crate::gateway::Gateway;
 use crate::http::ui::Ui;
 use crate::http::{About, Face, Settings};
-use crate::mcp::Mcp;
+use crate::mcp::{Mcp, Seals};
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::Metrics;
 use crate::{routes, upstream};
 
-use front::{Answer, Front};
+use front::Front;
 
 /// Requests under way when the gateway stops get this long.
 const DRAIN: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// A connection on which no request arrives is closed after this.
-const IDLE_CONNECTION: Duration = Duration::from_secs(75);
 /// Connections that wait to be accepted. With the usual 128, a burst of agents waits for a second at the least: that
 /// is when a client tries again. The system has a limit of its own.
 const BACKLOG: u32 = 4096;
@@ -51,7 +44,7 @@ impl App {
         let listeners = listen(&config.bind, config.port).await?;
         let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
         let store = Store::open(options).await?;
-        let session_seal = store.seal_for("session");
+        let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
@@ -83,7 +76,7 @@ impl App {
             closing: closing.clone(),
         };
         let router = routes::router(face);
-        let mcp = Mcp::start(gateway.clone(), session_seal, config.session_idle_timeout);
+        let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
         Ok(Self { gateway, front: Front { router, mcp, settings }, closing, listeners })
     }
 
@@ -118,7 +111,7 @@ async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, s
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, _)) => {
-                connections.spawn(serve_connection(stream, front.clone(), shutdown.clone()));
+                connections.spawn(connection::serve(stream, front.clone(), shutdown.clone()));
             }
             Err(error) => {
                 // Out of descriptors, most likely: existing connections must end first.
@@ -126,33 +119,6 @@ async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, s
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
-    }
-}
-
-/// In a box: the connection keeps room for it while it is idle, and most connections are.
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;
-
-async fn serve_connection(stream: TcpStream, front: Front, shutdown: CancellationToken) {
-    // Answers are whole writes; waiting for more to send would stall event streams.
-    let _ = stream.set_nodelay(true);
-    // Browsers connect in advance; one that never asked anything must not delay the end.
-    let asks = tokio::time::timeout(IDLE_CONNECTION, stream.readable());
-    if !matches!(shutdown.run_until_cancelled(asks).await, Some(Ok(Ok(())))) {
-        return;
-    }
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(IDLE_CONNECTION);
-    let answer = service_fn(move |request| -> Answering { Box::pin(front.clone().answer(request)) });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
-    let served = tokio::select! {
-        served = &mut connection => served,
-        () = shutdown.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection ended early");
     }
 }
 

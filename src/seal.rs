@@ -3,6 +3,7 @@
 //! Where the key comes from and where sealed bytes go is the business of the callers.
 
 use std::fmt;
+use std::sync::Mutex;
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -12,6 +13,8 @@ use zeroize::Zeroizing;
 
 const KEY_LENGTH: usize = 32;
 const NONCE_LENGTH: usize = 24;
+/// Random bytes that are fetched at once.
+const POOL_LENGTH: usize = 64 * NONCE_LENGTH;
 
 /// First byte of everything sealed: another cipher or layout would get another number.
 const VERSION: u8 = 1;
@@ -94,7 +97,7 @@ impl Seal {
         let derived = derivation.expand_multi_info(&[DERIVATION, purpose.as_bytes()], &mut *subkey);
         derived.expect("32 bytes are within what HKDF can give");
         let cipher = XChaCha20Poly1305::new_from_slice(&*subkey).expect("the cipher takes keys of 32 bytes");
-        PurposeSeal { cipher, purpose: purpose.into() }
+        PurposeSeal { cipher, purpose: purpose.into(), random: RandomPool::default() }
     }
 }
 
@@ -102,13 +105,13 @@ impl Seal {
 pub struct PurposeSeal {
     cipher: XChaCha20Poly1305,
     purpose: Box<str>,
+    random: RandomPool,
 }
 
 impl PurposeSeal {
     /// Version, nonce and ciphertext in one; the same input gives other bytes every time.
     pub fn seal(&self, plain: &[u8]) -> Vec<u8> {
-        let mut nonce = [0; NONCE_LENGTH];
-        fill_random(&mut nonce);
+        let nonce: [u8; NONCE_LENGTH] = self.random.take();
         let payload = Payload { msg: plain, aad: self.purpose.as_bytes() };
         let encrypted = self.cipher.encrypt(&XNonce::from(nonce), payload);
         let encrypted = encrypted.expect("only a text of 256 GB is too long for the cipher");
@@ -128,6 +131,25 @@ impl PurposeSeal {
         let payload = Payload { msg: encrypted, aad: self.purpose.as_bytes() };
         let plain = self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| OpenError)?;
         Ok(Zeroizing::new(plain))
+    }
+}
+
+/// Random bytes of the operating system, fetched for many takers at once: asking costs as much as sealing does. No
+/// byte is given twice.
+#[derive(Default)]
+pub struct RandomPool(Mutex<Vec<u8>>);
+
+impl RandomPool {
+    pub fn take<const N: usize>(&self) -> [u8; N] {
+        let mut pool = self.0.lock().expect("no code panics while it holds random bytes");
+        if pool.len() < N {
+            pool.resize(POOL_LENGTH.max(N), 0);
+            fill_random(&mut pool);
+        }
+        let rest = pool.len() - N;
+        let taken = pool[rest..].try_into().expect("the slice has N bytes");
+        pool.truncate(rest);
+        taken
     }
 }
 

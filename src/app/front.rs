@@ -22,9 +22,9 @@ use tower::ServiceExt;
 
 use crate::http::reply::NoContent;
 use crate::http::{Settings, guard};
-use crate::mcp::{self, Ask, Mcp, Place, Reply};
+use crate::mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
 use crate::routes;
-use crate::wire::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 
 #[derive(Clone)]
 pub struct Front {
@@ -74,14 +74,32 @@ fn ask(place: Place, head: &Parts, body: Bytes) -> Ask<'_> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     Ask {
         method: head.method.as_str(),
-        place,
-        // A value that is no text is the id of no session, but it is there.
-        session: head.headers.get(SESSION_ID).map(|value| value.to_str().unwrap_or_default()),
-        version: text(PROTOCOL_VERSION),
+        transport: place.transport,
+        viewer: Viewer { scope: place.scope, client: None },
+        session: single(&head.headers, SESSION_ID),
+        version: single(&head.headers, PROTOCOL_VERSION),
+        routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),
         accept: text(ACCEPT.as_str()),
         query: head.uri.query(),
         body,
     }
+}
+
+/// A header that must be there once. Sent twice, or with what is no text, it is there but says nothing that is known.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    let is_single = values.next().is_none();
+    Some(first.to_str().ok().filter(|_| is_single).unwrap_or_default())
+}
+
+fn routing(headers: &HeaderMap) -> Routing {
+    let mut routing = Routing::default();
+    for (name, value) in headers {
+        // What is no text matches nothing that a body says.
+        routing.add(name.as_str(), value.to_str().unwrap_or("\u{fffd}"));
+    }
+    routing
 }
 
 fn respond(reply: Reply) -> Response<Answer> {

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 use super::Error;
 use super::catalog::Entry;
-use crate::model::Redactor;
-use crate::upstream::{CallError, Inbound, Link, Purpose, Request, Upstream};
+use crate::model::{Capabilities, Redactor};
+use crate::upstream::{CallError, Inbound, Link, Owner, Purpose, Request, Upstream};
 use crate::wire::error::code;
 use crate::wire::{Head, RpcError};
 
@@ -21,6 +21,8 @@ pub struct Call<'a> {
     /// Whether it does no harm if the server runs it twice.
     pub is_repeatable: bool,
     pub progress: Option<mpsc::Sender<Bytes>>,
+    /// Who it is for at a stateful server; none where the gateway itself wants to know.
+    pub owner: Option<Owner>,
 }
 
 /// How a call went, short of a result.
@@ -58,7 +60,7 @@ impl Call<'_> {
         let _permit = upstream.permit().await;
         let mut is_replay = false;
         loop {
-            let link = upstream.link().await?;
+            let link = upstream.link_for(Capabilities::NONE, self.owner).await?;
             let error = match self.run_once(&link).await {
                 Err(Failure::Call(error)) => error,
                 settled => return settled,

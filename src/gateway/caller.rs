@@ -1,6 +1,9 @@
 //! Who asks, and through which endpoint.
 
-use crate::model::Capabilities;
+use crate::model::{Capabilities, LogLevel};
+use crate::wire::Era;
+
+pub use crate::upstream::Owner;
 
 /// Which part of the catalog an endpoint is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -11,15 +14,53 @@ pub enum Scope {
     Server(String),
 }
 
+/// Whoever looks at the catalog through an endpoint. What exists for them is decided when they look, so a viewer may
+/// be kept: rights that change in the meantime count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    pub scope: Scope,
+    /// None where nobody is asked who they are.
+    pub client: Option<ClientId>,
+}
+
+/// An MCP client, for as long as it has the same token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientId(pub u64);
+
 /// An MCP client as far as a call of its is concerned.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    pub scope: Scope,
+    pub viewer: Viewer,
+    pub era: Era,
     pub capabilities: Capabilities,
     pub client_name: String,
     pub client_version: String,
-    /// Its session, which owns an upstream session of its own where a server is stateful.
-    pub session: Option<u64>,
-    /// The least severe log messages it wants, where it said so.
-    pub log_level: Option<String>,
+    /// Who it is to a stateful server, where it can be told apart from others.
+    pub owner: Option<Owner>,
+    pub logs: Logs,
+}
+
+/// Which log messages of servers a caller wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logs {
+    All,
+    /// Those of this level and above.
+    From(LogLevel),
+    None,
+}
+
+impl Logs {
+    pub fn level(self) -> Option<LogLevel> {
+        match self {
+            Logs::From(level) => Some(level),
+            Logs::All | Logs::None => None,
+        }
+    }
+}
+
+impl Viewer {
+    /// Who this is to a stateful server when it has no session.
+    pub fn owner(&self) -> Owner {
+        self.client.map_or(Owner::Anybody, |client| Owner::Client(client.0))
+    }
 }

@@ -4,18 +4,23 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use memchr::memmem;
+
 use super::Error;
+use super::access::Access;
 use super::view::Members;
 use crate::model::name::SEPARATOR;
 use crate::model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName, Tool,
 };
 use crate::upstream::Upstream;
+use crate::wire::HeaderParam;
 
 #[derive(Clone, Default)]
 pub struct Catalog {
     servers: BTreeMap<ServerName, Arc<Entry>>,
     groups: BTreeMap<GroupName, Arc<GroupEntry>>,
+    access: Arc<Access>,
 }
 
 impl Catalog {
@@ -26,7 +31,12 @@ impl Catalog {
                 .into_iter()
                 .map(|group| (group.name.clone(), Arc::new(GroupEntry::new(group))))
                 .collect(),
+            access: Arc::default(),
         }
+    }
+
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// All servers, by name.
@@ -100,6 +110,10 @@ impl Catalog {
         changed
     }
 
+    pub fn with_access(&self, access: Access) -> Self {
+        Self { access: Arc::new(access), ..self.clone() }
+    }
+
     pub fn without_group(&self, group: &GroupName) -> Self {
         let mut changed = self.clone();
         changed.groups.remove(group);
@@ -144,6 +158,8 @@ struct Listed {
     tools: Index,
     prompts: Index,
     resources: Index,
+    /// By tool: the arguments that modern clients repeat in headers.
+    header_params: HashMap<Box<str>, Vec<HeaderParam>>,
 }
 
 impl Entry {
@@ -200,6 +216,11 @@ impl Entry {
         self.listed.tools.find(&self.offering().tools, name)
     }
 
+    /// The arguments of a tool that modern clients repeat in headers.
+    pub fn header_params(&self, tool: &str) -> &[HeaderParam] {
+        self.listed.header_params.get(tool).map_or(&[], Vec::as_slice)
+    }
+
     pub fn prompt(&self, name: &str) -> Option<&Prompt> {
         self.listed.prompts.find(&self.offering().prompts, name)
     }
@@ -235,9 +256,18 @@ impl Listed {
             tools: Index::new(offering.tools.iter().map(Tool::key)),
             prompts: Index::new(offering.prompts.iter().map(Prompt::key)),
             resources: Index::new(offering.resources.iter().map(Resource::key)),
+            header_params: offering.tools.iter().filter_map(header_params).collect(),
             offering,
         }
     }
+}
+
+/// Most tools have none, which shows at a glance. Clients ignore annotations that break the rules.
+fn header_params(tool: &Tool) -> Option<(Box<str>, Vec<HeaderParam>)> {
+    memmem::find(tool.definition.get().as_bytes(), b"x-mcp-header")?;
+    let schema = tool.fields().input_schema?;
+    let params = HeaderParam::from_schema(schema.get().as_bytes()).ok()?;
+    Some((tool.name.as_str().into(), params))
 }
 
 /// Where in one list of an offering a key stands, and the order of the keys.

@@ -1,58 +1,64 @@
 //! What an endpoint says about itself when a client meets it.
 
+use std::collections::HashSet;
+
 use serde_json::value::RawValue;
 
 use super::Gateway;
-use super::caller::Scope;
+use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
+use super::view::{Lens, View};
+use crate::wire::text;
 
 /// The longest that the composed instructions become.
 const INSTRUCTIONS_LIMIT: usize = 2000;
 /// What one server may take of that.
 const LINE_LIMIT: usize = 200;
 
-/// The parts of an answer to `initialize`, as JSON but for the instructions.
+/// The parts of an answer to `initialize` or `server/discover`, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
     pub capabilities: Vec<u8>,
     pub server_info: Vec<u8>,
-    pub instructions: Option<String>,
+    pub instructions: Option<Vec<u8>>,
 }
 
 impl Gateway {
-    /// Why this scope cannot be served, if so.
-    pub fn missing(&self, scope: &Scope) -> Option<String> {
-        if self.catalog().lens(scope).is_some() {
+    /// Why this viewer cannot be served here, if so.
+    pub fn missing(&self, viewer: &Viewer) -> Option<String> {
+        if self.catalog().lens(viewer).is_some() {
             return None;
         }
-        Some(match scope {
+        Some(match &viewer.scope {
             Scope::Everything => "there is nothing here".to_owned(),
             Scope::Group(name) => format!("tool group {name:?} does not exist"),
             Scope::Server(name) => format!("server {name:?} does not exist"),
         })
     }
+}
 
-    /// `None` when the scope does not exist (any more).
-    pub fn greeting(&self, scope: &Scope) -> Option<Greeting> {
-        let catalog = self.catalog();
-        catalog.lens(scope)?;
+impl Greeting {
+    /// `None` when the scope does not exist.
+    pub fn of(catalog: &Catalog, lens: &Lens<'_>, view: &View<'_>, scope: &Scope) -> Option<Self> {
         match scope {
             Scope::Server(name) => catalog.get(name).map(|entry| native(entry)),
-            Scope::Everything => Some(composed(&catalog, |_| true)),
+            Scope::Everything => {
+                let servers = catalog.entries().filter(|entry| lens.admits(entry));
+                Some(composed(instructions(servers.map(|entry| &**entry))))
+            }
             Scope::Group(name) => {
-                let lens = catalog.lens(scope)?;
                 let group = catalog.group(name).ok()?;
-                let view = catalog.view(&lens, |_| true);
-                let is_in = |entry: &Entry| {
-                    view.tools.iter().any(|(of, _)| of.name() == entry.name())
-                        || view.prompts.iter().any(|(of, _)| of.name() == entry.name())
-                };
-                let mut greeting = composed(&catalog, is_in);
-                if !group.description.is_empty() {
-                    let instructions = greeting.instructions.take().unwrap_or_default();
-                    greeting.instructions =
-                        Some(cut(&format!("{}\n{instructions}", group.description), INSTRUCTIONS_LIMIT));
-                }
-                Some(greeting)
+                let tools = view.tools.iter().map(|(of, _)| of.name());
+                let named: HashSet<_> = tools.chain(view.prompts.iter().map(|(of, _)| of.name())).collect();
+                let servers = catalog.entries().filter(|entry| named.contains(entry.name()));
+                let servers = instructions(servers.map(|entry| &**entry));
+                Some(composed(match group.description.is_empty() {
+                    true => servers,
+                    false => {
+                        let text = format!("{}\n{}", group.description, servers.unwrap_or_default());
+                        Some(cut(&text, INSTRUCTIONS_LIMIT))
+                    }
+                }))
             }
         }
     }
@@ -68,20 +74,18 @@ fn native(entry: &Entry) -> Greeting {
     Greeting {
         capabilities: raw(&offering.capabilities, "{}".into()),
         server_info: raw(&offering.server_info, nameless),
-        instructions: offering.instructions.clone(),
+        instructions: offering.instructions.as_deref().map(text::quote),
     }
 }
 
-fn composed(catalog: &Catalog, is_in: impl Fn(&Entry) -> bool) -> Greeting {
+fn composed(instructions: Option<String>) -> Greeting {
     let capabilities = br#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}"#;
     let server_info =
         format!(r#"{{"name":"toolgate","title":"toolgate","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
     Greeting {
         capabilities: capabilities.to_vec(),
         server_info: server_info.into_bytes(),
-        instructions: instructions(
-            catalog.entries().filter(|entry| entry.is_enabled() && is_in(entry)).map(|entry| &**entry),
-        ),
+        instructions: instructions.as_deref().map(text::quote),
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::call::{Call, Failure};
+use super::caller::Owner;
 use super::{Error, Gateway};
 use crate::telemetry::Outcome;
 use crate::upstream::CallError;
@@ -42,7 +43,13 @@ impl Gateway {
         let mut measure = self.metrics.call_begins(entry.name().as_str(), &tool.name);
         let name = text::quote(&tool.name);
         let params: &[(&str, &[u8])] = &[("name", &name), ("arguments", arguments)];
-        let call = Call { method: "tools/call", params, is_repeatable: tool.is_repeatable(), progress };
+        let call = Call {
+            method: "tools/call",
+            params,
+            is_repeatable: tool.is_repeatable(),
+            progress,
+            owner: Some(Owner::Anybody),
+        };
         let outcome = call.run(entry).await.map(ToolResult);
         measure.ends(match &outcome {
             Ok(result) if result.is_error() => Outcome::ToolError,

@@ -4,6 +4,8 @@
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
+pub mod access;
+pub mod answer;
 pub mod call;
 pub mod caller;
 pub mod catalog;
@@ -14,10 +16,12 @@ pub mod greeting;
 pub mod groups;
 pub mod invoke;
 pub mod lists;
+pub mod outcome;
 pub mod overview;
 pub mod prompts;
 pub mod record;
 pub mod resources;
+pub mod route;
 pub mod servers;
 pub mod subscriptions;
 pub mod tools;
@@ -26,17 +30,17 @@ pub mod view;
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{Mode, Offering, ServerName, SessionMode, time};
+use crate::model::{LogLevel, Mode, Offering, ServerName, SessionMode, time};
 use crate::store::Store;
 use crate::telemetry::Metrics;
-use crate::upstream::{Event, Options, Upstream};
+use crate::upstream::{Event, Options, Owner, Upstream};
 
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, Kind};
@@ -61,7 +65,7 @@ pub struct Gateway {
     lists: ListCache,
     subscriptions: Subscriptions,
     /// The most verbose that any agent asked for.
-    log_level: Mutex<Option<String>>,
+    log_level: Mutex<Option<LogLevel>>,
     /// Says that the catalog was swapped.
     changed: watch::Sender<()>,
     /// Server and URI of resources that were updated.
@@ -201,8 +205,8 @@ impl Gateway {
     }
 
     /// The most verbose log level that any agent asked for.
-    pub fn set_log_level(&self, level: &str) {
-        *self.log_level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
+    pub fn set_log_level(&self, level: LogLevel) {
+        *self.log_level.lock().expect("no code panics while it holds the level") = Some(level);
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.set_level(level);
         }
@@ -213,16 +217,23 @@ impl Gateway {
         self.catalog().entries().any(|entry| entry.registration.config.session_mode == SessionMode::Stateful)
     }
 
-    /// Whether upstream sessions belong to this session of an agent.
-    pub fn has_links_of(&self, session: u64) -> bool {
+    /// Whether upstream sessions belong to this owner.
+    pub fn has_links_of(&self, owner: Owner) -> bool {
         let catalog = self.catalog();
-        catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|it| it.has_link_of(session))
+        catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|it| it.has_link_of(owner))
     }
 
-    /// Closes the upstream sessions that belong to an agent's session.
-    pub async fn release_session(&self, session: u64) {
+    /// Closes the upstream sessions of an owner who is gone.
+    pub async fn release_links_of(&self, owner: Owner) {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
-            upstream.release(session).await;
+            upstream.release(owner).await;
+        }
+    }
+
+    /// Closes the upstream sessions that callers without a session have not used for so long.
+    pub async fn release_idle_links(&self, limit: Duration) {
+        for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
+            upstream.release_idle(limit).await;
         }
     }
 

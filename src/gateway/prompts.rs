@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::call::Call;
+use super::caller::Owner;
 use super::invoke::members;
 use super::record::PromptRecord;
 use super::tools::{Coverage, Switchable};
@@ -49,7 +50,8 @@ impl Gateway {
             arguments.iter().map(|(key, value)| [key, &b":"[..], value].concat()).collect();
         let arguments = [b"{", arguments.join(&b","[..]).as_slice(), b"}"].concat();
         let params: &[(&str, &[u8])] = &[("name", &name), ("arguments", &arguments)];
-        let call = Call { method: "prompts/get", params, is_repeatable: true, progress: None };
+        let owner = Some(Owner::Anybody);
+        let call = Call { method: "prompts/get", params, is_repeatable: true, progress: None, owner };
         let result = call.run(entry).await.map_err(|failure| failure.explain(full_name, entry))?;
         let members = members(&result);
         let get = |key: &str| members.get(key).map(|value| value.get().as_bytes());

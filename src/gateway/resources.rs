@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use super::call::{Call, Failure};
+use super::caller::Owner;
 use super::catalog::{Catalog, Entry};
 use super::forward::Refusal;
 use super::invoke::members;
 use super::record::{ResourceRecord, TemplateRecord};
 use super::tools::Coverage;
-use super::view::Lens;
+use super::view::{Lens, Part};
 use super::{Error, Gateway};
 use crate::model::{FieldError, Redactor, Resource, ResourceUri, uri};
 use crate::wire::error::code;
@@ -81,7 +82,7 @@ impl Catalog {
             found = self.entries().filter(|entry| makes(entry, &uri)).collect();
         }
         // One server's own endpoint passes on what no list has: the server knows best.
-        if let (Lens::Server(server), true) = (lens, found.is_empty()) {
+        if let (Part::Server(server), true) = (lens.part, found.is_empty()) {
             found.extend(self.get(server));
         }
         match found.as_slice() {
@@ -147,7 +148,8 @@ impl Gateway {
         let (entry, uri) = catalog.reader_of(text)?;
         let uri = text::quote(&uri);
         let params: &[(&str, &[u8])] = &[("uri", &uri)];
-        let call = Call { method: "resources/read", params, is_repeatable: true, progress: None };
+        let owner = Some(Owner::Anybody);
+        let call = Call { method: "resources/read", params, is_repeatable: true, progress: None, owner };
         let result = call.run(entry).await.map_err(|failure| match failure {
             Failure::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
                 let message = Redactor::of(&entry.registration.config).redact(&message);

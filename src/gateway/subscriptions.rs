@@ -2,80 +2,133 @@
 //! when nobody is left.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Gateway;
 use super::call::{Call, Failure};
-use super::caller::Scope;
+use super::caller::Viewer;
 use super::catalog::Entry;
 use super::forward::Refusal;
 use crate::upstream::Upstream;
 use crate::wire::text;
 
+/// A server and the URI there.
+type Key = (String, String);
+
 #[derive(Default)]
-pub struct Subscriptions(Mutex<HashMap<(String, String), usize>>);
+pub struct Subscriptions(Mutex<HashMap<Key, Interest>>);
+
+/// How many want to hear about a resource, and whose turn it is to speak to the server about it.
+#[derive(Default)]
+struct Interest {
+    count: usize,
+    turn: Turn,
+}
+
+/// Held while the server is asked, so that nobody hears of success before the server agreed, and what was said last is
+/// what the server heard last.
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
+impl Subscriptions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Interest>> {
+        self.0.lock().expect("no code panics while it holds the counts")
+    }
+
+    fn turn(&self, key: &Key) -> Turn {
+        self.lock().entry(key.clone()).or_default().turn.clone()
+    }
+
+    fn count(&self, key: &Key) -> usize {
+        self.lock().get(key).map_or(0, |interest| interest.count)
+    }
+
+    fn add(&self, key: &Key) {
+        self.lock().entry(key.clone()).or_default().count += 1;
+    }
+
+    /// True for the last.
+    fn remove(&self, key: &Key) -> bool {
+        let mut interests = self.lock();
+        let Some(interest) = interests.get_mut(key).filter(|interest| interest.count > 0) else {
+            return false;
+        };
+        interest.count -= 1;
+        interest.count == 0
+    }
+
+    /// Forgets a resource that nobody wants nor waits for; `turn` is the caller's own.
+    fn tidy(&self, key: &Key, turn: Turn) {
+        let mut interests = self.lock();
+        drop(turn);
+        let is_over = |interest: &Interest| interest.count == 0 && Arc::strong_count(&interest.turn) == 1;
+        if interests.get(key).is_some_and(is_over) {
+            interests.remove(key);
+        }
+    }
+}
 
 impl Gateway {
     /// Returns the server that has the URI, and the URI there.
-    pub async fn subscribe(&self, scope: &Scope, uri: &str) -> Result<(String, String), Refusal> {
+    pub async fn subscribe(&self, viewer: &Viewer, uri: &str) -> Result<(String, String), Refusal> {
         let catalog = self.catalog();
         let unknown = || Refusal::UnknownResource(uri.to_owned());
-        let lens = catalog.lens(scope).ok_or_else(unknown)?;
+        let lens = catalog.lens(viewer).ok_or_else(unknown)?;
         let (entry, upstream_uri) = catalog.reader_in(&lens, uri)?;
         let key = (entry.name().to_string(), upstream_uri);
-        let is_first = {
-            let mut counts = self.subscriptions.0.lock().expect("no code panics while it holds the counts");
-            let count = counts.entry(key.clone()).or_default();
-            *count += 1;
-            *count == 1
+        let turn = self.subscriptions.turn(&key);
+        let asked = {
+            let _held = turn.lock().await;
+            let asked = match self.subscriptions.count(&key) {
+                0 => ask(entry, "resources/subscribe", &key.1).await,
+                _ => Ok(()),
+            };
+            if asked.is_ok() {
+                self.subscriptions.add(&key);
+            }
+            asked
         };
-        if is_first && let Err(refusal) = ask(entry, "resources/subscribe", &key.1).await {
-            self.drop_one(&key);
-            return Err(refusal);
-        }
+        self.subscriptions.tidy(&key, turn);
+        asked?;
         self.share_wanted(entry);
         Ok(key)
     }
 
     pub async fn unsubscribe(&self, server: &str, uri: &str) {
         let key = (server.to_owned(), uri.to_owned());
-        let is_last = self.drop_one(&key);
-        let catalog = self.catalog();
-        let Some(entry) = catalog.get(server) else { return };
-        self.share_wanted(entry);
-        if is_last && let Err(refusal) = ask(entry, "resources/unsubscribe", uri).await {
-            tracing::debug!(server, %refusal, "a server did not take an unsubscription");
+        let turn = self.subscriptions.turn(&key);
+        {
+            let _held = turn.lock().await;
+            let is_last = self.subscriptions.remove(&key);
+            if let Some(entry) = self.catalog().get(server) {
+                self.share_wanted(entry);
+                if is_last && let Err(refusal) = ask(entry, "resources/unsubscribe", uri).await {
+                    tracing::debug!(server, %refusal, "a server did not take an unsubscription");
+                }
+            }
         }
-    }
-
-    fn drop_one(&self, key: &(String, String)) -> bool {
-        let mut counts = self.subscriptions.0.lock().expect("no code panics while it holds the counts");
-        let Some(count) = counts.get_mut(key) else { return false };
-        *count -= 1;
-        let is_last = *count == 0;
-        if is_last {
-            counts.remove(key);
-        }
-        is_last
+        self.subscriptions.tidy(&key, turn);
     }
 
     /// The upstream needs to know them all, to ask again after a new connection.
     fn share_wanted(&self, entry: &Arc<Entry>) {
         if let Some(upstream) = &entry.upstream {
-            upstream.want_resources(self.wanted_of(entry.name().as_str()));
+            // Under the lock, so that what was known earlier cannot arrive later.
+            let interests = self.subscriptions.lock();
+            upstream.want_resources(wanted_of(entry.name().as_str(), &interests));
         }
     }
 
     /// Tells the upstream of a server that was changed or switched on what the one before it knew.
     pub(super) fn hand_over(&self, upstream: &Upstream) {
-        let level = self.log_level.lock().expect("no code panics while it holds the level").clone();
-        upstream.take_over(level, self.wanted_of(upstream.config().name.as_str()));
+        let level = *self.log_level.lock().expect("no code panics while it holds the level");
+        let interests = self.subscriptions.lock();
+        upstream.take_over(level, wanted_of(upstream.config().name.as_str(), &interests));
     }
+}
 
-    fn wanted_of(&self, server: &str) -> BTreeSet<String> {
-        let counts = self.subscriptions.0.lock().expect("no code panics while it holds the counts");
-        counts.keys().filter(|(of, _)| of == server).map(|(_, uri)| uri.clone()).collect()
-    }
+fn wanted_of(server: &str, interests: &HashMap<Key, Interest>) -> BTreeSet<String> {
+    let wanted = interests.iter().filter(|((of, _), interest)| of == server && interest.count > 0);
+    wanted.map(|((_, uri), _)| uri.clone()).collect()
 }
 
 /// Modern servers have no such request: what is wanted goes into their one subscription.
@@ -84,7 +137,8 @@ async fn ask(entry: &Entry, method: &str, uri: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let uri = text::quote(uri);
-    let call = Call { method, params: &[("uri", &uri)], is_repeatable: true, progress: None };
+    // Over the link that is there for as long as the server is, whoever comes and goes.
+    let call = Call { method, params: &[("uri", &uri)], is_repeatable: true, progress: None, owner: None };
     match call.run(entry).await {
         Ok(_) => Ok(()),
         Err(Failure::Rpc { code, message, data }) => Err(Refusal::Rpc { code, message, data }),

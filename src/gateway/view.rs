@@ -4,44 +4,58 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::caller::Scope;
+use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use crate::model::group::EVERYTHING;
-use crate::model::{Group, Prompt, QualifiedName, Resource, ResourceUri, Template, Tool};
+use crate::model::{AllowList, Group, Prompt, QualifiedName, Resource, ResourceUri, Template, Tool};
+
+/// A viewer, looked up: decides for each thing whether it exists for them.
+#[derive(Clone, Copy)]
+pub struct Lens<'a> {
+    pub part: Part<'a>,
+    pub allowed: &'a AllowList,
+}
 
 /// A scope, looked up: decides for each thing whether it is inside.
 #[derive(Clone, Copy)]
-pub enum Lens<'a> {
+pub enum Part<'a> {
     Everything,
     Group(&'a Members),
     Server(&'a str),
 }
 
 impl Lens<'_> {
+    /// Whether the server can have anything in it at all.
+    pub fn admits(&self, entry: &Entry) -> bool {
+        entry.is_enabled() && self.allowed.allows(entry.name().as_str())
+    }
+
     pub fn shows_tool(&self, entry: &Entry, tool: &str) -> bool {
-        entry.shows_tool(tool)
-            && match self {
-                Lens::Everything => true,
-                Lens::Server(name) => entry.name().as_str() == *name,
-                Lens::Group(members) => members.has_tool(entry.name().as_str(), tool),
+        self.admits(entry)
+            && entry.shows_tool(tool)
+            && match self.part {
+                Part::Everything => true,
+                Part::Server(name) => entry.name().as_str() == name,
+                Part::Group(members) => members.has_tool(entry.name().as_str(), tool),
             }
     }
 
     pub fn shows_prompt(&self, entry: &Entry, prompt: &str) -> bool {
-        entry.shows_prompt(prompt)
-            && match self {
-                Lens::Everything => true,
-                Lens::Server(name) => entry.name().as_str() == *name,
-                Lens::Group(members) => members.prompts.has(entry.name().as_str(), prompt, &members.servers),
+        self.admits(entry)
+            && entry.shows_prompt(prompt)
+            && match self.part {
+                Part::Everything => true,
+                Part::Server(name) => entry.name().as_str() == name,
+                Part::Group(members) => members.prompts.has(entry.name().as_str(), prompt, &members.servers),
             }
     }
 
     pub fn shows_resource(&self, entry: &Entry, uri: &str) -> bool {
-        entry.is_enabled()
-            && match self {
-                Lens::Everything => true,
-                Lens::Server(name) => entry.name().as_str() == *name,
-                Lens::Group(members) => {
+        self.admits(entry)
+            && match self.part {
+                Part::Everything => true,
+                Part::Server(name) => entry.name().as_str() == name,
+                Part::Group(members) => {
                     members.resources.has(entry.name().as_str(), uri, &members.servers)
                         || members.any_server_resources.contains(uri)
                 }
@@ -50,18 +64,18 @@ impl Lens<'_> {
 
     /// Templates come with all resources of a server or not at all.
     pub fn shows_templates(&self, entry: &Entry) -> bool {
-        entry.is_enabled()
-            && match self {
-                Lens::Everything => true,
-                Lens::Server(name) => entry.name().as_str() == *name,
-                Lens::Group(members) => {
+        self.admits(entry)
+            && match self.part {
+                Part::Everything => true,
+                Part::Server(name) => entry.name().as_str() == name,
+                Part::Group(members) => {
                     members.resources.everything && members.servers.contains(entry.name().as_str())
                 }
             }
     }
 }
 
-/// The content of a scope: enabled things only, in the order of their full names.
+/// What a viewer sees: enabled things only, in the order of their full names.
 #[derive(Default)]
 pub struct View<'a> {
     pub tools: Vec<(&'a Arc<Entry>, &'a Tool)>,
@@ -71,24 +85,23 @@ pub struct View<'a> {
 }
 
 impl Catalog {
-    /// `None` when there is no such group, or no such enabled server.
-    pub fn lens<'a>(&'a self, scope: &'a Scope) -> Option<Lens<'a>> {
-        match scope {
-            Scope::Everything => Some(Lens::Everything),
-            Scope::Group(name) => self.members(name).map(Lens::Group),
+    /// `None` when there is no such group, no such enabled server for this viewer, or no such client.
+    pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
+        let allowed = self.access().allow_list(viewer.client)?;
+        let part = match &viewer.scope {
+            Scope::Everything => Part::Everything,
+            Scope::Group(name) => Part::Group(self.members(name)?),
             Scope::Server(name) => {
-                let entry = self.get(name).filter(|entry| entry.is_enabled());
-                entry.map(|_| Lens::Server(name))
+                self.get(name).filter(|entry| entry.is_enabled() && allowed.allows(name))?;
+                Part::Server(name)
             }
-        }
+        };
+        Some(Lens { part, allowed })
     }
 
-    /// `admits` says which servers the caller may reach at all.
-    pub fn view(&self, lens: &Lens<'_>, admits: impl Fn(&Entry) -> bool) -> View<'_> {
+    pub fn view(&self, lens: &Lens<'_>) -> View<'_> {
         let mut view = View::default();
-        for entry in
-            self.entries_by_full_name().into_iter().filter(|entry| entry.is_enabled() && admits(entry))
-        {
+        for entry in self.entries_by_full_name().into_iter().filter(|entry| lens.admits(entry)) {
             let tools = entry.tools().filter(|tool| lens.shows_tool(entry, &tool.name));
             view.tools.extend(tools.map(|tool| (entry, tool)));
             let prompts = entry.prompts().filter(|prompt| lens.shows_prompt(entry, &prompt.name));
@@ -104,8 +117,9 @@ impl Catalog {
 
     /// The full names of the tools that a group's endpoints show to everybody.
     pub fn effective_tools(&self, group: &str) -> Vec<String> {
-        let Some(members) = self.members(group) else { return Vec::new() };
-        let view = self.view(&Lens::Group(members), |_| true);
+        let everybody = Viewer { scope: Scope::Group(group.to_owned()), client: None };
+        let Some(lens) = self.lens(&everybody) else { return Vec::new() };
+        let view = self.view(&lens);
         view.tools.iter().map(|(entry, tool)| entry.name().qualify(&tool.name)).collect()
     }
 }
@@ -190,6 +204,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::gateway::access::Access;
+    use crate::gateway::caller::ClientId;
     use crate::model::{Offering, Registration, uri};
 
     /// A server with the tool `t`, the prompts `p` and `q`, the resources `x://1` and `x://2`, and a template.
@@ -211,12 +227,16 @@ mod tests {
     }
 
     /// Everything in the view, as `<server> <key>`.
-    fn seen(catalog: &Catalog, scope: Scope, admits: impl Fn(&Entry) -> bool) -> Vec<String> {
+    fn seen(catalog: &Catalog, scope: Scope, allowed: &[&str]) -> Vec<String> {
         fn tell<T>(items: &[(&Arc<Entry>, &T)], key: fn(&T) -> &str) -> Vec<String> {
             items.iter().map(|(entry, item)| format!("{} {}", entry.name(), key(item))).collect()
         }
-        let Some(lens) = catalog.lens(&scope) else { return Vec::new() };
-        let view = catalog.view(&lens, admits);
+        let allowed = AllowList::new(allowed.iter().map(|name| name.to_string()).collect());
+        let access = Access::default().with(ClientId(1), allowed);
+        let catalog = catalog.with_access(access);
+        let viewer = Viewer { scope, client: Some(ClientId(1)) };
+        let Some(lens) = catalog.lens(&viewer) else { return Vec::new() };
+        let view = catalog.view(&lens);
         let (tools, prompts) = (tell(&view.tools, Tool::key), tell(&view.prompts, Prompt::key));
         let (resources, templates) =
             (tell(&view.resources, Resource::key), tell(&view.templates, Template::key));
@@ -236,7 +256,7 @@ mod tests {
         let mut object = group.as_object().unwrap().clone();
         object.insert("name".into(), json!("g"));
         let catalog = catalog().with_group(Group::parse(object).unwrap());
-        seen(&catalog, Scope::Group("g".into()), |_| true)
+        seen(&catalog, Scope::Group("g".into()), &["*"])
     }
 
     #[test]
@@ -258,12 +278,12 @@ mod tests {
     fn a_view_has_what_is_enabled_of_the_servers_that_the_caller_may_reach() {
         let catalog = catalog();
         let of_a = ["a t", "a p", "a x://1", "a x://2", "a x://{n}"];
-        assert_eq!(seen(&catalog, Scope::Server("a".into()), |_| true), of_a);
-        assert_eq!(seen(&catalog, Scope::Everything, |entry| entry.name().as_str() == "a"), of_a);
-        assert_eq!(seen(&catalog, Scope::Everything, |_| true).len(), 11);
+        assert_eq!(seen(&catalog, Scope::Server("a".into()), &["a"]), of_a);
+        assert_eq!(seen(&catalog, Scope::Everything, &["off", "gone", "a"]), of_a);
+        assert_eq!(seen(&catalog, Scope::Everything, &["*"]).len(), 11);
         for nothing in ["off", "gone"] {
-            assert!(seen(&catalog, Scope::Server(nothing.into()), |_| true).is_empty());
+            assert!(seen(&catalog, Scope::Server(nothing.into()), &["*"]).is_empty());
         }
-        assert!(seen(&catalog, Scope::Server("a".into()), |_| false).is_empty());
+        assert!(seen(&catalog, Scope::Server("a".into()), &["b"]).is_empty());
     }
 }

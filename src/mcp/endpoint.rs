@@ -25,11 +25,15 @@ pub enum Transport {
 
 impl Mcp {
     pub async fn serve(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
-        if let Some(missing) = self.gateway.missing(&ask.place.scope) {
+        if let Some(missing) = self.gateway.missing(&ask.viewer) {
             return Reply::not_found(missing);
         }
-        match (ask.place.transport, ask.method) {
+        match (ask.transport, ask.method) {
+            (Transport::Streamable, "POST") if ask.names_modern_version() => {
+                Box::pin(self.post_modern(ask)).await
+            }
             (Transport::Streamable, "POST") => self.post(ask).await,
+            (Transport::Streamable, _) if ask.names_modern_version() => Reply::wrong_method("POST"),
             (Transport::Streamable, "GET") => self.open_stream(&ask),
             (Transport::Streamable, "DELETE") => self.end_session(&ask),
             (Transport::Streamable, _) => Reply::wrong_method("GET, POST, DELETE"),

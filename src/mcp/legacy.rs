@@ -9,18 +9,20 @@ use serde_json::Value;
 
 use super::call::{Beside, runs_on};
 use super::reply::{Message, Reply};
-use super::session::{Session, new_serial};
+use super::routing::{self, Routing};
+use super::session::Session;
 use super::stream;
-use super::{Ask, Mcp, bridge};
-use crate::gateway::caller::{Caller, Scope};
+use super::{Ask, Mcp};
+use crate::gateway::caller::{Caller, Logs, Owner, Viewer};
 use crate::gateway::forward::Refusal;
-use crate::model::Capabilities;
+use crate::gateway::lists::Lists;
+use crate::model::{Capabilities, LogLevel};
 use crate::wire::{Era, Head, Kind, Version, authored, scan, text};
 
 /// Who sends a message, and how it may be answered.
 #[derive(Clone)]
 pub struct Sender {
-    pub scope: Scope,
+    pub viewer: Viewer,
     /// None where the client sent a message without a session, as revision 2025-03-26 allows.
     pub session: Option<Arc<Session>>,
     pub beside: Beside,
@@ -31,18 +33,20 @@ struct Post {
     /// Named by the client; found or not.
     session: Option<Option<Arc<Session>>>,
     version: Option<String>,
+    routing: Option<Routing>,
     beside: Beside,
-    scope: Scope,
+    viewer: Viewer,
     body: Bytes,
 }
 
 impl Mcp {
     pub(super) async fn post(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
         let post = Post {
-            session: ask.session.map(|id| self.sessions.find(id, &ask.place.scope)),
+            session: ask.session.map(|id| self.sessions.find(id, &ask.viewer)),
             version: ask.version.map(str::to_owned),
             beside: if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere },
-            scope: ask.place.scope,
+            routing: ask.routing,
+            viewer: ask.viewer,
             body: ask.body,
         };
         // Disconnecting is not cancelling: what was asked runs on, and its answer is dropped.
@@ -50,14 +54,15 @@ impl Mcp {
     }
 
     async fn answer_post(self: Arc<Self>, post: Post) -> Reply {
-        let Post { session, version, beside, scope, body } = post;
+        let Post { session, version, routing, beside, viewer, body } = post;
         let is_batch = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
         let head = if is_batch { None } else { Some(Head::parse(&body)) };
         let head = match head.transpose() {
             Ok(head) => head,
             Err(error) => return Reply::unreadable(&error),
         };
-        if let Some(reply) = refuse_modern(version.as_deref(), head.as_ref()) {
+        let modern = head.as_ref().and_then(|head| object_to_modern(version.as_deref(), routing, head));
+        if let Some(reply) = modern {
             return reply;
         }
         let session = match session {
@@ -68,7 +73,7 @@ impl Mcp {
         if let Some(session) = &session {
             self.lives.touch(session.serial);
         }
-        let sender = Sender { scope, session, beside };
+        let sender = Sender { viewer, session, beside };
         match head {
             // In boxes, here and below: what is large and rare should not make every request larger.
             None => Box::pin(self.take_batch(&body, version.as_deref(), sender)).await,
@@ -142,12 +147,12 @@ impl Mcp {
     ) -> Option<Reply> {
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         let result = match head.method.as_deref().unwrap_or_default() {
-            "initialize" => return Some(self.initialize(head, &id, &sender.scope)),
+            "initialize" => return Some(self.initialize(head, &id, &sender.viewer)),
             "ping" => Ok(Bytes::from_static(b"{}")),
-            "tools/list" => self.list(head, &sender.scope, |lists| &lists.tools),
-            "prompts/list" => self.list(head, &sender.scope, |lists| &lists.prompts),
-            "resources/list" => self.list(head, &sender.scope, |lists| &lists.resources),
-            "resources/templates/list" => self.list(head, &sender.scope, |lists| &lists.templates),
+            "tools/list" => self.list(head, &sender.viewer, |lists| &lists.tools.result),
+            "prompts/list" => self.list(head, &sender.viewer, |lists| &lists.prompts.result),
+            "resources/list" => self.list(head, &sender.viewer, |lists| &lists.resources.result),
+            "resources/templates/list" => self.list(head, &sender.viewer, |lists| &lists.templates.result),
             method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
                 let Some(session) = &sender.session else {
                     return Some(Reply::bad_request(&needs_session(method)));
@@ -160,16 +165,16 @@ impl Mcp {
             }
             _ => {
                 let caller = Arc::new(self.caller(sender));
-                return self.run_call(caller, id, head, body, &sender.beside).await;
+                return self.run_call(caller, id, head, body, &sender.beside, None).await;
             }
         };
         Some(Reply::message(match result {
             Ok(result) => Message::result(&id, result),
-            Err(refusal) => Message::refusal(&id, &refusal),
+            Err(refusal) => Message::refusal(Era::Legacy, &id, &refusal),
         }))
     }
 
-    fn initialize(&self, head: &Head<'_>, id: &[u8], scope: &Scope) -> Reply {
+    fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params {
@@ -184,32 +189,32 @@ impl Mcp {
             Ok(params) => params,
             Err(error) => {
                 let refusal = Refusal::Invalid(format!("params of initialize: {error}"));
-                return Reply::message(Message::refusal(id, &refusal));
+                return Reply::refusal(Era::Legacy, id, &refusal);
             }
         };
         let asked = Version::parse(&params.protocol_version).filter(|version| version.era() == Era::Legacy);
         let info =
             |key: &str| params.client_info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let session = Session {
-            serial: new_serial(),
+            serial: self.sessions.new_serial(),
             version: asked.unwrap_or(Version::LATEST_LEGACY),
             capabilities: Capabilities::of(&params.capabilities),
             client_name: info("name"),
             client_version: info("version"),
-            principal: String::new(),
-            scope: scope.clone(),
+            viewer: viewer.clone(),
         };
-        let Some(greeting) = self.gateway.greeting(scope) else {
-            return Reply::not_found("this endpoint does not exist any more");
+        let lists = match self.lists_of(viewer) {
+            Ok(lists) => lists,
+            Err(refusal) => return Reply::not_found(refusal.to_string()),
         };
+        let greeting = &lists.greeting;
         let version = text::quote(session.version.as_str());
         let mut members: Vec<(&str, &[u8])> = vec![
             ("protocolVersion", &version),
             ("capabilities", &greeting.capabilities),
             ("serverInfo", &greeting.server_info),
         ];
-        let instructions = greeting.instructions.as_deref().map(text::quote);
-        members.extend(instructions.as_deref().map(|instructions| ("instructions", instructions)));
+        members.extend(greeting.instructions.as_deref().map(|instructions| ("instructions", instructions)));
         let answer = authored::result(id, &authored::object(&members));
         let mut reply = Reply::message(Message::whole(answer));
         reply.session = Some(self.sessions.id_of(&session));
@@ -217,33 +222,31 @@ impl Mcp {
         reply
     }
 
-    fn list(
-        &self,
-        head: &Head<'_>,
-        scope: &Scope,
-        pick: fn(&crate::gateway::lists::Lists) -> &Bytes,
-    ) -> Result<Bytes, Refusal> {
+    fn list(&self, head: &Head<'_>, viewer: &Viewer, pick: fn(&Lists) -> &Bytes) -> Result<Bytes, Refusal> {
+        Ok(pick(&*self.lists_for(head, viewer)?).clone())
+    }
+
+    /// The lists for a request that asks for one of them.
+    pub(super) fn lists_for(&self, head: &Head<'_>, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
         // Lists are always given whole, so no cursor was ever handed out.
         if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
             return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
         }
-        let lists = self.gateway.lists(scope);
-        let lists = lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))?;
-        Ok(pick(&lists).clone())
+        self.lists_of(viewer)
+    }
+
+    pub(super) fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
+        let lists = self.gateway.lists(viewer);
+        lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))
     }
 
     fn set_level(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
-        let level = head
-            .params
-            .as_ref()
-            .and_then(|params| params.level.as_ref())
-            .map(|level| level.value.to_string());
-        let level = level.filter(|level| bridge::is_level(level));
+        let level = head.params.as_ref().and_then(|params| params.level.as_ref());
+        let level = level.and_then(|level| LogLevel::parse(&level.value));
         let level = level.ok_or_else(|| Refusal::Invalid("params.level must be a log level".into()))?;
-        self.lives.with(session.serial, &session.scope, |live| live.level = Some(level));
+        self.lives.with(session.serial, &session.viewer, |live| live.level = Some(level));
         let sessions = self.lives.sessions();
-        let levels = sessions.values().filter_map(|live| live.level.as_deref());
-        if let Some(level) = levels.reduce(bridge::most_verbose) {
+        if let Some(level) = sessions.values().filter_map(|live| live.level).min() {
             self.gateway.set_log_level(level);
         }
         Ok(Bytes::from_static(b"{}"))
@@ -251,8 +254,8 @@ impl Mcp {
 
     async fn subscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
         let uri = uri_of(head)?;
-        let (server, upstream_uri) = self.gateway.subscribe(&session.scope, &uri).await?;
-        let before = self.lives.with(session.serial, &session.scope, |live| {
+        let (server, upstream_uri) = self.gateway.subscribe(&session.viewer, &uri).await?;
+        let before = self.lives.with(session.serial, &session.viewer, |live| {
             live.subscriptions.insert(uri, (server, upstream_uri))
         });
         if let Some((server, upstream_uri)) = before {
@@ -263,7 +266,7 @@ impl Mcp {
 
     async fn unsubscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
         let uri = uri_of(head)?;
-        let held = self.lives.with(session.serial, &session.scope, |live| live.subscriptions.remove(&uri));
+        let held = self.lives.with(session.serial, &session.viewer, |live| live.subscriptions.remove(&uri));
         if let Some((server, upstream_uri)) = held {
             self.gateway.unsubscribe(&server, &upstream_uri).await;
         }
@@ -281,28 +284,30 @@ impl Mcp {
     }
 
     fn caller(&self, sender: &Sender) -> Caller {
-        let scope = sender.scope.clone();
+        let viewer = sender.viewer.clone();
         match &sender.session {
             None => Caller {
-                scope,
+                owner: Some(viewer.owner()),
+                viewer,
+                era: Era::Legacy,
                 capabilities: Capabilities::NONE,
                 client_name: String::new(),
                 client_version: String::new(),
-                session: None,
-                log_level: None,
+                logs: Logs::All,
             },
             Some(session) => {
                 if self.gateway.has_stateful_servers() {
                     // What the call may open is then found again when the session is over.
-                    self.lives.with(session.serial, &session.scope, |_| {});
+                    self.lives.with(session.serial, &session.viewer, |_| {});
                 }
                 Caller {
-                    scope,
+                    viewer,
+                    era: Era::Legacy,
                     capabilities: session.capabilities,
                     client_name: session.client_name.clone(),
                     client_version: session.client_version.clone(),
-                    session: Some(session.serial),
-                    log_level: self.lives.level_of(session.serial),
+                    owner: Some(Owner::Session(session.serial)),
+                    logs: self.lives.level_of(session.serial).map_or(Logs::All, Logs::From),
                 }
             }
         }
@@ -313,16 +318,16 @@ impl Mcp {
         let Some(id) = ask.session else {
             return Reply::bad_request("the stream belongs to a session; send its Mcp-Session-Id");
         };
-        let Some(session) = self.sessions.find(id, &ask.place.scope) else { return Reply::unknown_session() };
+        let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
         if !ask.accepts_events() {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
         let (outlet, body) = stream::open();
-        let lists = self.gateway.lists(&session.scope);
-        let stream = super::live::Stream { outlet, lists };
-        let replaced = self.lives.with(session.serial, &session.scope, |live| live.stream.replace(stream));
+        let lists = self.gateway.lists(&session.viewer);
+        let stream = super::live::Stream { outlet, lists, listening: None };
+        let replaced = self.lives.with(session.serial, &session.viewer, |live| live.stream.replace(stream));
         if let Some(replaced) = replaced {
-            replaced.outlet.finish();
+            replaced.end();
         }
         Reply::events(body)
     }
@@ -331,7 +336,7 @@ impl Mcp {
         let Some(id) = ask.session else {
             return Reply::bad_request("which session to end is said with Mcp-Session-Id");
         };
-        let Some(session) = self.sessions.find(id, &ask.place.scope) else { return Reply::unknown_session() };
+        let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
         self.sessions.end(session.serial);
         self.release(session.serial);
         Reply::session_ended()
@@ -345,7 +350,7 @@ impl Mcp {
             for (server, uri) in subscriptions.into_values() {
                 mcp.gateway.unsubscribe(&server, &uri).await;
             }
-            mcp.gateway.release_session(serial).await;
+            mcp.gateway.release_links_of(Owner::Session(serial)).await;
         });
     }
 }
@@ -358,6 +363,7 @@ fn needs_session(method: &str) -> String {
 fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
     let id = head.id.as_ref().filter(|_| head.kind == Kind::Request)?.raw();
     let sentence = match head.method.as_deref().unwrap_or_default() {
+        _ if head.declares_version() => "requests of revision 2026-07-28 stand alone".to_owned(),
         "initialize" => "initialize cannot be part of a batch".to_owned(),
         method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
             if sender.session.is_none() =>
@@ -374,16 +380,12 @@ fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
     uri.map(|uri| uri.value.to_string()).ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))
 }
 
-/// A modern request says its version in `_meta` or in a header that no legacy client would send.
-fn refuse_modern(version: Option<&str>, head: Option<&Head<'_>>) -> Option<Reply> {
-    let id = head.and_then(|head| head.id.as_ref()).map(|id| id.raw());
-    if let Some(head) = head
-        && head.declares_version()
-    {
-        let version = head.meta().and_then(|meta| meta.protocol_version.as_ref());
-        return Some(Reply::unsupported_version(id, version.map_or("", |version| &version.value)));
+/// A request that names its version is a modern one. Without the header that goes with it, or with one of a legacy
+/// client, something is always wrong with it.
+fn object_to_modern(version: Option<&str>, routing: Option<Routing>, head: &Head<'_>) -> Option<Reply> {
+    if head.kind != Kind::Request || !head.declares_version() {
+        return None;
     }
-    let version = version?;
-    let is_legacy = Version::parse(version).is_some_and(|version| version.era() == Era::Legacy);
-    (!is_legacy).then(|| Reply::unsupported_version(id, version))
+    let objection = routing::check(version, &routing.unwrap_or_default(), head, &[]).err()?;
+    Some(Reply::objection(head.id.as_ref().map(|id| id.raw()), &objection))
 }

@@ -9,26 +9,35 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use super::modern::subscription_end;
 use super::session::Session;
 use super::stream::Outlet;
-use crate::gateway::caller::Scope;
+use crate::gateway::caller::Viewer;
 use crate::gateway::forward::Replier;
 use crate::gateway::lists::Lists;
-use crate::wire::{Head, Patch};
+use crate::model::LogLevel;
+use crate::wire::{Head, Patch, authored, meta, text};
 
 #[derive(Default)]
 pub struct Lives {
     sessions: Mutex<HashMap<u64, Live>>,
-    calls: Mutex<HashMap<(u64, Vec<u8>), CancellationToken>>,
+    calls: Mutex<HashMap<(u64, Vec<u8>), Cancel>>,
     questions: Mutex<HashMap<(u64, u64), Question>>,
     last_question: AtomicU64,
 }
 
+/// The way to cancel what runs under one id of a session. That may be several calls, if a client is careless.
+#[derive(Default)]
+struct Cancel {
+    token: CancellationToken,
+    calls: usize,
+}
+
 /// One session that holds something.
 pub struct Live {
-    pub scope: Scope,
+    pub viewer: Viewer,
     pub stream: Option<Stream>,
-    pub level: Option<String>,
+    pub level: Option<LogLevel>,
     /// By the URI that the client subscribed to: the server and its own URI.
     pub subscriptions: HashMap<String, (String, String)>,
     /// Of a client on HTTP+SSE: what its handshake settled.
@@ -40,6 +49,74 @@ pub struct Live {
 pub struct Stream {
     pub outlet: Outlet,
     pub lists: Option<Arc<Lists>>,
+    /// Of a modern client: what it asked to hear. Others hear everything.
+    pub listening: Option<Listening>,
+}
+
+/// One `subscriptions/listen`.
+pub struct Listening {
+    /// The request's own id, as the client wrote it.
+    pub id: Vec<u8>,
+    pub tools: bool,
+    pub prompts: bool,
+    pub resources: bool,
+}
+
+impl Listening {
+    /// A notice with the mark of this subscription.
+    pub fn notice(&self, method: &str, params: &[(&str, &[u8])]) -> Bytes {
+        let mark = authored::object(&[(meta::SUBSCRIPTION_ID, self.id.as_slice())]);
+        authored::notice(method, Some(&authored::object(&[params, &[("_meta", &mark)]].concat())))
+    }
+}
+
+impl Stream {
+    /// Says which of the reader's lists are others now, as far as it wants to know.
+    pub fn tell_changes(&mut self, lists: &Arc<Lists>) {
+        let Some(known) = self.lists.replace(lists.clone()) else { return };
+        if Arc::ptr_eq(&known, lists) {
+            return;
+        }
+        let wants = |pick: fn(&Listening) -> bool| self.listening.as_ref().is_none_or(pick);
+        let resources_changed = known.resources.result != lists.resources.result
+            || known.templates.result != lists.templates.result;
+        for (is_told, method) in [
+            (
+                known.tools.result != lists.tools.result && wants(|it| it.tools),
+                "notifications/tools/list_changed",
+            ),
+            (
+                known.prompts.result != lists.prompts.result && wants(|it| it.prompts),
+                "notifications/prompts/list_changed",
+            ),
+            (resources_changed && wants(|it| it.resources), "notifications/resources/list_changed"),
+        ] {
+            if is_told {
+                self.outlet.send(&match &self.listening {
+                    Some(listening) => listening.notice(method, &[]),
+                    None => authored::notice(method, None),
+                });
+            }
+        }
+    }
+
+    /// A resource was updated that the reader subscribed to under this URI.
+    pub fn tell_update(&self, uri: &str) {
+        let (method, uri) = ("notifications/resources/updated", text::quote(uri));
+        let params: &[(&str, &[u8])] = &[("uri", &uri)];
+        self.outlet.send(&match &self.listening {
+            Some(listening) => listening.notice(method, params),
+            None => authored::notice(method, Some(&authored::object(params))),
+        });
+    }
+
+    /// Ends it after what was written, in the way that its reader expects.
+    pub fn end(&self) {
+        if let Some(listening) = &self.listening {
+            self.outlet.send(&subscription_end(&listening.id));
+        }
+        self.outlet.finish();
+    }
 }
 
 /// Something that a server wants to know from a client.
@@ -55,10 +132,10 @@ impl Lives {
     }
 
     /// The session's entry, made if it holds nothing yet.
-    pub fn with<T>(&self, serial: u64, scope: &Scope, change: impl FnOnce(&mut Live) -> T) -> T {
+    pub fn with<T>(&self, serial: u64, viewer: &Viewer, change: impl FnOnce(&mut Live) -> T) -> T {
         let mut sessions = self.sessions();
         let live = sessions.entry(serial).or_insert_with(|| Live {
-            scope: scope.clone(),
+            viewer: viewer.clone(),
             stream: None,
             level: None,
             subscriptions: HashMap::new(),
@@ -76,8 +153,8 @@ impl Lives {
         }
     }
 
-    pub fn level_of(&self, serial: u64) -> Option<String> {
-        self.sessions().get(&serial)?.level.clone()
+    pub fn level_of(&self, serial: u64) -> Option<LogLevel> {
+        self.sessions().get(&serial)?.level
     }
 
     /// The sessions that have calls under way.
@@ -89,12 +166,12 @@ impl Lives {
     pub fn remove(&self, serial: u64) -> Option<Live> {
         let live = self.sessions().remove(&serial);
         if let Some(stream) = live.as_ref().and_then(|live| live.stream.as_ref()) {
-            stream.outlet.finish();
+            stream.end();
         }
         let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
         calls.retain(|(session, _), cancel| {
             if *session == serial {
-                cancel.cancel();
+                cancel.token.cancel();
             }
             *session != serial
         });
@@ -104,26 +181,44 @@ impl Lives {
     pub fn close_all(&self) {
         for live in self.sessions().values() {
             if let Some(stream) = &live.stream {
-                stream.outlet.finish();
+                stream.end();
             }
         }
     }
 
     /// From now on the call can be cancelled by its id.
     pub fn begin_call(self: &Arc<Self>, serial: u64, id: &[u8]) -> CallInFlight {
-        let cancelled = CancellationToken::new();
         let key = (serial, id.to_vec());
-        self.calls
-            .lock()
-            .expect("no code panics while it holds the calls")
-            .insert(key.clone(), cancelled.clone());
+        let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
+        let cancel = calls.entry(key.clone()).or_default();
+        if cancel.token.is_cancelled() {
+            // What was cancelled is about to end; its id may be used again.
+            *cancel = Cancel::default();
+        }
+        cancel.calls += 1;
+        let cancelled = cancel.token.clone();
+        drop(calls);
         CallInFlight { lives: self.clone(), key, questions: Vec::new(), cancelled }
+    }
+
+    /// Strikes out a call, and its id with the last call that has it.
+    fn end_call(&self, key: &(u64, Vec<u8>), cancelled: &CancellationToken) {
+        let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
+        let Some(cancel) = calls.get_mut(key) else { return };
+        // After a call was cancelled its id may be that of another.
+        if cancelled.is_cancelled() && !cancel.token.is_cancelled() {
+            return;
+        }
+        cancel.calls -= 1;
+        if cancel.calls == 0 {
+            calls.remove(key);
+        }
     }
 
     pub fn cancel_call(&self, serial: u64, id: &[u8]) {
         let key = (serial, id.to_vec());
         if let Some(cancel) = self.calls.lock().expect("no code panics while it holds the calls").get(&key) {
-            cancel.cancel();
+            cancel.token.cancel();
         }
     }
 
@@ -168,7 +263,7 @@ impl CallInFlight {
 
 impl Drop for CallInFlight {
     fn drop(&mut self) {
-        self.lives.calls.lock().expect("no code panics while it holds the calls").remove(&self.key);
+        self.lives.end_call(&self.key, &self.cancelled);
         if !self.questions.is_empty() {
             let mut questions =
                 self.lives.questions.lock().expect("no code panics while it holds the questions");

@@ -1,6 +1,7 @@
 //! The agents' face: MCP itself, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
-//! Reading order: `endpoint` (where a request belongs), `legacy` (what its message means), `call` (a message that goes
-//! on to a server), `session` and `stream` (what outlives a request), `notify` (what is said unasked), `reply`.
+//! Reading order: `endpoint` (where a request belongs), `legacy` and `modern` (what its message means in each era of
+//! the protocol), `routing` (headers that repeat a message), `call` (a message that goes on to a server), `session`,
+//! `listen` and `stream` (what outlives a request), `notify` (what is said unasked), `reply`.
 //!
 //! Nothing here knows the machinery of HTTP: an [`Ask`] comes in, a [`Reply`] goes out.
 
@@ -8,9 +9,12 @@ pub mod bridge;
 mod call;
 mod endpoint;
 mod legacy;
+mod listen;
 mod live;
+mod modern;
 mod notify;
 mod reply;
+mod routing;
 mod session;
 mod sse;
 mod stream;
@@ -24,12 +28,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
 use crate::seal::PurposeSeal;
+use crate::wire::{Era, Version};
 
-pub use crate::gateway::caller::Scope;
+pub use crate::gateway::caller::{Scope, Viewer};
 pub use endpoint::{Place, Transport};
 pub use reply::{Body, Reply};
+pub use routing::Routing;
 pub use stream::EventBody;
 
+use bridge::state::States;
 use live::Lives;
 use session::Sessions;
 
@@ -37,23 +44,39 @@ use session::Sessions;
 pub struct Mcp {
     gateway: Arc<Gateway>,
     sessions: Sessions,
+    states: States,
     lives: Arc<Lives>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
+/// What agents carry for the gateway, each kind under a seal of its own.
+pub struct Seals {
+    pub sessions: PurposeSeal,
+    pub states: PurposeSeal,
+}
+
 /// An HTTP request to an MCP endpoint, reduced to what matters here.
 pub struct Ask<'a> {
     pub method: &'a str,
-    pub place: Place,
+    pub transport: Transport,
+    pub viewer: Viewer,
     pub session: Option<&'a str>,
     pub version: Option<&'a str>,
+    /// Only modern clients send such headers.
+    pub routing: Option<Routing>,
     pub accept: Option<&'a str>,
     pub query: Option<&'a str>,
     pub body: Bytes,
 }
 
 impl Ask<'_> {
+    /// Whether the header alone makes it a modern request: no legacy client sends another version than these.
+    fn names_modern_version(&self) -> bool {
+        let version = self.version.map(|version| Version::parse(version).map(Version::era));
+        version.is_some_and(|era| era != Some(Era::Legacy))
+    }
+
     /// Whether an event stream may be the answer; somebody who says nothing takes anything.
     fn accepts_events(&self) -> bool {
         self.accept.is_none_or(|accept| accept.contains("text/event-stream") || accept.contains("*/*"))
@@ -61,11 +84,11 @@ impl Ask<'_> {
 }
 
 impl Mcp {
-    /// `seal` is what agents carry their sessions under.
-    pub fn start(gateway: Arc<Gateway>, seal: PurposeSeal, idle_limit: Option<Duration>) -> Arc<Self> {
+    pub fn start(gateway: Arc<Gateway>, seals: Seals, idle_limit: Option<Duration>) -> Arc<Self> {
         let mcp = Arc::new(Self {
             gateway,
-            sessions: Sessions::new(seal),
+            sessions: Sessions::new(seals.sessions),
+            states: States::new(seals.states),
             lives: Arc::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

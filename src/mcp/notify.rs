@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Mcp;
 use super::live::Live;
-use crate::wire::{authored, text};
+use crate::gateway::caller::Owner;
 
 /// How often sessions are looked through for what is over, unless they may be idle for less than that.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -16,7 +16,8 @@ const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
 pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     let mut changes = mcp.gateway.changes();
     let mut updates = mcp.gateway.resource_updates();
-    let time = idle_limit.map_or(SWEEP, |limit| limit.clamp(SHORTEST_SWEEP, SWEEP));
+    // Often enough that what was used until just now is not taken for idle.
+    let time = idle_limit.map_or(SWEEP, |limit| (limit / 4).clamp(SHORTEST_SWEEP, SWEEP));
     let mut sweep = tokio::time::interval(time);
     loop {
         tokio::select! {
@@ -31,7 +32,13 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
                 }
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             },
-            _ = sweep.tick() => end_idle(&mcp, idle_limit),
+            _ = sweep.tick() => {
+                end_idle(&mcp, idle_limit);
+                if let Some(limit) = idle_limit {
+                    let mcp = mcp.clone();
+                    mcp.tasks.clone().spawn(async move { mcp.gateway.release_idle_links(limit).await });
+                }
+            }
         }
     }
 }
@@ -40,24 +47,12 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
 fn tell_changes(mcp: &Arc<Mcp>) {
     let mut over = Vec::new();
     for (serial, live) in mcp.lives.sessions().iter_mut() {
-        let Some(lists) = mcp.gateway.lists(&live.scope) else {
+        let Some(lists) = mcp.gateway.lists(&live.viewer) else {
             over.push(*serial);
             continue;
         };
-        let Some(stream) = &mut live.stream else { continue };
-        let Some(known) = stream.lists.replace(lists.clone()) else { continue };
-        if Arc::ptr_eq(&known, &lists) {
-            continue;
-        }
-        let resources_changed = known.resources != lists.resources || known.templates != lists.templates;
-        for (changed, method) in [
-            (known.tools != lists.tools, "notifications/tools/list_changed"),
-            (known.prompts != lists.prompts, "notifications/prompts/list_changed"),
-            (resources_changed, "notifications/resources/list_changed"),
-        ] {
-            if changed {
-                stream.outlet.send(&authored::notice(method, None));
-            }
+        if let Some(stream) = &mut live.stream {
+            stream.tell_changes(&lists);
         }
     }
     for serial in over {
@@ -72,8 +67,7 @@ fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
         let Some(stream) = &live.stream else { continue };
         for (subscribed, (of, upstream_uri)) in &live.subscriptions {
             if of == server && upstream_uri == uri {
-                let params = authored::object(&[("uri", &text::quote(subscribed))]);
-                stream.outlet.send(&authored::notice("notifications/resources/updated", Some(&params)));
+                stream.tell_update(subscribed);
             }
         }
     }
@@ -108,5 +102,5 @@ fn holds_something(mcp: &Mcp, serial: u64, live: &Live) -> bool {
     live.stream.is_some()
         || live.level.is_some()
         || !live.subscriptions.is_empty()
-        || mcp.gateway.has_links_of(serial)
+        || mcp.gateway.has_links_of(Owner::Session(serial))
 }

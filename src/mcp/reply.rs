@@ -7,11 +7,13 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use serde_json::json;
 
+use super::routing::Objection;
 use super::session::Session;
 use super::stream::EventBody;
+use crate::gateway::answer::Answer;
 use crate::gateway::forward::Refusal;
 use crate::wire::error::code;
-use crate::wire::{HeadError, Version, authored, text};
+use crate::wire::{Era, HeadError, Version, authored, text};
 
 pub struct Reply {
     pub status: StatusCode,
@@ -42,6 +44,10 @@ impl Reply {
 
     pub fn message(message: Message) -> Self {
         Self::new(StatusCode::OK, Body::Json(message.0))
+    }
+
+    pub fn whole(message: Bytes) -> Self {
+        Self::message(Message::whole(message))
     }
 
     pub fn events(body: EventBody) -> Self {
@@ -97,10 +103,41 @@ impl Reply {
         Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
     }
 
+    /// An answer of a server. Modern clients also go by the HTTP status of an error.
+    pub fn answer(answer: Answer) -> Self {
+        let status = answer.fault.map_or(StatusCode::OK, |fault| {
+            let given = fault.status.and_then(|status| StatusCode::from_u16(status).ok());
+            given.unwrap_or_else(|| modern_status(fault.code))
+        });
+        Self::new(status, Body::Json(vec![answer.message]))
+    }
+
+    pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
+        let status = match (era, refusal) {
+            (Era::Modern, Refusal::UnknownMethod(_)) => modern_status(code::METHOD_NOT_FOUND.into()),
+            (Era::Modern, Refusal::MissingCapability(_)) => {
+                modern_status(code::MISSING_CLIENT_CAPABILITY.into())
+            }
+            (Era::Modern, Refusal::Rpc { code, .. }) => modern_status(*code),
+            (Era::Modern | Era::Legacy, _) => StatusCode::OK,
+        };
+        Self::new(status, Body::Json(Message::refusal(era, id, refusal).0))
+    }
+
+    /// A modern request that is not what it should be.
+    pub fn objection(id: Option<&[u8]>, objection: &Objection) -> Self {
+        let (code, sentence) = match objection {
+            Objection::Incomplete(sentence) => (code::INVALID_PARAMS, sentence),
+            Objection::HeaderMismatch(sentence) => (code::HEADER_MISMATCH, sentence),
+            Objection::UnsupportedVersion(requested) => return Self::unsupported_version(id, requested),
+        };
+        let message = authored::error(id, code, sentence, None);
+        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
+    }
+
     /// A revision that is not spoken here.
-    pub fn unsupported_version(id: Option<&[u8]>, requested: &str) -> Self {
-        let supported = Version::SUPPORTED.iter().filter(|version| **version != Version::MODERN);
-        let supported: Vec<_> = supported.map(|version| version.as_str()).collect();
+    fn unsupported_version(id: Option<&[u8]>, requested: &str) -> Self {
+        let supported: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
         let data = json!({ "supported": supported, "requested": requested }).to_string();
         let sentence = format!("protocol version {requested:?} is not supported");
         let code = code::UNSUPPORTED_PROTOCOL_VERSION;
@@ -121,6 +158,22 @@ impl Reply {
     }
 }
 
+/// What modern clients expect with an error of this code.
+fn modern_status(code: i64) -> StatusCode {
+    const BAD_REQUEST: [i32; 5] = [
+        code::PARSE_ERROR,
+        code::INVALID_REQUEST,
+        code::HEADER_MISMATCH,
+        code::MISSING_CLIENT_CAPABILITY,
+        code::UNSUPPORTED_PROTOCOL_VERSION,
+    ];
+    match code {
+        code if code == i64::from(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        code if BAD_REQUEST.map(i64::from).contains(&code) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
 /// One JSON-RPC message in pieces.
 pub struct Message(Vec<Bytes>);
 
@@ -131,24 +184,36 @@ impl Message {
 
     /// A result that is shared with other answers and therefore not copied.
     pub fn result(id: &[u8], result: Bytes) -> Self {
-        let mut head = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-        head.extend_from_slice(id);
-        head.extend_from_slice(br#","result":"#);
-        Self(vec![head.into(), result, Bytes::from_static(b"}")])
+        Self::result_in_two(id, b"", result)
     }
 
     pub fn batch(messages: &[Bytes]) -> Self {
         Self(vec![[b"[", messages.join(&b","[..]).as_slice(), b"]"].concat().into()])
     }
 
-    pub fn refusal(id: &[u8], refusal: &Refusal) -> Self {
+    /// A result of which the larger part is shared with other answers and therefore not copied.
+    pub fn result_in_two(id: &[u8], opening: &[u8], rest: Bytes) -> Self {
+        let head = [br#"{"jsonrpc":"2.0","id":"#, id, br#","result":"#, opening].concat();
+        Self(vec![head.into(), rest, Bytes::from_static(b"}")])
+    }
+
+    pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
         let (code, data) = match refusal {
             Refusal::UnknownMethod(_) => (code::METHOD_NOT_FOUND, None),
             Refusal::Invalid(_) | Refusal::UnknownTool(_) | Refusal::UnknownPrompt(_) => {
                 (code::INVALID_PARAMS, None)
             }
             Refusal::UnknownResource(uri) => {
-                (code::RESOURCE_NOT_FOUND, Some(authored::object(&[("uri", &text::quote(uri))])))
+                let code = match era {
+                    Era::Legacy => code::RESOURCE_NOT_FOUND,
+                    Era::Modern => code::INVALID_PARAMS,
+                };
+                (code, Some(authored::object(&[("uri", &text::quote(uri))])))
+            }
+            Refusal::MissingCapability(name) => {
+                let needed = authored::object(&[(name, b"{}")]);
+                let data = authored::object(&[("requiredCapabilities", &needed)]);
+                (code::MISSING_CLIENT_CAPABILITY, Some(data))
             }
             Refusal::Upstream(_) => (code::INTERNAL_ERROR, None),
             Refusal::Rpc { code, message, data } => {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 
-use crate::gateway::caller::Scope;
+use crate::gateway::caller::{ClientId, Scope, Viewer};
 use crate::model::Capabilities;
-use crate::seal::PurposeSeal;
+use crate::seal::{PurposeSeal, RandomPool};
 use crate::wire::Version;
 
 const REMEMBERED_ENDS: usize = 100_000;
@@ -17,6 +17,8 @@ const REMEMBERED_ENDS: usize = 100_000;
 const REMEMBERED_SESSIONS: usize = 256;
 /// Longer names of clients are cut, so that an id stays short.
 const LONGEST_NAME: usize = 64;
+/// In an id, where a client would be.
+const NOBODY: u64 = 0;
 
 /// What a client and the gateway agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,13 +28,13 @@ pub struct Session {
     pub capabilities: Capabilities,
     pub client_name: String,
     pub client_version: String,
-    /// Whose token it was opened with; empty where nobody is asked for one.
-    pub principal: String,
-    pub scope: Scope,
+    /// Who opened it and through which endpoint; it is nobody else's, and works nowhere else.
+    pub viewer: Viewer,
 }
 
 pub struct Sessions {
     seal: PurposeSeal,
+    random: RandomPool,
     ended: Mutex<Ended>,
     /// Sessions in use, by id: opening a seal costs more than looking here.
     recent: Mutex<HashMap<Box<str>, Arc<Session>>>,
@@ -46,18 +48,22 @@ struct Ended {
 
 impl Sessions {
     pub fn new(seal: PurposeSeal) -> Self {
-        Self { seal, ended: Mutex::default(), recent: Mutex::default() }
+        Self { seal, random: RandomPool::default(), ended: Mutex::default(), recent: Mutex::default() }
+    }
+
+    pub fn new_serial(&self) -> u64 {
+        u64::from_le_bytes(self.random.take())
     }
 
     pub fn id_of(&self, session: &Session) -> String {
         URL_SAFE_NO_PAD.encode(self.seal.seal(&session.to_bytes()))
     }
 
-    /// The session of an id, if it is one of ours, for this scope, and has not ended.
-    pub fn find(&self, id: &str, scope: &Scope) -> Option<Arc<Session>> {
+    /// The session of an id, if it is one of ours, of this viewer, and has not ended.
+    pub fn find(&self, id: &str, viewer: &Viewer) -> Option<Arc<Session>> {
         let known = self.recent.lock().expect("no code panics while it holds the sessions").get(id).cloned();
         let session = known.or_else(|| self.open(id))?;
-        (session.scope == *scope && !self.has_ended(session.serial)).then_some(session)
+        (session.viewer == *viewer && !self.has_ended(session.serial)).then_some(session)
     }
 
     fn open(&self, id: &str) -> Option<Arc<Session>> {
@@ -89,26 +95,21 @@ impl Sessions {
     }
 }
 
-pub fn new_serial() -> u64 {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).expect("the operating system always has random bytes");
-    u64::from_le_bytes(bytes)
-}
-
 impl Session {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128);
         bytes.extend_from_slice(&self.serial.to_le_bytes());
         let version =
             Version::SUPPORTED.iter().position(|version| *version == self.version).unwrap_or_default();
-        let (scope, name) = match &self.scope {
+        let (scope, name) = match &self.viewer.scope {
             Scope::Everything => (0, ""),
             Scope::Group(name) => (1, name.as_str()),
             Scope::Server(name) => (2, name.as_str()),
         };
         bytes.extend_from_slice(&[version as u8, self.capabilities.bits(), scope]);
-        for text in [name, &self.principal, cut(&self.client_name), cut(&self.client_version)] {
-            // Names have at most 128 characters of at most 4 bytes.
+        let client = self.viewer.client.map_or(NOBODY, |client| client.0);
+        bytes.extend_from_slice(&client.to_le_bytes());
+        for text in [name, cut(&self.client_name), cut(&self.client_version)] {
             bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
@@ -117,7 +118,9 @@ impl Session {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (serial, rest) = bytes.split_first_chunk()?;
-        let ([version, capabilities, scope], mut rest) = rest.split_first_chunk()?;
+        let ([version, capabilities, scope], rest) = rest.split_first_chunk()?;
+        let (client, mut rest) = rest.split_first_chunk()?;
+        let client = Some(u64::from_le_bytes(*client)).filter(|client| *client != NOBODY).map(ClientId);
         let mut text = || {
             let (length, after) = rest.split_first_chunk()?;
             let (text, after) = after.split_at_checked(u16::from_le_bytes(*length).into())?;
@@ -125,19 +128,19 @@ impl Session {
             String::from_utf8(text.to_vec()).ok()
         };
         let name = text()?;
+        let scope = match scope {
+            0 => Scope::Everything,
+            1 => Scope::Group(name),
+            2 => Scope::Server(name),
+            _ => return None,
+        };
         Some(Self {
             serial: u64::from_le_bytes(*serial),
             version: *Version::SUPPORTED.get(usize::from(*version))?,
             capabilities: Capabilities::from_bits(*capabilities),
-            principal: text()?,
             client_name: text()?,
             client_version: text()?,
-            scope: match scope {
-                0 => Scope::Everything,
-                1 => Scope::Group(name),
-                2 => Scope::Server(name),
-                _ => return None,
-            },
+            viewer: Viewer { scope, client },
         })
     }
 }
@@ -151,6 +154,10 @@ mod tests {
     use super::*;
     use crate::seal::{Seal, SecretKey};
 
+    fn viewer(client: u64) -> Viewer {
+        Viewer { scope: Scope::Group("dev".into()), client: Some(ClientId(client)) }
+    }
+
     fn session(serial: u64) -> Session {
         Session {
             serial,
@@ -158,8 +165,7 @@ mod tests {
             capabilities: Capabilities::from_bits(17),
             client_name: "claude".into(),
             client_version: "1.2.3".into(),
-            principal: "agent".into(),
-            scope: Scope::Group("dev".into()),
+            viewer: viewer(7),
         }
     }
 
@@ -169,12 +175,17 @@ mod tests {
         let sessions = Sessions::new(Seal::new(&key).for_purpose("session"));
         let id = sessions.id_of(&session(7));
         assert!(id.len() < 1024);
-        assert_eq!(sessions.find(&id, &Scope::Group("dev".into())), Some(Arc::new(session(7))));
+        assert_eq!(sessions.find(&id, &viewer(7)), Some(Arc::new(session(7))));
         let restarted = Sessions::new(Seal::new(&key).for_purpose("session"));
-        assert!(restarted.find(&id, &Scope::Group("dev".into())).is_some());
-        assert_eq!(sessions.find(&id, &Scope::Everything), None);
-        assert_eq!(sessions.find(&id[1..], &Scope::Group("dev".into())), None);
-        assert_eq!(sessions.find("", &Scope::Group("dev".into())), None);
+        assert!(restarted.find(&id, &viewer(7)).is_some());
+        assert_eq!(sessions.find(&id, &viewer(8)), None);
+        for foreign in
+            [Viewer { scope: Scope::Everything, ..viewer(7) }, Viewer { client: None, ..viewer(7) }]
+        {
+            assert_eq!(sessions.find(&id, &foreign), None);
+        }
+        assert_eq!(sessions.find(&id[1..], &viewer(7)), None);
+        assert_eq!(sessions.find("", &viewer(7)), None);
     }
 
     #[test]
@@ -185,6 +196,6 @@ mod tests {
         for serial in 2..1000 {
             sessions.end(serial);
         }
-        assert_eq!(sessions.find(&id, &Scope::Group("dev".into())), None);
+        assert_eq!(sessions.find(&id, &viewer(7)), None);
     }
 }

@@ -7,7 +7,7 @@ use super::call::Beside;
 use super::legacy::Sender;
 use super::live::Stream;
 use super::reply::Reply;
-use super::session::{Session, new_serial};
+use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
 use crate::gateway::caller::Scope;
@@ -16,18 +16,17 @@ use crate::wire::{Head, Version};
 
 impl Mcp {
     pub(super) fn open_sse(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
-        let scope = ask.place.scope.clone();
+        let viewer = ask.viewer.clone();
         let session = Session {
-            serial: new_serial(),
+            serial: self.sessions.new_serial(),
             version: Version::V2024_11_05,
             capabilities: Capabilities::NONE,
             client_name: String::new(),
             client_version: String::new(),
-            principal: String::new(),
-            scope: scope.clone(),
+            viewer: viewer.clone(),
         };
         let (outlet, body) = stream::open();
-        let path = match &scope {
+        let path = match &viewer.scope {
             Scope::Everything => "/message".to_owned(),
             Scope::Group(name) => format!("/v0/groups/{name}/message"),
             Scope::Server(name) => format!("/v0/servers/{name}/message"),
@@ -35,8 +34,8 @@ impl Mcp {
         let address = format!("{path}?sessionId={}", self.sessions.id_of(&session));
         outlet.send_event("endpoint", address.as_bytes());
         let (serial, gone) = (session.serial, outlet.gone.clone());
-        self.lives.with(serial, &scope, |live| {
-            live.stream = Some(Stream { outlet, lists: self.gateway.lists(&scope) });
+        self.lives.with(serial, &viewer, |live| {
+            live.stream = Some(Stream { outlet, lists: self.gateway.lists(&viewer), listening: None });
             live.handshake = Some(Arc::new(session));
         });
         let mcp = self.clone();
@@ -52,7 +51,7 @@ impl Mcp {
         let query = ask.query.unwrap_or_default();
         let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
         let Some(id) = id else { return Reply::bad_request("the query parameter \"sessionId\" is required") };
-        let held = self.sessions.find(id, &ask.place.scope).and_then(|session| {
+        let held = self.sessions.find(id, &ask.viewer).and_then(|session| {
             let sessions = self.lives.sessions();
             let live = sessions.get(&session.serial)?;
             Some((live.handshake.clone()?, live.stream.as_ref()?.outlet.clone()))
@@ -63,7 +62,7 @@ impl Mcp {
         }
         let serial = session.serial;
         let beside = Beside::Stream(outlet.clone());
-        let sender = Sender { scope: ask.place.scope.clone(), session: Some(session), beside };
+        let sender = Sender { viewer: ask.viewer.clone(), session: Some(session), beside };
         let (mcp, body, gone) = (self.clone(), ask.body, outlet.gone.clone());
         self.tasks.spawn(async move {
             let Ok(head) = Head::parse(&body) else { return };
@@ -74,7 +73,7 @@ impl Mcp {
             if let Some(opened) = reply.opened.take() {
                 // The handshake fills in what the stream began without.
                 let settled = Session { serial, ..Session::clone(&opened) };
-                mcp.lives.with(serial, &sender.scope, |live| live.handshake = Some(Arc::new(settled)));
+                mcp.lives.with(serial, &sender.viewer, |live| live.handshake = Some(Arc::new(settled)));
             }
             if let Some(message) = reply.into_message() {
                 outlet.send(&message);

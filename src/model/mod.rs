@@ -1,10 +1,12 @@
 //! Plain data and the rules that hold for it: names, servers, what a server offers, secrets.
 //! No I/O and no async; every other layer speaks these words.
 
+pub mod allow_list;
 pub mod capabilities;
 pub mod fields;
 pub mod group;
 pub mod import;
+pub mod log_level;
 pub mod mode;
 pub mod name;
 pub mod offering;
@@ -15,9 +17,11 @@ pub mod server;
 pub mod time;
 pub mod uri;
 
+pub use allow_list::AllowList;
 pub use capabilities::Capabilities;
 pub use fields::{FieldError, Fields};
 pub use group::{Group, GroupName};
+pub use log_level::LogLevel;
 pub use mode::Mode;
 pub use name::{QualifiedName, ServerName};
 pub use offering::{Offering, Prompt, Resource, Template, Tool};

@@ -184,6 +184,11 @@ impl Calls {
         self.lock().calls.get(&id).map(|waiting| waiting.slot.clone())
     }
 
+    /// Whether somebody waits for an answer on this link.
+    pub fn has_callers(&self) -> bool {
+        self.lock().calls.values().any(|waiting| waiting.purpose == Purpose::Caller)
+    }
+
     fn only_call(&self) -> Option<u64> {
         let pending = self.lock();
         let for_callers = pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);

@@ -132,6 +132,8 @@ pub async fn connect_further(
     let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &Redactor::of(config)))?;
     if greeting.version.era() == Era::Legacy {
         start_listening(&link, greeting.version);
+        // SDK servers ask on this stream, and drop what they ask while it is not open.
+        link.open_ears().await;
     }
     unfinished.0 = None;
     Ok(link)

@@ -60,8 +60,15 @@ impl Exchange {
 
     /// Whether the upstream met the request with a status that is no success, or broke off.
     pub(super) fn is_refused(&self, sent: &Result<(), CallError>) -> bool {
-        matches!(self.stream, Some(AnswerStream::Read(_)))
-            || matches!(sent, Err(CallError::Status { .. } | CallError::Lost(_)))
+        self.refused_with().is_some() || matches!(sent, Err(CallError::Status { .. } | CallError::Lost(_)))
+    }
+
+    /// The HTTP status that the answer came with, where it was no success.
+    pub fn refused_with(&self) -> Option<u16> {
+        match &self.stream {
+            Some(AnswerStream::Refused { status, .. }) => Some(*status),
+            Some(AnswerStream::Json { .. } | AnswerStream::Events(_)) | None => None,
+        }
     }
 
     /// Waits for the answer and drops what comes before it.

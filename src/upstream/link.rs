@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -19,16 +19,17 @@ use super::exchange::Exchange;
 use super::http::Streamable;
 use super::sse::EventStream;
 use super::stdio::Child;
-use crate::model::Capabilities;
+use crate::model::{Capabilities, LogLevel};
 use crate::wire::authored::ClientInfo;
 use crate::wire::error::code;
-use crate::wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, scan};
+use crate::wire::text::quote;
+use crate::wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, meta, scan};
 
 /// After closing, requests under way (a session's end, a last notice) get this long.
 const CLOSING: Duration = Duration::from_secs(4);
 
 /// A stream usually opens within moments; one that does not is caught up with later.
-const OPENING: Duration = Duration::from_millis(300);
+const OPENING: Duration = Duration::from_secs(1);
 
 /// An upstream that does not take a notice in this time has it or never will.
 const TELLING: Duration = Duration::from_secs(5);
@@ -46,6 +47,8 @@ pub struct Link {
     hears: watch::Sender<bool>,
     /// Whether the lists have been asked for.
     has_read: AtomicBool,
+    /// The log level that a legacy upstream was told.
+    level: Mutex<Option<LogLevel>>,
     /// Resources that somebody wants to hear about, for the one subscription of a modern link.
     pub(super) wanted_resources: watch::Sender<BTreeSet<String>>,
     pub(super) tasks: TaskTracker,
@@ -80,11 +83,16 @@ pub enum Purpose {
 }
 
 /// On whose behalf a message is passed on.
-pub struct OnBehalf<'a> {
-    pub capabilities: Capabilities,
-    pub client_name: &'a str,
-    pub client_version: &'a str,
-    pub log_level: Option<&'a str>,
+pub enum OnBehalf<'a> {
+    /// A client with a handshake, of which a modern server learns with every request.
+    Legacy {
+        capabilities: Capabilities,
+        client_name: &'a str,
+        client_version: &'a str,
+        log_level: Option<LogLevel>,
+    },
+    /// A client whose requests say all that themselves.
+    Modern,
 }
 
 impl Link {
@@ -98,6 +106,7 @@ impl Link {
             header_params: ArcSwap::default(),
             hears: watch::Sender::new(false),
             has_read: AtomicBool::new(false),
+            level: Mutex::default(),
             wanted_resources: watch::Sender::default(),
             tasks: TaskTracker::new(),
             _stop_on_drop: stop.clone().drop_guard(),
@@ -125,10 +134,15 @@ impl Link {
         }
     }
 
-    /// Called before the lists are read: waits, not for long, until no change can go unheard.
-    pub(super) async fn about_to_read(&self) {
+    /// Waits, not for long, until what the server says outside of calls is heard.
+    pub(super) async fn open_ears(&self) {
         let mut hears = self.hears.subscribe();
         let _ = tokio::time::timeout(OPENING, hears.wait_for(|hears| *hears)).await;
+    }
+
+    /// Called before the lists are read, so that no change goes unheard.
+    pub(super) async fn about_to_read(&self) {
+        self.open_ears().await;
         self.has_read.store(true, Ordering::Release);
     }
 
@@ -143,12 +157,12 @@ impl Link {
         self.send(id, body, self.version(), request.purpose).await
     }
 
-    /// Passes a caller's request on: under the link's own id and token, with the name that the server knows, and
-    /// with the marks of its era. Everything else stays as the caller wrote it.
+    /// Passes a caller's request on: under the link's own id and token, with the edits that make it fit for the
+    /// server, and with the marks of its era. Everything else stays as the caller wrote it.
     pub async fn forward(
         self: &Arc<Self>,
         head: &Head<'_>,
-        rename: Option<(Span, &[u8])>,
+        edits: &[(Span, Vec<u8>)],
         behalf: &OnBehalf<'_>,
     ) -> Result<Exchange, CallError> {
         let id = self.calls.next_id();
@@ -157,17 +171,22 @@ impl Link {
         if let Some(of) = &head.id {
             patch.replace(of.span.clone(), number.as_bytes());
         }
-        if let Some((span, name)) = rename {
-            patch.replace(span, name);
+        for (span, with) in edits {
+            patch.replace(span.clone(), with.as_slice());
         }
         let token = head.meta().and_then(|meta| meta.progress_token.as_ref());
-        match self.era() {
-            Era::Legacy => {
+        match (self.era(), behalf) {
+            (Era::Modern, OnBehalf::Legacy { .. }) => {
+                mark_modern(&mut patch, head, behalf, token.map(|_| id))
+            }
+            (Era::Legacy, OnBehalf::Modern) => {
+                unmark_modern(&mut patch, head, token.map(|_| number.as_bytes()))
+            }
+            (Era::Legacy, OnBehalf::Legacy { .. }) | (Era::Modern, OnBehalf::Modern) => {
                 if let Some(token) = token {
                     patch.replace(token.span.clone(), number.as_bytes());
                 }
             }
-            Era::Modern => mark_modern(&mut patch, head, behalf, token.map(|_| id)),
         }
         let body = patch.apply();
         self.send(id, body, self.version(), Purpose::Caller).await
@@ -226,17 +245,33 @@ impl Link {
 
     /// Makes a request whose answer nobody waits for.
     pub(super) fn ask_in_passing(self: &Arc<Self>, method: &'static str, params: &[(&str, &[u8])]) {
-        let id = self.calls.next_id();
-        let body = authored::call(id, method, params);
-        let (link, limit) = (self.clone(), Some(TELLING));
-        let ask = async move {
-            let asked = link.send(id, body, link.version(), Purpose::OurOwn).await;
-            if let Err(error) = async { asked?.answer(limit).await }.await {
-                tracing::debug!(method, %error, "a server did not answer");
-            }
-        };
-        let stop = self.stop.clone();
+        let (link, body, stop) = (self.clone(), authored::object(params), self.stop.clone());
+        let ask = async move { link.ask(method, &body).await };
         self.tasks.spawn(async move { stop.run_until_cancelled(ask).await });
+    }
+
+    /// Makes a request of which only matters that the upstream has it.
+    async fn ask(self: &Arc<Self>, method: &'static str, params: &[u8]) {
+        let id = self.calls.next_id();
+        let body = authored::request(id, method, Some(params));
+        let asked = self.send(id, body, self.version(), Purpose::OurOwn).await;
+        if let Err(error) = async { asked?.answer(Some(TELLING)).await }.await {
+            tracing::debug!(method, %error, "a server did not answer");
+        }
+    }
+
+    /// Tells a legacy upstream which log messages to send.
+    pub(super) async fn set_level(self: &Arc<Self>, level: LogLevel) {
+        *self.level.lock().expect("no code panics while it holds the level") = Some(level);
+        self.ask("logging/setLevel", &authored::object(&[("level", &quote(level.as_str()))])).await;
+    }
+
+    /// Sees to it that a legacy upstream sends log messages of this level, before anything else is asked of it.
+    pub async fn raise_level(self: &Arc<Self>, level: LogLevel) {
+        let told = *self.level.lock().expect("no code panics while it holds the level");
+        if !self.is_modern() && told.is_none_or(|told| told > level) {
+            self.set_level(level).await;
+        }
     }
 
     /// Sends a notice or an answer; whether it arrives shows elsewhere.
@@ -323,25 +358,34 @@ impl Link {
 
 /// Gives a legacy client's request the `_meta` that a modern server wants.
 fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, token: Option<u64>) {
-    let client = match behalf.client_name.is_empty() {
+    let OnBehalf::Legacy { capabilities, client_name, client_version, log_level } = *behalf else { return };
+    let client = match client_name.is_empty() {
         true => CLIENT,
-        false => ClientInfo { name: behalf.client_name, version: behalf.client_version },
+        false => ClientInfo { name: client_name, version: client_version },
     };
-    let capabilities = behalf.capabilities.to_json();
-    let meta = authored::modern_meta(Version::MODERN, client, &capabilities, token, behalf.log_level);
+    let capabilities = capabilities.to_json();
+    let marks =
+        authored::modern_meta(Version::MODERN, client, &capabilities, token, log_level.map(LogLevel::as_str));
     match (&head.params, head.meta()) {
         (Some(_), Some(present)) => {
-            let whole = 0..meta.len();
-            let members: Vec<_> = scan::members(&meta, &whole).collect();
-            let set: Vec<_> = members.iter().map(|(key, _, value)| (&**key, &meta[value.clone()])).collect();
+            let whole = 0..marks.len();
+            let members: Vec<_> = scan::members(&marks, &whole).collect();
+            let set: Vec<_> = members.iter().map(|(key, _, value)| (&**key, &marks[value.clone()])).collect();
             patch.edit_members(&present.span, |_| false, &set);
         }
-        (Some(params), None) => drop(patch.set_member(&params.span, "_meta", &meta)),
+        (Some(params), None) => drop(patch.set_member(&params.span, "_meta", &marks)),
         (None, _) => {
-            let params = [br#","params":{"_meta":"#.as_slice(), &meta, b"}"].concat();
+            let params = [br#","params":{"_meta":"#.as_slice(), &marks, b"}"].concat();
             patch.insert(head.span.end - 1, params);
         }
     }
+}
+
+/// Takes from a modern client's request what a legacy server does not know.
+fn unmark_modern(patch: &mut Patch<'_>, head: &Head<'_>, token: Option<&[u8]>) {
+    let Some(present) = head.meta() else { return };
+    let token = token.map(|token| (meta::PROGRESS_TOKEN, token));
+    patch.edit_members(&present.span, |key| meta::REQUEST_KEYS.contains(&key), token.as_slice());
 }
 
 /// The `_meta` of a request that the gateway makes for a caller without capabilities.

@@ -36,6 +36,7 @@ pub use failures::Failure;
 pub use http::Tls;
 pub use link::{Link, OnBehalf, Purpose, Request};
 pub use news::{News, Newsroom};
+pub use pool::Owner;
 pub use supervise::{Event, State, Upstream};
 
 /// What every link of this gateway has in common.

@@ -1,8 +1,9 @@
 //! Further links to a server beside its first: one for each set of capabilities that callers declare, since a link
-//! declares one set, and one for each session where the server is stateful. They are opened when first needed.
+//! declares one set, and one for each session or caller where the server is stateful. They are opened when first needed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
 
@@ -21,33 +22,64 @@ pub struct Pool(Mutex<HashMap<Key, Slot>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     capabilities: Capabilities,
-    /// The session that the link belongs to; none where it is shared.
-    session: Option<u64>,
+    /// Whose link it is; none where it is shared.
+    owner: Option<Owner>,
 }
 
-/// Opened by the first who needs it while the others wait.
-type Slot = Arc<OnceCell<Arc<Link>>>;
+/// Who has links of their own to a stateful server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// A session of an agent.
+    Session(u64),
+    /// A client that has no sessions.
+    Client(u64),
+    /// Everybody else who has none, where nobody is asked who they are.
+    Anybody,
+}
+
+type Slot = Arc<Place>;
+
+struct Place {
+    /// Opened by the first who needs it while the others wait.
+    link: OnceCell<Arc<Link>>,
+    last_used: Mutex<Instant>,
+}
+
+impl Place {
+    fn touch(&self) {
+        *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
+    }
+
+    /// Whether it was last used longer ago than that. One with calls in flight is in use.
+    fn is_idle(&self, limit: Duration) -> bool {
+        if self.link.get().is_none_or(|link| link.calls.has_callers()) {
+            self.touch();
+        }
+        self.last_used.lock().expect("no code panics while it holds a time").elapsed() > limit
+    }
+}
 
 impl Upstream {
-    /// The link for a caller with these capabilities and, perhaps, a session. The first link serves everybody who
-    /// declares nothing; modern servers are told with every request, so there it serves all.
+    /// The link for a caller with these capabilities, who owns one where the server is stateful. The first link serves
+    /// everybody who declares nothing; modern servers are told with every request, so there it serves all.
     pub async fn link_for(
         &self,
         capabilities: Capabilities,
-        session: Option<u64>,
+        owner: Option<Owner>,
     ) -> Result<Arc<Link>, CallError> {
         let first = self.link().await?;
-        let session = session.filter(|_| self.config().session_mode == SessionMode::Stateful);
+        let owner = owner.filter(|_| self.config().session_mode == SessionMode::Stateful);
         let is_process = matches!(first.carrier, Carrier::Stdio(_));
         let capabilities = if first.is_modern() { Capabilities::NONE } else { capabilities };
-        let needs_own = session.is_some() && (is_process || !first.is_modern());
+        let needs_own = owner.is_some() && (is_process || !first.is_modern());
         if !needs_own && capabilities.is_empty() {
             return Ok(first);
         }
-        let Some(slot) = self.0.pool.slot(Key { capabilities, session }, is_process) else {
+        let Some(slot) = self.0.pool.slot(Key { capabilities, owner }, is_process) else {
             return Ok(first);
         };
-        if let Some(link) = slot.get() {
+        slot.touch();
+        if let Some(link) = slot.link.get() {
             return Ok(link.clone());
         }
         // In a box, since it is large and rarely needed.
@@ -68,7 +100,7 @@ impl Upstream {
             self.heed(&link);
             Ok(link)
         };
-        slot.get_or_try_init(open).await.cloned()
+        slot.link.get_or_try_init(open).await.cloned()
     }
 
     /// What a server announces on a further link concerns the lists that are read over the first.
@@ -85,16 +117,29 @@ impl Upstream {
         link.tasks.spawn(async move { stop.run_until_cancelled(heed).await });
     }
 
-    pub fn has_link_of(&self, session: u64) -> bool {
-        self.0.pool.has_any(|key| key.session == Some(session))
+    pub fn has_link_of(&self, owner: Owner) -> bool {
+        self.0.pool.has_any(|key| key.owner == Some(owner))
     }
 
-    /// Closes what belongs to a session that is over.
-    pub async fn release(&self, session: u64) {
-        for slot in self.0.pool.take(|key| key.session == Some(session)) {
-            if let Some(link) = slot.get() {
-                link.close().await;
-            }
+    /// Closes what belongs to somebody who is gone.
+    pub async fn release(&self, owner: Owner) {
+        close_all(self.0.pool.take(|key, _| key.owner == Some(owner))).await;
+    }
+
+    /// Closes what callers without sessions have not used for so long. Sessions have an end of their own.
+    pub async fn release_idle(&self, limit: Duration) {
+        let is_over = |key: &Key, slot: &Slot| match key.owner {
+            Some(Owner::Client(_) | Owner::Anybody) => slot.is_idle(limit),
+            Some(Owner::Session(_)) | None => false,
+        };
+        close_all(self.0.pool.take(is_over)).await;
+    }
+}
+
+async fn close_all(slots: Vec<Slot>) {
+    for slot in slots {
+        if let Some(link) = slot.link.get() {
+            link.close().await;
         }
     }
 }
@@ -103,42 +148,44 @@ impl Pool {
     /// `None` when the first link must do.
     fn slot(&self, key: Key, is_process: bool) -> Option<Slot> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots.retain(|_, slot| slot.get().is_none_or(|link| !link.calls.is_lost()));
-        let shared = slots.keys().filter(|key| key.session.is_none()).count();
-        let is_full = is_process && key.session.is_none() && shared + 1 >= MAX_PROCESSES;
+        slots.retain(|_, slot| slot.link.get().is_none_or(|link| !link.calls.is_lost()));
+        let shared = slots.keys().filter(|key| key.owner.is_none()).count();
+        let is_full = is_process && key.owner.is_none() && shared + 1 >= MAX_PROCESSES;
         if is_full && !slots.contains_key(&key) {
             // What the chosen process did not declare is not available to this caller.
             let fitting = slots.iter().filter(|(other, _)| {
-                other.session.is_none() && other.capabilities.is_subset_of(key.capabilities)
+                other.owner.is_none() && other.capabilities.is_subset_of(key.capabilities)
             });
             return fitting.max_by_key(|(other, _)| other.capabilities.len()).map(|(_, slot)| slot.clone());
         }
-        Some(slots.entry(key).or_default().clone())
+        let place = || Arc::new(Place { link: OnceCell::new(), last_used: Mutex::new(Instant::now()) });
+        Some(slots.entry(key).or_insert_with(place).clone())
     }
 
     /// Lets go of a link that turned out to be of no more use.
     pub fn forget(&self, link: &Arc<Link>) {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots.retain(|_, slot| slot.get().is_none_or(|held| !Arc::ptr_eq(held, link)));
+        slots.retain(|_, slot| slot.link.get().is_none_or(|held| !Arc::ptr_eq(held, link)));
     }
 
     pub fn links(&self) -> Vec<Arc<Link>> {
         let slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots.values().filter_map(|slot| slot.get().cloned()).collect()
+        slots.values().filter_map(|slot| slot.link.get().cloned()).collect()
     }
 
     fn has_any(&self, is_meant: impl Fn(&Key) -> bool) -> bool {
         let slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots.iter().any(|(key, slot)| is_meant(key) && slot.get().is_some_and(|link| !link.calls.is_lost()))
+        slots
+            .iter()
+            .any(|(key, slot)| is_meant(key) && slot.link.get().is_some_and(|link| !link.calls.is_lost()))
     }
 
-    pub fn take_all(&self) -> Vec<Slot> {
-        self.take(|_| true)
+    pub fn take_links(&self) -> Vec<Arc<Link>> {
+        self.take(|_, _| true).iter().filter_map(|slot| slot.link.get().cloned()).collect()
     }
 
-    fn take(&self, is_meant: impl Fn(&Key) -> bool) -> Vec<Slot> {
+    fn take(&self, is_meant: impl Fn(&Key, &Slot) -> bool) -> Vec<Slot> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        let keys: Vec<_> = slots.keys().filter(|key| is_meant(key)).copied().collect();
-        keys.iter().filter_map(|key| slots.remove(key)).collect()
+        slots.extract_if(|key, slot| is_meant(key, slot)).map(|(_, slot)| slot).collect()
     }
 }

@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 use super::CLIENT;
 use super::connect::Step;
 use super::error::CallError;
-use super::exchange::Exchange;
 use super::link::{Link, Purpose, modern_meta};
 use crate::wire::error::code;
 use crate::wire::{Era, Head, RpcError, Version, authored, meta};
@@ -88,8 +87,7 @@ pub async fn over_http(
         return initialize(link, step).await;
     }
     step.set("the handshake (server/discover)");
-    let asked = async { discover(link).await?.answer(None).await };
-    let answer = match tokio::time::timeout(HTTP_PATIENCE.min(limit / 2), asked).await {
+    let answer = match tokio::time::timeout(HTTP_PATIENCE.min(limit / 2), discover(link)).await {
         Ok(answer) => answer,
         Err(_) => return initialize(link, step).await,
     };
@@ -101,7 +99,7 @@ pub async fn over_http(
 
 pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refusal> {
     step.set("the handshake (server/discover)");
-    let mut asked = Box::pin(discover(link).await?.answer(None));
+    let mut asked = Box::pin(discover(link));
     match tokio::time::timeout(STDIO_PATIENCE, &mut asked).await {
         Ok(answer) => match judge(answer)? {
             Some(greeting) => Ok(greeting),
@@ -154,9 +152,34 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refus
     })
 }
 
-async fn discover(link: &Arc<Link>) -> Result<Exchange, CallError> {
-    let id = link.calls.next_id();
-    link.send(id, authored::discover(id, &modern_meta(None)), Some(Version::MODERN), Purpose::OurOwn).await
+async fn discover(link: &Arc<Link>) -> Result<Bytes, CallError> {
+    let ask = async || {
+        let id = link.calls.next_id();
+        let body = authored::discover(id, &modern_meta(None));
+        link.send(id, body, Some(Version::MODERN), Purpose::OurOwn).await?.answer(None).await
+    };
+    let answer = ask().await?;
+    // A client that is told to use another version does so; this one was told to use the one it had.
+    if refused_for(&answer).iter().any(|version| version == Version::MODERN.as_str()) {
+        return ask().await;
+    }
+    Ok(answer)
+}
+
+/// The versions that a server wants instead of the one it refused; empty when it refused none.
+fn refused_for(answer: &[u8]) -> Vec<String> {
+    let head = Head::parse(answer).ok();
+    let error = head.and_then(|head| RpcError::parse(&answer[head.error?]));
+    error.filter(|error| error.is(code::UNSUPPORTED_PROTOCOL_VERSION)).map(supported_by).unwrap_or_default()
+}
+
+fn supported_by(error: RpcError<'_>) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Data {
+        supported: Vec<String>,
+    }
+    let data = error.data.and_then(|data| serde_json::from_slice::<Data>(data).ok());
+    data.map(|data| data.supported).unwrap_or_default()
 }
 
 /// `None`: the answer is not that of a modern server, so `initialize` decides.
@@ -169,7 +192,7 @@ fn judge(answer: Result<Bytes, CallError>) -> Result<Option<Greeting>, Refusal> 
     };
     let Ok(head) = Head::parse(&answer) else { return Ok(None) };
     if let Some(error) = head.error.and_then(|span| RpcError::parse(&answer[span])) {
-        return judge_error(&error);
+        return judge_error(error);
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -195,14 +218,9 @@ fn judge(answer: Result<Bytes, CallError>) -> Result<Option<Greeting>, Refusal> 
     }))
 }
 
-fn judge_error(error: &RpcError<'_>) -> Result<Option<Greeting>, Refusal> {
+fn judge_error(error: RpcError<'_>) -> Result<Option<Greeting>, Refusal> {
     if error.is(code::UNSUPPORTED_PROTOCOL_VERSION) {
-        #[derive(Deserialize)]
-        struct Data {
-            supported: Vec<String>,
-        }
-        let data = error.data.and_then(|data| serde_json::from_slice::<Data>(data).ok());
-        return only_others(&data.map(|data| data.supported).unwrap_or_default());
+        return only_others(&supported_by(error));
     }
     if error.is(code::HEADER_MISMATCH) || error.is(code::MISSING_CLIENT_CAPABILITY) {
         return Err(Refusal::Words(format!("server/discover failed: {} ({})", error.message, error.code)));
@@ -215,6 +233,12 @@ fn only_others(supported: &[String]) -> Result<Option<Greeting>, Refusal> {
     let legacy = supported.iter().filter_map(|version| Version::parse(version));
     if supported.is_empty() || legacy.into_iter().any(|version| version.era() == Era::Legacy) {
         return Ok(None);
+    }
+    if supported.iter().any(|version| version == Version::MODERN.as_str()) {
+        return Err(Refusal::Words(format!(
+            "it refuses protocol version {}, which it lists",
+            Version::MODERN.as_str()
+        )));
     }
     Err(Refusal::Words(format!("it speaks only protocol versions unknown here: {}", supported.join(", "))))
 }

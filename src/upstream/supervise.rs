@@ -18,7 +18,7 @@ use super::link::Link;
 use super::news::News;
 use super::pool::Pool;
 use super::stdio::StderrTail;
-use crate::model::{Offering, Redactor, ServerConfig, Status};
+use crate::model::{LogLevel, Offering, Redactor, ServerConfig, Status};
 use crate::wire::{Era, text};
 
 /// How a server is doing right now.
@@ -57,7 +57,7 @@ pub(super) struct Shared {
     refreshes: mpsc::UnboundedSender<Refresh>,
     pub pool: Pool,
     /// The most verbose log level that anybody asked for.
-    level: Mutex<Option<String>>,
+    level: Mutex<Option<LogLevel>>,
     /// Resources that somebody wants to hear about.
     wanted_resources: Mutex<BTreeSet<String>>,
     permits: Option<Arc<Semaphore>>,
@@ -235,10 +235,8 @@ impl Upstream {
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.task.wait().await;
-        for slot in self.0.pool.take_all() {
-            if let Some(link) = slot.get() {
-                link.close().await;
-            }
+        for link in self.0.pool.take_links() {
+            link.close().await;
         }
     }
 
@@ -255,8 +253,8 @@ impl Upstream {
     }
 
     /// From now on the server should log at this level; links that are opened later are told, too.
-    pub fn set_level(&self, level: &str) {
-        *self.0.level.lock().expect("no code panics while it holds the level") = Some(level.to_owned());
+    pub fn set_level(&self, level: LogLevel) {
+        *self.0.level.lock().expect("no code panics while it holds the level") = Some(level);
         let first = self.0.state.borrow().link.clone();
         let Some(offering) = self.offering() else { return };
         for link in self.0.pool.links().into_iter().chain(first) {
@@ -265,7 +263,7 @@ impl Upstream {
     }
 
     /// Begins with what another upstream of the same server knew: the log level and the subscriptions.
-    pub fn take_over(&self, level: Option<String>, uris: BTreeSet<String>) {
+    pub fn take_over(&self, level: Option<LogLevel>, uris: BTreeSet<String>) {
         *self.0.level.lock().expect("no code panics while it holds the level") = level;
         *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
         let link = self.0.state.borrow().link.clone();
@@ -318,9 +316,10 @@ impl Shared {
 
     /// Modern servers are told with every request.
     pub fn restore_level(&self, link: &Arc<Link>, offering: &Offering) {
-        let level = self.level.lock().expect("no code panics while it holds the level").clone();
+        let level = *self.level.lock().expect("no code panics while it holds the level");
         if let Some(level) = level.filter(|_| offering.declares("logging") && !link.is_modern()) {
-            link.ask_in_passing("logging/setLevel", &[("level", &text::quote(&level))]);
+            let (telling, stop) = (link.clone(), link.stop.clone());
+            link.tasks.spawn(async move { stop.run_until_cancelled(telling.set_level(level)).await });
         }
     }
 

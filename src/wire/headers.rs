@@ -69,13 +69,20 @@ pub fn routed_name<'a>(head: &'a Head<'_>) -> Option<Cow<'a, str>> {
 /// The `Mcp-Param-*` headers (name, value ready to be sent) of a call with these arguments. An argument that
 /// is absent, null or no plain value has none.
 pub fn param_headers(body: &[u8], arguments: Option<&Span>, params: &[HeaderParam]) -> Vec<(String, String)> {
-    let Some(arguments) = arguments else { return Vec::new() };
     let header = |param: &HeaderParam| {
-        let walk = |object: Span, key: &String| scan::member(body, &object, key);
-        let span = param.path.iter().try_fold(arguments.clone(), walk)?;
-        Some((param.header.clone(), encode_value(&plain_value(&body[span])?)))
+        Some((param.header.clone(), encode_value(&param_value(body, arguments, param)?)))
     };
     params.iter().filter_map(header).collect()
+}
+
+/// What the header of an argument must say once decoded.
+pub fn param_value<'a>(
+    body: &'a [u8],
+    arguments: Option<&Span>,
+    param: &HeaderParam,
+) -> Option<Cow<'a, str>> {
+    let walk = |object: Span, key: &String| scan::member(body, &object, key);
+    plain_value(&body[param.path.iter().try_fold(arguments?.clone(), walk)?])
 }
 
 /// Numbers as they are spelled: any other form might be read as another number.

@@ -2,11 +2,12 @@
 //! change is a patch, all else stays as sent. No I/O, no async, no other layer.
 //!
 //! Reading order: [`scan`] with `token`, `word` and `walk` (JSON as spans), [`text`] and [`id`] (what tokens
-//! say), [`head`], [`params`] and [`guard`] (what a message says), [`patch`] (how it is changed),
+//! say), [`head`], [`params`] and [`guard`] (what a message says), [`answer`] (a quick look), [`patch`] (how it is changed),
 //! [`authored`] and [`error`] (what we write ourselves), [`sse`] (how it travels), [`era`], [`meta`] and
 //! [`headers`] with `annotation` (what differs between protocol revisions).
 
 mod annotation;
+pub mod answer;
 pub mod authored;
 pub mod era;
 pub mod error;

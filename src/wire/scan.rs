@@ -50,6 +50,13 @@ impl<'a> Scan<'a> {
         ahead.byte()
     }
 
+    /// Where what comes next begins; `None` at the end of the body.
+    pub(super) fn next_start(&self) -> Option<usize> {
+        let mut ahead = self.clone();
+        ahead.skip_space();
+        ahead.byte().map(|_| ahead.at)
+    }
+
     /// Steps into the object or array that comes next and returns where it starts.
     pub fn enter(&mut self) -> Result<usize, SyntaxError> {
         self.skip_space();

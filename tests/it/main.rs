@@ -5,6 +5,7 @@
 mod support;
 
 mod announcements;
+mod connections;
 mod dashboard;
 mod dashboard_events;
 mod dashboard_import;
@@ -23,6 +24,16 @@ mod mcp_sessions;
 mod mcp_sse;
 mod mcp_stateful;
 mod mcp_subscriptions;
+mod modern_calls;
+mod modern_cancel;
+mod modern_era;
+mod modern_fidelity;
+mod modern_headers;
+mod modern_isolation;
+mod modern_listen;
+mod modern_lists;
+mod modern_state;
+mod modern_stateful;
 mod process;
 mod process_children;
 mod prompts;

@@ -82,6 +82,16 @@ async fn an_overloaded_server_fails_with_its_status_and_is_not_greeted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_refuses_the_revision_it_lists_is_asked_once_more() {
+    let app = TestApp::start().await;
+    let failure = json!({ "code": -32022, "message": "no", "data": { "supported": ["2026-07-28"] } });
+    let (error, fake) = refusal(&app, "fickle", failing("server/discover", failure)).await;
+    assert!(error.contains("refuses protocol version 2026-07-28"), "{error}");
+    assert_eq!(fake.seen_of("server/discover").len(), 2);
+    assert!(fake.seen_of("initialize").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_modern_server_of_unknown_revisions_is_refused_by_naming_them() {
     let app = TestApp::start().await;
     let failure = json!({ "code": -32022, "message": "no", "data": { "supported": ["2031-01-01"] } });

@@ -17,7 +17,7 @@ use run::Run;
 const HELP: &str = "\
 cargo xtask test [FILTER]   format check, clippy, all tests, documentation; FILTER narrows the tests by name
 cargo xtask conformance [FILTER]
-                            the official suite alone; FILTER narrows the cases by name, such as direct-modern
+                            the official suite alone; FILTER narrows the cases by name, such as client-modern
 cargo xtask clients [FILTER]
                             the real clients alone; FILTER narrows them by name, such as Python
 cargo xtask browser [FILTER]

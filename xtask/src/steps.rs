@@ -17,12 +17,13 @@ pub const TEST: &[Step] = &[
     Step { name: "documentation", needs: &[], run: documentation },
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
+    CONFORMANCE_LINKS,
     REAL_CLIENTS,
     DASHBOARD,
     BROWSER,
 ];
 
-pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY];
+pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_LINKS];
 
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
@@ -40,6 +41,8 @@ const CONFORMANCE_DIRECT: Step =
     Step { name: "conformance of the fixture", needs: &[NPM], run: conformance::direct };
 const CONFORMANCE_GATEWAY: Step =
     Step { name: "conformance through the gateway", needs: &[NPM], run: conformance::through_gateway };
+const CONFORMANCE_LINKS: Step =
+    Step { name: "conformance of the gateway as a client", needs: &[NPM], run: conformance::of_links };
 
 const REAL_CLIENTS: Step = Step { name: "real clients", needs: &[NPM, PYTHON], run: clients::run };
 

@@ -26,7 +26,10 @@ pub enum AnswerStream {
         reading: Option<Reading>,
     },
     /// Already read: an error that came with an HTTP status of its own.
-    Read(Option<Bytes>),
+    Refused {
+        status: u16,
+        message: Option<Bytes>,
+    },
     Events(Box<Events>),
 }
 
@@ -44,7 +47,7 @@ impl AnswerStream {
                 }
                 None => Err(client.lost("its answer was not the one to this request")),
             },
-            AnswerStream::Read(message) => message
+            AnswerStream::Refused { message, .. } => message
                 .take()
                 .ok_or_else(|| CallError::Lost("the answer was not the one to this request".into())),
             AnswerStream::Events(events) => events.next_message().await,

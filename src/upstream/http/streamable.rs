@@ -102,7 +102,7 @@ impl Streamable {
             {
                 Err(self.client.session_lost())
             }
-            Ok(Head { kind: Kind::Error, .. }) => Ok(AnswerStream::Read(Some(body))),
+            Ok(Head { kind: Kind::Error, .. }) => Ok(AnswerStream::Refused { status, message: Some(body) }),
             Ok(_) | Err(_) => Err(self.client.status_text(status, &body)),
         }
     }

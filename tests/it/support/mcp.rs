@@ -136,7 +136,13 @@ enum Source {
 }
 
 impl Talk {
-    async fn open(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: String) -> Self {
+    pub async fn open(
+        address: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Self {
         let (response, connection) = client::open(address, method, path, headers, body.into()).await;
         if response.headers().get("content-type").is_some_and(|media| media == "text/event-stream") {
             return Self(Source::Events(Events::new((response, connection))));

@@ -1,6 +1,6 @@
 //! What the tests stand on: a gateway of their own (`app`, as a program `process`), an HTTP client without opinions
-//! (`client`), MCP clients on it (`mcp` for conversations, `agent` for bytes), and a real fake upstream (`fake`), one of
-//! each kind (`kinds`).
+//! (`client`), MCP clients on it (`mcp` for conversations, `agent` for bytes, `modern` for the revision without a
+//! handshake), and a real fake upstream (`fake`), one of each kind (`kinds`).
 
 // Each file of tests uses its own part of this.
 #![allow(dead_code, unused_imports)]
@@ -11,6 +11,7 @@ pub mod client;
 pub mod fake;
 pub mod kinds;
 pub mod mcp;
+pub mod modern;
 pub mod process;
 
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ pub use client::{Answer, request};
 pub use fake::{Behaviour, Fake, stdio_command};
 pub use kinds::Kinds;
 pub use mcp::{Agent, SseAgent};
+pub use modern::ModernAgent;
 pub use process::Process;
 
 /// Waits for a condition, looking often, and fails with `what` when it does not come true in time.

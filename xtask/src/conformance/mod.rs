@@ -1,5 +1,5 @@
-//! The official conformance suite against our fixture, and against the gateway with the fixture behind it.
-//! The tables below say what is run; installing the suite, starting servers and judging are beside this.
+//! The official conformance suite: against our fixture, against the gateway with the fixture behind it, and against
+//! the gateway as a client of the suite's own servers. The tables below say what is run; installing the suite, starting servers and judging are beside this.
 
 pub mod gateway;
 pub mod process;
@@ -9,7 +9,8 @@ mod suite;
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -34,7 +35,25 @@ struct Case {
 /// A requirement set of the suite. The number is a guard: nothing may fall out of a set unnoticed.
 struct Set {
     revision: &'static str,
+    side: Side,
     scored: usize,
+}
+
+/// Whose behaviour a set is about.
+#[derive(Clone, Copy)]
+pub enum Side {
+    Server,
+    Client,
+}
+
+impl Side {
+    /// As the suite calls it.
+    fn word(self) -> &'static str {
+        match self {
+            Side::Server => "server",
+            Side::Client => "client",
+        }
+    }
 }
 
 /// How the fixture is reached by whoever is in front of it.
@@ -60,16 +79,27 @@ enum Target {
     Server,
     /// The gateway's endpoint for all servers, through the shim that takes the prefix off the names.
     Aggregate,
+    /// The gateway's links to servers: the suite brings a server for each scenario, which a driver registers.
+    Links,
 }
 
-const LEGACY: Set = Set { revision: "2025-11-25", scored: 30 };
-const MODERN: Set = Set { revision: "2026-07-28", scored: 37 };
+const LEGACY: Set = Set { revision: "2025-11-25", side: Side::Server, scored: 30 };
+const MODERN: Set = Set { revision: "2026-07-28", side: Side::Server, scored: 37 };
+const LEGACY_CLIENT: Set = Set { revision: "2025-11-25", side: Side::Client, scored: 18 };
+const MODERN_CLIENT: Set = Set { revision: "2026-07-28", side: Side::Client, scored: 32 };
+
+/// Scored scenarios that cannot pass yet: how their names begin, and what they wait for.
+const AHEAD: &[(&str, &str)] = &[("auth/", "OAuth to servers is ahead")];
+
+/// The same for modern clients of legacy servers.
+const AHEAD_ACROSS_ERAS: &[(&str, &str)] =
+    &[("input-required-result-", "passing on what a legacy server asks of a modern client is ahead")];
 
 /// What the fixture is registered as; its names then begin with this and `__`.
 const SERVER: &str = "conf";
 
 use Eras::{Both, LegacyOnly};
-use Target::{Aggregate, Fixture, Server};
+use Target::{Aggregate, Fixture, Links, Server};
 use Transport::{Sse, Stdio, StreamableHttp};
 
 #[rustfmt::skip]
@@ -87,6 +117,20 @@ const GATEWAY: &[Case] = &[
     Case { name: "aggregate-http-legacy", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Aggregate },
     Case { name: "aggregate-stdio-legacy", set: LEGACY, transport: Stdio, eras: LegacyOnly, target: Aggregate },
     Case { name: "aggregate-sse-legacy", set: LEGACY, transport: Sse, eras: LegacyOnly, target: Aggregate },
+    Case { name: "server-http-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Server },
+    Case { name: "server-stdio-modern", set: MODERN, transport: Stdio, eras: Both, target: Server },
+    Case { name: "aggregate-http-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Aggregate },
+    Case { name: "aggregate-stdio-modern", set: MODERN, transport: Stdio, eras: Both, target: Aggregate },
+    Case { name: "server-http-crossing", set: MODERN, transport: StreamableHttp, eras: LegacyOnly, target: Server },
+    Case { name: "server-stdio-crossing", set: MODERN, transport: Stdio, eras: LegacyOnly, target: Server },
+    Case { name: "aggregate-http-crossing", set: MODERN, transport: StreamableHttp, eras: LegacyOnly, target: Aggregate },
+    Case { name: "aggregate-sse-crossing", set: MODERN, transport: Sse, eras: LegacyOnly, target: Aggregate },
+];
+
+#[rustfmt::skip]
+const CLIENT: &[Case] = &[
+    Case { name: "client-legacy", set: LEGACY_CLIENT, transport: StreamableHttp, eras: LegacyOnly, target: Links },
+    Case { name: "client-modern", set: MODERN_CLIENT, transport: StreamableHttp, eras: Both, target: Links },
 ];
 
 pub fn direct(run: &mut Run) -> Result<()> {
@@ -95,6 +139,10 @@ pub fn direct(run: &mut Run) -> Result<()> {
 
 pub fn through_gateway(run: &mut Run) -> Result<()> {
     judge(run, GATEWAY)
+}
+
+pub fn of_links(run: &mut Run) -> Result<()> {
+    judge(run, CLIENT)
 }
 
 /// Runs all cases before it complains, so that one look shows everything that is wrong.
@@ -146,8 +194,34 @@ impl Conformance {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(&folder)?;
-        let fixture = self.programs.join("conformance-fixture");
-        let fixture = fixture.to_str().context("the path of the fixture is not text")?;
+        let Set { revision, side, scored } = case.set;
+        let mut requirements = Requirements::read(&self.suite.requirements(revision), side)?;
+        if requirements.scored.len() != scored {
+            bail!("set {revision} has {} scored scenarios", requirements.scored.len());
+        }
+        let status = match case.target {
+            Links => {
+                requirements.put_off(AHEAD);
+                self.suite.run_client(&self.root, &self.program("toolgate")?, revision, &folder)?
+            }
+            Fixture | Server | Aggregate => {
+                if revision == MODERN.revision && matches!(case.eras, LegacyOnly) {
+                    requirements.put_off(AHEAD_ACROSS_ERAS);
+                }
+                self.run_server(case, &folder)?
+            }
+        };
+        let report = Report::read(&folder, side, &requirements)?;
+        let complains_rightly = report.has_failures() || requirements.scored.len() < scored;
+        if !status.success() && !complains_rightly {
+            bail!("the suite ended with {status}, see {}", folder.join("suite.log").display());
+        }
+        Ok((report, folder))
+    }
+
+    /// Starts what the case needs, and lets the suite talk to it.
+    fn run_server(&self, case: &Case, folder: &Path) -> Result<ExitStatus> {
+        let fixture = self.program("conformance-fixture")?;
         let mut words = match case.transport {
             StreamableHttp => vec!["--http", "0"],
             Sse => vec!["--sse", "0"],
@@ -159,41 +233,37 @@ impl Conformance {
         // Each of these lives until the suite is through.
         let mut background = Vec::new();
         let registration = if matches!(case.transport, Stdio) {
-            gateway::stdio(SERVER, fixture, &words)
+            gateway::stdio(SERVER, &fixture, &words)
         } else {
-            let process = Process::start(&folder, "fixture", &[&[fixture], words.as_slice()].concat())?;
+            let process =
+                Process::start(folder, "fixture", &[&[fixture.as_str()], words.as_slice()].concat())?;
             let registration = gateway::remote(SERVER, case.transport, &process.url);
             background.push(process);
             registration
         };
         let url = match case.target {
-            Fixture => background.first().context("the suite speaks HTTP only")?.url.clone(),
+            Fixture | Links => background.first().context("the suite speaks HTTP only")?.url.clone(),
             Server | Aggregate => {
-                let program = self.programs.join("toolgate");
-                let gateway = Gateway::start(&folder, program.to_str().context("the path is not text")?)?;
+                let gateway = Gateway::start(folder, &self.program("toolgate")?)?;
                 gateway.register(&registration)?;
                 let url = match case.target {
                     Aggregate => {
-                        let shim = self.suite.start_shim(&self.root, &folder, &gateway.url(), SERVER)?;
+                        let shim = self.suite.start_shim(&self.root, folder, &gateway.url(), SERVER)?;
                         let url = format!("{}/mcp", shim.url);
                         background.push(shim);
                         url
                     }
-                    Fixture | Server => format!("{}/v0/servers/{SERVER}/mcp", gateway.url()),
+                    Fixture | Links | Server => format!("{}/v0/servers/{SERVER}/mcp", gateway.url()),
                 };
                 background.push(gateway.into_process());
                 url
             }
         };
-        let requirements = Requirements::read(&self.suite.requirements(case.set.revision))?;
-        if requirements.scored.len() != case.set.scored {
-            bail!("set {} has {} scored scenarios", case.set.revision, requirements.scored.len());
-        }
-        let status = self.suite.run(&url, case.set.revision, &folder)?;
-        let report = Report::read(&folder, &requirements)?;
-        if !status.success() && !report.has_failures() {
-            bail!("the suite ended with {status}, see {}", folder.join("suite.log").display());
-        }
-        Ok((report, folder))
+        self.suite.run_server(&url, case.set.revision, folder)
+    }
+
+    fn program(&self, name: &str) -> Result<String> {
+        let path = self.programs.join(name);
+        Ok(path.to_str().with_context(|| format!("the path of {name} is not text"))?.to_owned())
     }
 }

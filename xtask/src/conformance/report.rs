@@ -9,6 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::Side;
 use super::requirements::Requirements;
 
 /// Behind the name of a scenario in the name of its folder: `-2026-07-28T12-00-00-000Z`.
@@ -27,21 +28,15 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn read(folder: &Path, requirements: &Requirements) -> Result<Report> {
-        let mut results = BTreeMap::new();
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let scenario =
-                name.strip_prefix("server-").and_then(|rest| rest.get(..rest.len().checked_sub(STAMP)?));
-            let file = entry.path().join("checks.json");
-            if let (Some(scenario), true) = (scenario, file.exists()) {
-                let checks: Value = serde_json::from_slice(&fs::read(&file)?)
-                    .with_context(|| format!("{} is not JSON", file.display()))?;
-                results.insert(scenario.to_owned(), checks);
-            }
-        }
-        Ok(Report::weigh(&results, requirements))
+    pub fn read(folder: &Path, side: Side, requirements: &Requirements) -> Result<Report> {
+        let mut found = BTreeMap::new();
+        collect(folder, "", &mut found)?;
+        let prefix = match side {
+            Side::Server => "server-",
+            Side::Client => "",
+        };
+        let plain = |(name, checks): (String, Value)| Some((name.strip_prefix(prefix)?.to_owned(), checks));
+        Ok(Report::weigh(&found.into_iter().filter_map(plain).collect(), requirements))
     }
 
     fn weigh(results: &BTreeMap<String, Value>, requirements: &Requirements) -> Report {
@@ -99,6 +94,24 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// The name of a scenario may have a slash, which then is one in the path of its folder, too.
+fn collect(folder: &Path, above: &str, results: &mut BTreeMap<String, Value>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let file = entry.path().join("checks.json");
+        if file.exists() {
+            let checks: Value = serde_json::from_slice(&fs::read(&file)?)
+                .with_context(|| format!("{} is not JSON", file.display()))?;
+            let scenario = name.get(..name.len().saturating_sub(STAMP)).unwrap_or_default();
+            results.insert(format!("{above}{scenario}"), checks);
+        } else if entry.file_type()?.is_dir() {
+            collect(&entry.path(), &format!("{above}{name}/"), results)?;
+        }
+    }
+    Ok(())
 }
 
 fn checks<'a>(results: &'a BTreeMap<String, Value>, scenario: &str) -> &'a [Value] {

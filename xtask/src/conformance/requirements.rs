@@ -3,9 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::mem;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+
+use super::Side;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Requirements {
@@ -15,25 +18,37 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    pub fn read(file: &Path) -> Result<Requirements> {
+    pub fn read(file: &Path, side: Side) -> Result<Requirements> {
         let text = fs::read_to_string(file).with_context(|| format!("{} is missing", file.display()))?;
-        Ok(Requirements::parse(&text))
+        Ok(Requirements::parse(&text, side))
     }
 
-    fn parse(text: &str) -> Requirements {
+    /// Takes the scenarios whose names begin so out of what is scored, with the reason.
+    pub fn put_off(&mut self, ahead: &[(&str, &str)]) {
+        for (beginning, reason) in ahead {
+            let (later, now) =
+                mem::take(&mut self.scored).into_iter().partition(|name| name.starts_with(beginning));
+            self.scored = now;
+            let later: BTreeSet<String> = later;
+            self.not_scored.extend(later.into_iter().map(|name| (name, (*reason).to_owned())));
+        }
+    }
+
+    fn parse(text: &str, side: Side) -> Requirements {
+        let side = side.word();
         let mut requirements = Requirements::default();
-        let (mut section, mut scenario, mut of_server) = ("", "", false);
+        let (mut section, mut scenario, mut concerned) = ("", "", false);
         for line in text.lines() {
             let item = line.trim().trim_start_matches("- ");
             if !line.starts_with([' ', '#']) && line.ends_with(':') {
                 section = line.trim_end_matches(':');
-            } else if section == "server" && line.trim().starts_with("- ") {
+            } else if section == side && line.trim().starts_with("- ") {
                 requirements.scored.insert(item.to_owned());
             } else if section == "not_scored" {
                 match item.split_once(": ") {
-                    Some(("scenario", name)) => (scenario, of_server) = (name, false),
-                    Some(("leg", leg)) => of_server = leg == "server",
-                    Some(("reason", reason)) if of_server => {
+                    Some(("scenario", name)) => (scenario, concerned) = (name, false),
+                    Some(("leg", leg)) => concerned = leg == side,
+                    Some(("reason", reason)) if concerned => {
                         requirements.not_scored.insert(scenario.to_owned(), reason.to_owned());
                     }
                     _ => {}
@@ -69,10 +84,15 @@ not_scored:
 ";
 
     #[test]
-    fn scenarios_of_servers_are_found_and_those_of_clients_left_out() {
-        let requirements = Requirements::parse(TEXT);
+    fn each_side_has_its_own_scenarios() {
+        let requirements = Requirements::parse(TEXT, Side::Server);
         assert_eq!(requirements.scored, ["ping", "tools-list"].map(str::to_owned).into());
         let pending = ("server-sse-polling".to_owned(), "pending".to_owned());
         assert_eq!(requirements.not_scored, [pending].into());
+
+        let requirements = Requirements::parse(TEXT, Side::Client);
+        assert_eq!(requirements.scored, ["initialize".to_owned()].into());
+        let extension = ("auth/dpop".to_owned(), "extension".to_owned());
+        assert_eq!(requirements.not_scored, [extension].into());
     }
 }

@@ -12,6 +12,8 @@ use crate::command;
 
 const PACKAGE: &str = "node_modules/@modelcontextprotocol/conformance";
 const NODE: &str = "node_modules/.bin/node";
+/// Generous: all scenarios of a client start at once, each with a gateway of its own.
+const SCENARIO_LIMIT_MS: &str = "300000";
 
 pub struct Suite {
     pub folder: PathBuf,
@@ -40,11 +42,31 @@ impl Suite {
         self.folder.join(PACKAGE).join("requirements").join(format!("{revision}.yaml"))
     }
 
+    /// Judges the server at `url`.
+    pub fn run_server(&self, url: &str, revision: &str, folder: &Path) -> Result<ExitStatus> {
+        self.run(&["server", "--url", url], revision, folder)
+    }
+
+    /// Judges the gateway as a client: the driver is started with each scenario's server.
+    pub fn run_client(
+        &self,
+        root: &Path,
+        program: &str,
+        revision: &str,
+        folder: &Path,
+    ) -> Result<ExitStatus> {
+        let driver = root.join("tests/conformance/client/driver.mjs");
+        let driver = driver.to_str().context("the path of the driver is not text")?;
+        // The suite hands this to a shell.
+        let command = [&self.path(NODE)?, driver, program].map(|word| format!("'{word}'")).join(" ");
+        self.run(&["client", "--command", &command, "--timeout", SCENARIO_LIMIT_MS], revision, folder)
+    }
+
     /// Leaves one folder with results for each scenario in `folder`, and what was printed in `suite.log`.
-    pub fn run(&self, url: &str, revision: &str, folder: &Path) -> Result<ExitStatus> {
+    fn run(&self, words: &[&str], revision: &str, folder: &Path) -> Result<ExitStatus> {
         let (node, program) = (self.path(NODE)?, self.path(&format!("{PACKAGE}/dist/index.js"))?);
         let results = folder.to_str().context("the path for results is not text")?;
-        let line = [&node, &program, "server", "--url", url, "--requirements", revision, "-o", results];
+        let line = [&[node.as_str(), &program], words, &["--requirements", revision, "-o", results]].concat();
         let log = File::create(folder.join("suite.log"))?;
         let mut command = command::prepare(folder, &line);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);

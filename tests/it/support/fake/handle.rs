@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
@@ -15,16 +16,19 @@ use super::state::{Home, Seen, State};
 pub struct Fake {
     state: Arc<State>,
     address: SocketAddr,
+    /// Holds the port while nobody listens there, so that no other test is given it.
+    _port: TcpSocket,
     serving: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
 impl Fake {
     pub async fn start(behaviour: Behaviour) -> Self {
         let state = Arc::new(State::new(behaviour, Home::Test));
-        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound listener has an address");
+        let port = bind("127.0.0.1:0".parse().expect("an address")).expect("loopback has a free port");
+        let address = port.local_addr().expect("a bound socket has an address");
+        let listener = listen(address).expect("the port is ours");
         let serving = Some(tokio::spawn(net::serve(listener, state.clone())));
-        Self { state, address, serving }
+        Self { state, address, _port: port, serving }
     }
 
     /// Streamable HTTP.
@@ -136,7 +140,15 @@ impl Fake {
     pub async fn restart(&mut self) {
         self.stop().await;
         self.state.dead.send_replace(false);
-        let listener = listen(self.address).expect("the port was ours a moment ago");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let listener = loop {
+            match listen(self.address) {
+                Ok(listener) => break listener,
+                // A process that another test is just starting has a copy of the old listener for a moment.
+                Err(error) => assert!(Instant::now() < deadline, "the port is still ours: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
         self.serving = Some(tokio::spawn(net::serve(listener, self.state.clone())));
     }
 }
@@ -149,10 +161,14 @@ impl Drop for Fake {
 
 /// With room for a burst of calls: those that the usual 128 places do not hold try again after a second.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    bind(address)?.listen(1024)
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(1024)
+    Ok(socket)
 }
 
 /// The program and arguments of a fake upstream that speaks on standard input and output. Cargo builds

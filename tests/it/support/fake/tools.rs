@@ -186,7 +186,8 @@ async fn ask(call: &Call<'_>) -> Result<Object, Refusal> {
     Ok(text(reply.to_string()))
 }
 
-/// Says what the test wrote, `before` the answer and as the `answer`, with this call's own id and token.
+/// Says what the test wrote, `before` the answer and as the `answer`, with this call's own id and token, and over HTTP
+/// with its `status`.
 fn verbatim(call: &Call<'_>) -> Result<Object, Refusal> {
     let token = call.incoming.params()["_meta"]["progressToken"].to_string();
     let id = call.incoming.message["id"].to_string();
@@ -195,7 +196,9 @@ fn verbatim(call: &Call<'_>) -> Result<Object, Refusal> {
     for message in call.arguments["before"].as_array().into_iter().flatten() {
         let _ = call.out.send(Out::Verbatim(written(message)));
     }
-    let _ = call.out.send(Out::Answer { status: 200, text: written(&call.arguments["answer"]) });
+    let status = call.arguments["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+    let text = written(&call.arguments["answer"]);
+    let _ = call.out.send(Out::Answer { status: status.unwrap_or(200), text });
     Err(Refusal::Answered)
 }
 

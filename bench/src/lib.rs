@@ -1,0 +1,71 @@
+//! What both programs need of HTTP: whole messages with a length, over connections that stay open. No more than that,
+//! so that what is measured is the gateway.
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+pub const MODERN: &str = "2026-07-28";
+pub const LEGACY: &str = "2025-11-25";
+
+/// A connection, and what was read from it beyond the last message.
+pub struct Wire {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+/// One message: its head as text, and its body.
+pub struct Message {
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Wire {
+    pub fn new(stream: TcpStream) -> Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, read: Vec::new() })
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.stream.write_all(bytes).await?)
+    }
+
+    /// The next message; `None` when the other side is through.
+    pub async fn receive(&mut self) -> Result<Option<Message>> {
+        let end = loop {
+            if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if self.fill().await? == 0 {
+                return Ok(None);
+            }
+        };
+        let head = String::from_utf8(self.read.drain(..end).collect()).context("a head is text")?;
+        let length: usize = match header(&head, "content-length") {
+            Some(length) => length.parse()?,
+            None if head.starts_with("HTTP/1.1 20") && header(&head, "transfer-encoding").is_some() => {
+                bail!("the answer is a stream: {head}")
+            }
+            None => 0,
+        };
+        while self.read.len() < length {
+            if self.fill().await? == 0 {
+                bail!("the connection ended within a message");
+            }
+        }
+        Ok(Some(Message { head, body: self.read.drain(..length).collect() }))
+    }
+
+    async fn fill(&mut self) -> Result<usize> {
+        self.read.reserve(64 * 1024);
+        Ok(self.stream.read_buf(&mut self.read).await?)
+    }
+}
+
+/// The value of a header, by its lower-case name.
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().skip(1).find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}

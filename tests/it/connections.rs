@@ -1,0 +1,78 @@
+//! Connections that stay open between requests: whatever they do meanwhile, the next request is served.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{TestApp, client};
+
+/// Longer than it takes a connection to come to rest.
+const LONG: Duration = Duration::from_millis(150);
+const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+async fn answered(stream: &mut TcpStream) {
+    let mut said = Vec::new();
+    while !said.ends_with(br#"{"status":"ok"}"#) {
+        let mut part = [0; 1024];
+        let length = stream.read(&mut part).await.unwrap();
+        assert!(length > 0, "the connection ended after {:?}", String::from_utf8_lossy(&said));
+        said.extend_from_slice(&part[..length]);
+    }
+    assert!(said.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&said));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_rested_serves_the_next_request() {
+    let app = TestApp::start().await;
+    let mut stream = TcpStream::connect(&app.address).await.unwrap();
+    for _ in 0..3 {
+        stream.write_all(REQUEST).await.unwrap();
+        answered(&mut stream).await;
+        tokio::time::sleep(LONG).await;
+    }
+    stream.write_all(LAST_REQUEST).await.unwrap();
+    let said = client::rest(stream).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_in_pieces_with_long_pauses_is_served_whole() {
+    let app = TestApp::start().await;
+    let mut stream = TcpStream::connect(&app.address).await.unwrap();
+    stream.write_all(REQUEST).await.unwrap();
+    answered(&mut stream).await;
+    // Beginning behind an answer, so that the pauses fall in the middle of a head.
+    for piece in LAST_REQUEST.chunks(17) {
+        stream.write_all(piece).await.unwrap();
+        tokio::time::sleep(LONG).await;
+    }
+    let said = client::rest(stream).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_sent_ahead_of_their_answers_are_all_answered_in_turn() {
+    let app = TestApp::start().await;
+    let mut stream = TcpStream::connect(&app.address).await.unwrap();
+    stream.write_all(&[REQUEST, REQUEST, LAST_REQUEST].concat()).await.unwrap();
+    let said = client::rest(stream).await;
+    assert_eq!(said.matches("HTTP/1.1 200").count(), 3, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_says_nothing_for_long_stays_open() {
+    let app = TestApp::start().await;
+    let head = "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+    let mut stream = client::raw(&app.address, head.as_bytes()).await;
+    let mut part = [0; 4096];
+    assert!(stream.read(&mut part).await.unwrap() > 0);
+    let more = async {
+        // The head and the first event may come in two pieces; then nothing comes, and no end.
+        loop {
+            assert!(stream.read(&mut part).await.unwrap() > 0, "the stream ended");
+        }
+    };
+    assert!(tokio::time::timeout(LONG * 3, more).await.is_err());
+}
