@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Bind, Config};
 use crate::gateway::Gateway;
 use crate::http::ui::Ui;
-use crate::http::{About, Face, Settings};
+use crate::http::{About, Face, Settings, client_metadata};
 use crate::mcp::{Mcp, Seals};
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::Metrics;
@@ -51,8 +51,14 @@ impl App {
             child_env: config.child_env.clone(),
             tls: upstream::Tls::default(),
             newsroom: upstream::Newsroom::default(),
+            oauth: upstream::oauth::Settings {
+                allow_private: config.oauth_allow_private,
+                client_metadata_url: config.public_url.as_ref().map(client_metadata::address),
+            },
         };
-        let gateway = Gateway::start(store, config.mode, options, Metrics::default()).await?;
+        let gateway =
+            Gateway::start(store, config.mode, options, config.oauth_session_life, Metrics::default())
+                .await?;
         let settings = Settings {
             public_url: config.public_url.clone(),
             trust_proxy: config.trust_proxy,

@@ -47,6 +47,10 @@ pub struct Config {
     pub public_url: Option<Url>,
     pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
+    /// Whether the metadata of any server may name private addresses.
+    pub oauth_allow_private: bool,
+    /// How long an authorization waits for a person, and how long its end is remembered; no variable changes it.
+    pub oauth_session_life: Duration,
     pub telemetry: bool,
     /// What children inherit: our environment without what is our own.
     pub child_env: Vec<(OsString, OsString)>,
@@ -102,7 +106,6 @@ impl Config {
         }
         variables
             .parse("SESSION_IDLE_TIMEOUT_SEC", "a number of seconds", |text| text.parse::<u64>().ok())?;
-        variables.flag("OAUTH_ALLOW_PRIVATE")?;
         let port = variables.parse("PORT", "a number from 0 to 65535", |text| text.parse().ok())?;
         let init_timeout = variables
             .parse("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "a number of seconds from 1", |text| {
@@ -126,6 +129,8 @@ impl Config {
             public_url,
             trust_proxy: variables.flag("TRUST_PROXY")?.unwrap_or(false),
             allowed_origins: variables.origins("ALLOWED_ORIGINS")?,
+            oauth_allow_private: variables.flag("OAUTH_ALLOW_PRIVATE")?.unwrap_or(false),
+            oauth_session_life: Duration::from_secs(600),
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
             child_env: environment.into_iter().filter(|(name, _)| !is_our_own(name)).collect(),
             program,

@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 
-use crate::http::api::{groups, prompts, resources, servers, tools};
+use crate::http::api::{groups, oauth, prompts, resources, servers, tools};
 use crate::http::error::Refusal;
 use crate::http::openapi::Row;
-use crate::http::{Face, dashboard, openapi, system, ui};
+use crate::http::{Face, client_metadata, dashboard, openapi, system, ui};
 use crate::mcp::{Place, Scope, Transport};
 use crate::model::Mode;
 
@@ -102,6 +102,7 @@ pub fn table() -> Vec<Route> {
         get("/metrics", Open, system::metrics),
         post("/init", Open, system::init),
         get("/api/v0/openapi.json", User, openapi::show),
+        get(client_metadata::PATH, Open, client_metadata::get),
         get("/api/v0/servers", User, servers::list),
         post("/api/v0/servers", Admin, servers::register),
         get("/api/v0/servers/{name}", User, servers::get),
@@ -110,6 +111,8 @@ pub fn table() -> Vec<Route> {
         post("/api/v0/servers/{name}/enable", Admin, servers::enable),
         post("/api/v0/servers/{name}/disable", Admin, servers::disable),
         post("/api/v0/servers/{name}/refresh", Admin, servers::refresh),
+        post("/api/v0/servers/{name}/reauthorize", Admin, servers::reauthorize),
+        post("/api/v0/upstream_oauth/sessions/{id}/complete", Admin, oauth::complete),
         get("/api/v0/server_configs", Admin, servers::configs),
         get("/api/v0/tools", User, tools::list),
         get("/api/v0/tool", User, tools::get),
@@ -142,6 +145,9 @@ pub fn table() -> Vec<Route> {
         delete("/api/dashboard/servers/{name}", Development, dashboard::servers::remove),
         patch("/api/dashboard/servers/{name}/enabled", Development, dashboard::servers::switch),
         post("/api/dashboard/servers/{name}/refresh", Development, dashboard::servers::refresh),
+        post("/api/dashboard/servers/{name}/reauthorize", Development, dashboard::oauth::reauthorize),
+        get("/api/dashboard/oauth/session/{id}", Development, dashboard::oauth::session),
+        get(dashboard::oauth::CALLBACK, Development, dashboard::oauth::callback_page),
         get("/api/dashboard/tools", Development, dashboard::tools::list),
         patch("/api/dashboard/tools/{name}/enabled", Development, dashboard::tools::switch),
         post("/api/dashboard/tools/{name}/invoke", Development, dashboard::tools::invoke),

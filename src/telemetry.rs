@@ -10,7 +10,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -132,6 +134,16 @@ impl Drop for CallMeasure {
     }
 }
 
+/// Keeps back what no filter may bring to light: rmcp tells authorization codes and token responses at `debug`.
+struct Discretion;
+
+impl<S: Subscriber> Layer<S> for Discretion {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        let is_talkative = ["rmcp", "oauth2"].iter().any(|target| metadata.target().starts_with(target));
+        !is_talkative || *metadata.level() <= Level::INFO
+    }
+}
+
 /// Logs go to standard error, so that standard output stays for results.
 pub fn start_logging(filter: EnvFilter) {
     use std::io::IsTerminal;
@@ -139,7 +151,8 @@ pub fn start_logging(filter: EnvFilter) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .finish();
+        .finish()
+        .with(Discretion);
     // Two gateways in one process (tests) share the first one's log.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }

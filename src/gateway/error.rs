@@ -10,6 +10,8 @@ use crate::upstream::{CallError, ConnectError};
 pub enum Kind {
     /// The request itself is wrong.
     Invalid,
+    /// The server wants OAuth, and the request does not say where a person comes back to.
+    OAuthRequired,
     NotFound,
     Conflict,
     /// The upstream failed; the sentence is its reason.
@@ -31,6 +33,18 @@ impl Error {
 
     pub fn not_found(sentence: impl Into<String>) -> Self {
         Self { kind: Kind::NotFound, sentence: sentence.into() }
+    }
+
+    pub fn oauth_required(server: &str) -> Self {
+        let sentence = format!(
+            "server {server:?} requires OAuth authorization; give an oauth_redirect_uri, or oauth_client_id and \
+             oauth_client_secret where its authorization server grants client credentials"
+        );
+        Self { kind: Kind::OAuthRequired, sentence }
+    }
+
+    pub fn already_registered(server: &str) -> Self {
+        Self::conflict(format!("server {server:?} is already registered; use force=true to replace it"))
     }
 
     pub fn conflict(sentence: impl Into<String>) -> Self {

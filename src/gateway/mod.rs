@@ -1,6 +1,6 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
 //! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
-//! `resources` and `groups` (what people do with it), `call` and `invoke` (how a request travels to a server).
+//! `resources`, `groups` and `oauth` (what people do with it), `call` and `invoke` (how a request travels to a server).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
@@ -12,10 +12,12 @@ pub mod catalog;
 pub mod difference;
 pub mod error;
 pub mod forward;
+mod grants;
 pub mod greeting;
 pub mod groups;
 pub mod invoke;
 pub mod lists;
+pub mod oauth;
 pub mod outcome;
 pub mod overview;
 pub mod prompts;
@@ -40,6 +42,7 @@ use tokio_util::task::TaskTracker;
 use crate::model::{LogLevel, Mode, Offering, ServerName, SessionMode, time};
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use crate::upstream::token::Tokens;
 use crate::upstream::{Event, Options, Owner, Upstream};
 
 pub use catalog::{Catalog, Entry};
@@ -47,6 +50,7 @@ pub use error::{Error, Kind};
 
 pub use crate::upstream::News;
 
+use grants::Keeper;
 use lists::ListCache;
 use subscriptions::Subscriptions;
 
@@ -54,7 +58,11 @@ use subscriptions::Subscriptions;
 const UPDATES_BACKLOG: usize = 1024;
 
 pub struct Gateway {
-    store: Store,
+    store: Arc<Store>,
+    /// The store, as upstreams see it.
+    keeper: Arc<Keeper>,
+    /// How long an authorization waits for a person, and how long its end is remembered.
+    oauth_session_life: Duration,
     catalog: ArcSwap<Catalog>,
     /// Whoever changes the store and the catalog holds this: the two never tell different stories for long.
     turn: tokio::sync::Mutex<()>,
@@ -82,18 +90,25 @@ impl Gateway {
         store: Store,
         mode: Mode,
         options: Options,
+        oauth_session_life: Duration,
         metrics: Metrics,
     ) -> Result<Arc<Self>, Error> {
         check_mode(&store, mode).await?;
+        store.fail_interrupted_sessions(now_ms()).await?;
+        let store = Arc::new(store);
+        let keeper = Arc::new(Keeper(store.clone()));
+        let mut grants = store.load_grants().await?;
         let (events, received) = mpsc::unbounded_channel();
         let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
-            let upstream = server
-                .registration
-                .flags
-                .enabled
-                .then(|| Upstream::resume(config, options.clone(), events.clone(), &server.offering));
+            let grant =
+                grants.remove(config.name.as_str()).and_then(|text| grants::read(&config.name, &text));
+            let tokens = Tokens::new(&config, &options, keeper.clone(), grant, true);
+            let upstream =
+                server.registration.flags.enabled.then(|| {
+                    Upstream::resume(config, options.clone(), events.clone(), tokens, &server.offering)
+                });
             let discovered = server.discovered_at_ms;
             Entry::new(
                 server.registration,
@@ -106,6 +121,8 @@ impl Gateway {
         let gateway = Arc::new(Self {
             catalog: ArcSwap::from_pointee(Catalog::new(entries, groups)),
             store,
+            keeper: keeper.clone(),
+            oauth_session_life,
             turn: tokio::sync::Mutex::default(),
             in_change: Mutex::default(),
             upstream_options: options,
@@ -123,6 +140,8 @@ impl Gateway {
         let follow = gateway.clone().follow(received);
         let stop = gateway.stop.clone();
         gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
+        let (clean, stop) = (gateway.clone().keep_sessions_clean(), gateway.stop.clone());
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(clean).await });
         Ok(gateway)
     }
 

@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::catalog::Entry;
+use super::oauth::{Outcome, Purpose};
 use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
 use crate::model::{Offering, Registration, ServerName};
-use crate::upstream::Upstream;
+use crate::store::GrantChange;
+use crate::upstream::token::{Held, Tokens};
+use crate::upstream::{ConnectError, Denial, Upstream};
 
 /// What became visible or hidden when a server was switched.
 #[derive(Debug, Serialize, ToSchema)]
@@ -47,37 +50,39 @@ impl Gateway {
         self: &Arc<Self>,
         input: Map<String, Value>,
         existing: Existing,
-    ) -> Result<ServerRecord, Error> {
+    ) -> Result<Outcome, Error> {
         let keeps = Keeps::unless_named(&input);
-        let registration = Registration::parse(input)?;
+        let mut registration = Registration::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
             let name = registration.config.name.clone();
             let _change = gateway.begin_change(&name)?;
             if existing == Existing::Refuse && gateway.catalog().get(name.as_str()).is_some() {
-                return Err(Error::conflict(format!(
-                    "server {:?} is already registered; use force=true to replace it",
-                    name.as_str()
-                )));
+                return Err(Error::already_registered(name.as_str()));
             }
-            let connected = gateway.connect(&registration).await?;
-            gateway.commit(registration, connected, keeps).await
+            let purpose = match existing {
+                Existing::Refuse => Purpose::Register,
+                Existing::Replace => Purpose::Replace,
+            };
+            match gateway.connect(&mut registration).await {
+                Ok(connected) => gateway.commit(registration, connected, keeps).await.map(Outcome::stored),
+                Err(Unconnected::Denied(denial)) => {
+                    gateway.authorize(registration, denial, purpose, keeps).await
+                }
+                Err(Unconnected::Failed(error)) => Err(error),
+            }
         })
         .await
     }
 
     /// Changes the given keys; a changed way of connecting is tried before it replaces the old one.
-    pub async fn amend(
-        self: &Arc<Self>,
-        name: &str,
-        changes: Map<String, Value>,
-    ) -> Result<ServerRecord, Error> {
+    pub async fn amend(self: &Arc<Self>, name: &str, changes: Map<String, Value>) -> Result<Outcome, Error> {
         let name = self.catalog().require(name)?.name().clone();
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
             let catalog = gateway.catalog();
             let entry = catalog.require(name.as_str())?;
             let keeps = Keeps::unless_named(&changes);
-            let registration = entry.registration.amended(changes)?;
+            let mut registration = entry.registration.amended(changes)?;
             let (old, new) = (&entry.registration.config, &registration.config);
             let same_link = old.transport == new.transport
                 && old.session_mode == new.session_mode
@@ -87,11 +92,17 @@ impl Gateway {
                     Connected { upstream: upstream.clone(), offering: entry.offering().clone() }
                 }
                 None if same_link && !registration.flags.enabled => {
-                    return gateway.commit_unconnected(registration, keeps).await;
+                    return gateway.commit_unconnected(registration, keeps).await.map(Outcome::stored);
                 }
-                Some(_) | None => gateway.connect(&registration).await?,
+                Some(_) | None => match gateway.connect(&mut registration).await {
+                    Ok(connected) => connected,
+                    Err(Unconnected::Denied(denial)) => {
+                        return gateway.authorize(registration, denial, Purpose::Replace, keeps).await;
+                    }
+                    Err(Unconnected::Failed(error)) => return Err(error),
+                },
             };
-            gateway.commit(registration, connected, keeps).await
+            gateway.commit(registration, connected, keeps).await.map(Outcome::stored)
         })
         .await
     }
@@ -128,6 +139,7 @@ impl Gateway {
                     prompts_affected: vec![],
                 });
             }
+            let tokens = gateway.tokens_for(&mut (*before.registration).clone()).await?;
             {
                 let _turn = gateway.turn.lock().await;
                 let now = now_ms();
@@ -135,7 +147,7 @@ impl Gateway {
                 let catalog = gateway.catalog();
                 let mut entry =
                     catalog.require(name.as_str())?.with_flags(|flags| flags.enabled = enabled, now);
-                entry.upstream = enabled.then(|| gateway.resume(&entry));
+                entry.upstream = enabled.then(|| gateway.resume(&entry, tokens));
                 gateway.swap(catalog.with(entry));
             }
             tracing::info!(server = %name, enabled, "switched a server");
@@ -165,25 +177,37 @@ impl Gateway {
         .await
     }
 
-    async fn connect(&self, registration: &Registration) -> Result<Connected, Error> {
-        let config = registration.config.clone();
-        let options = self.upstream_options.clone();
-        let connecting = Upstream::connect(config, options, self.events.clone());
-        let connected = self.stop.run_until_cancelled(connecting).await;
-        let (upstream, discovery) = connected.ok_or_else(Error::stopping)??;
-        Ok(Connected { upstream, offering: discovery.offering })
+    async fn connect(&self, registration: &mut Registration) -> Result<Connected, Unconnected> {
+        let tokens = self.tokens_for(registration).await.map_err(Unconnected::Failed)?;
+        self.connect_with(registration, tokens).await
     }
 
-    fn resume(&self, entry: &Entry) -> Upstream {
+    pub(super) async fn connect_with(
+        &self,
+        registration: &Registration,
+        tokens: Option<Arc<Tokens>>,
+    ) -> Result<Connected, Unconnected> {
+        let config = registration.config.clone();
+        let options = self.upstream_options.clone();
+        let connecting = Upstream::connect(config, options, self.events.clone(), tokens);
+        match self.stop.run_until_cancelled(connecting).await {
+            Some(Ok((upstream, discovery))) => Ok(Connected { upstream, offering: discovery.offering }),
+            Some(Err(ConnectError::Unauthorized(denial))) => Err(Unconnected::Denied(denial)),
+            Some(Err(error)) => Err(Unconnected::Failed(error.into())),
+            None => Err(Unconnected::Failed(Error::stopping())),
+        }
+    }
+
+    fn resume(&self, entry: &Entry, tokens: Option<Arc<Tokens>>) -> Upstream {
         let config = entry.registration.config.clone();
         let (options, events) = (self.upstream_options.clone(), self.events.clone());
-        let upstream = Upstream::resume(config, options, events, entry.offering());
+        let upstream = Upstream::resume(config, options, events, tokens, entry.offering());
         self.hand_over(&upstream);
         upstream
     }
 
     /// Stores and shows a server that is connected; whatever was there before it makes room.
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         mut registration: Registration,
         connected: Connected,
@@ -199,12 +223,25 @@ impl Gateway {
             if let Some(old) = catalog.get(name.as_str()) {
                 keeps.apply(&mut registration, &old.registration);
             }
-            if let Err(error) = self.store.replace_server(&registration, &offering, now).await {
+            let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
+            let held = match upstream.tokens().filter(|_| is_new) {
+                Some(tokens) => Some(tokens.hold().await),
+                None => None,
+            };
+            let granted = held.as_ref().and_then(|held| held.grant.as_ref());
+            let granted = granted.map(|grant| (grant.lineage.clone(), grant.to_secret()));
+            let grant = match &granted {
+                Some((lineage, text)) => GrantChange::Put(lineage, text),
+                None if is_new => GrantChange::Drop,
+                None => GrantChange::Keep,
+            };
+            if let Err(error) = self.store.replace_server(&registration, &offering, grant, now).await {
                 if !replaced.as_ref().is_some_and(|old| old.is(&upstream)) {
                     upstream.stop().await;
                 }
                 return Err(error.into());
             }
+            held.map(Held::stored);
             let live = registration.flags.enabled.then(|| upstream.clone());
             self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
         }
@@ -239,14 +276,14 @@ impl Gateway {
             let old = catalog.require(name.as_str())?;
             keeps.apply(&mut registration, &old.registration);
             let (offering, discovered) = (old.offering().clone(), old.discovered_at_ms);
-            self.store.replace_server(&registration, &offering, now).await?;
+            self.store.replace_server(&registration, &offering, GrantChange::Keep, now).await?;
             self.swap(catalog.with(Entry::new(registration, offering, None, now, discovered)));
         }
         self.server(name.as_str())
     }
 
     /// Claims a server for a change that takes a while, so that two of them never mix.
-    fn begin_change(self: &Arc<Self>, name: &ServerName) -> Result<Change, Error> {
+    pub(super) fn begin_change(self: &Arc<Self>, name: &ServerName) -> Result<Change, Error> {
         let mut in_change = self.in_change.lock().expect("no code panics while it holds the names");
         if !in_change.insert(name.clone()) {
             return Err(Error::conflict(format!(
@@ -258,19 +295,29 @@ impl Gateway {
     }
 }
 
-struct Connected {
+pub(super) struct Connected {
     upstream: Upstream,
     offering: Arc<Offering>,
 }
 
+/// Why there is no connection.
+pub(super) enum Unconnected {
+    /// The server wants to know who we are.
+    Denied(Denial),
+    Failed(Error),
+}
+
 /// Which flags of the server that is replaced live on: those of the moment when it is, since people may switch
 /// tools while the new one is being connected.
-struct Keeps {
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Keeps {
     disabled_tools: bool,
     disabled_prompts: bool,
 }
 
 impl Keeps {
+    pub(super) const ALL: Self = Self { disabled_tools: true, disabled_prompts: true };
+
     fn unless_named(input: &Map<String, Value>) -> Self {
         Self {
             disabled_tools: !input.contains_key("disabled_tools"),
@@ -288,7 +335,7 @@ impl Keeps {
     }
 }
 
-struct Change {
+pub(super) struct Change {
     gateway: Arc<Gateway>,
     name: ServerName,
 }

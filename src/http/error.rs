@@ -1,6 +1,6 @@
 //! The one place where trouble becomes a status: `{"error": "<one helpful sentence>"}`, always.
 
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -13,11 +13,16 @@ use crate::model::FieldError;
 pub struct Refusal {
     status: StatusCode,
     sentence: String,
+    /// What programs tell this refusal by, where others have the same status.
+    code: Option<&'static str>,
 }
+
+/// The header that carries a refusal's code.
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
 
 impl Refusal {
     fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
-        Self { status, sentence: sentence.into() }
+        Self { status, sentence: sentence.into(), code: None }
     }
 
     pub fn bad_request(sentence: impl Into<String>) -> Self {
@@ -48,12 +53,13 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let status = match error.kind {
-            Kind::Invalid => StatusCode::BAD_REQUEST,
+            Kind::Invalid | Kind::OAuthRequired => StatusCode::BAD_REQUEST,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::Conflict => StatusCode::CONFLICT,
             Kind::Upstream | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self::new(status, error.to_string())
+        let code = (error.kind == Kind::OAuthRequired).then_some("upstream_oauth_required");
+        Self { code, ..Self::new(status, error.to_string()) }
     }
 }
 
@@ -65,6 +71,8 @@ impl From<FieldError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        json_response(self.status, json!({ "error": self.sentence }).to_string())
+        let mut response = json_response(self.status, json!({ "error": self.sentence }).to_string());
+        response.headers_mut().extend(self.code.map(|code| (ERROR_CODE, HeaderValue::from_static(code))));
+        response
     }
 }

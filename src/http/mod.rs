@@ -3,6 +3,7 @@
 
 pub mod address;
 pub mod api;
+pub mod client_metadata;
 pub mod dashboard;
 pub mod error;
 pub mod extract;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 
 use super::reply::Written;
-use super::{Face, api, dashboard, system, ui};
+use super::{Face, api, client_metadata, dashboard, system, ui};
 
 /// Every error.
 #[derive(Serialize, ToSchema)]
@@ -26,6 +26,7 @@ pub struct Problem {
         system::metadata,
         system::metrics,
         system::init,
+        client_metadata::get,
         show,
         api::servers::list,
         api::servers::register,
@@ -35,7 +36,9 @@ pub struct Problem {
         api::servers::enable,
         api::servers::disable,
         api::servers::refresh,
+        api::servers::reauthorize,
         api::servers::configs,
+        api::oauth::complete,
         api::tools::list,
         api::tools::get,
         api::tools::invoke,
@@ -64,6 +67,9 @@ pub struct Problem {
         dashboard::servers::remove,
         dashboard::servers::switch,
         dashboard::servers::refresh,
+        dashboard::oauth::reauthorize,
+        dashboard::oauth::session,
+        dashboard::oauth::callback_page,
         dashboard::tools::list,
         dashboard::tools::switch,
         dashboard::tools::invoke,

@@ -18,8 +18,28 @@ pub struct Written(pub Vec<u8>);
 /// 201 with a body of JSON.
 pub struct Created<T>(pub T);
 
+/// 202 with a body of JSON: there is more to do before it is done.
+pub struct Accepted<T>(pub T);
+
 /// 204.
 pub struct NoContent;
+
+/// A plain page for people: a title and a sentence.
+pub struct Page {
+    status: StatusCode,
+    title: &'static str,
+    text: String,
+}
+
+impl Page {
+    pub fn ok(title: &'static str, text: &str) -> Self {
+        Self { status: StatusCode::OK, title, text: text.to_owned() }
+    }
+
+    pub fn bad_request(title: &'static str, text: &str) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, title, text: text.to_owned() }
+    }
+}
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
@@ -37,6 +57,47 @@ impl<T: Serialize> IntoResponse for Created<T> {
     fn into_response(self) -> Response {
         serialized(StatusCode::CREATED, &self.0)
     }
+}
+
+impl<T: Serialize> IntoResponse for Accepted<T> {
+    fn into_response(self) -> Response {
+        serialized(StatusCode::ACCEPTED, &self.0)
+    }
+}
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        let (title, text) = (escaped(self.title), escaped(&self.text));
+        let page = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{title}</title></head>\n\
+             <body><h1>{title}</h1><p>{text}</p></body>\n</html>\n"
+        );
+        let headers = [
+            (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+            (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+            // The address of the page has a code in it.
+            (header::REFERRER_POLICY, "no-referrer"),
+            (header::CACHE_CONTROL, "no-store"),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        ];
+        (self.status, headers, page).into_response()
+    }
+}
+
+/// Text as it may stand in HTML.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            plain => escaped.push(plain),
+        }
+    }
+    escaped
 }
 
 impl IntoResponse for NoContent {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{ServerConfig, Transport};
+use super::{Issued, ServerConfig, Transport};
 
 pub const MASK: &str = "***";
 
@@ -15,13 +15,17 @@ const SHORTEST: usize = 4;
 pub struct Redactor {
     /// Longest first, so that a value that contains another is masked whole.
     values: Arc<[String]>,
+    /// What came later than the registration.
+    issued: Issued,
 }
 
 impl Redactor {
     pub fn of(config: &ServerConfig) -> Self {
         let mut values = Vec::new();
+        let mut issued = Issued::default();
         match &config.transport {
             Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => {
+                issued = endpoint.oauth.issued.clone();
                 values.extend(endpoint.bearer_token.iter().map(|token| token.expose().to_owned()));
                 values.extend(endpoint.oauth.client_secret.iter().map(|secret| secret.expose().to_owned()));
                 for header in endpoint.headers.values() {
@@ -53,11 +57,16 @@ impl Redactor {
         values.retain(|value| value.len() >= SHORTEST);
         values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         values.dedup();
-        Self { values: values.into() }
+        Self { values: values.into(), issued }
     }
 
     pub fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();
+        for secret in self.issued.secrets() {
+            if secret.expose().len() >= SHORTEST && text.contains(secret.expose()) {
+                text = text.replace(secret.expose(), MASK);
+            }
+        }
         for value in self.values.iter() {
             if text.contains(value.as_str()) {
                 text = text.replace(value.as_str(), MASK);

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::server::DEFAULT_TIMEOUT_MS;
 use super::{
-    Endpoint, FieldError, Fields, Flags, OAuthSettings, Process, Secret, ServerConfig, ServerName,
+    Endpoint, FieldError, Fields, Flags, Issued, OAuthSettings, Process, Secret, ServerConfig, ServerName,
     SessionMode, Transport,
 };
 
@@ -182,6 +182,7 @@ fn parse_endpoint(fields: &mut Fields) -> Result<Endpoint, FieldError> {
             client_id: filled(fields.text("oauth_client_id")?),
             client_secret: filled(fields.text("oauth_client_secret")?).map(Secret::new),
             scopes: fields.texts("oauth_scopes")?.unwrap_or_default(),
+            issued: Issued::default(),
         },
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use url::Url;
 
-use super::{Secret, ServerName};
+use super::{Issued, Secret, ServerName};
 
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 
@@ -26,6 +26,21 @@ pub struct ServerConfig {
 impl ServerConfig {
     pub fn timeout(&self) -> Option<Duration> {
         (self.timeout_ms > 0).then(|| Duration::from_millis(self.timeout_ms))
+    }
+
+    /// Where the server is reached, if that is over HTTP.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.transport {
+            Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => Some(endpoint),
+            Transport::Stdio(_) => None,
+        }
+    }
+
+    pub fn endpoint_mut(&mut self) -> Option<&mut Endpoint> {
+        match &mut self.transport {
+            Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => Some(endpoint),
+            Transport::Stdio(_) => None,
+        }
     }
 
     /// The server as an error may name it: masked URL or bare command, never arguments or secrets.
@@ -97,6 +112,13 @@ impl Endpoint {
         shown.into()
     }
 
+    /// Whether the registration itself says how to authenticate, which leaves no room for OAuth.
+    pub fn has_credentials(&self) -> bool {
+        self.bearer_token.is_some()
+            || self.user_info().is_some()
+            || self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+    }
+
     /// User and password in the URL, as they were before they were put into one.
     pub fn user_info(&self) -> Option<(String, String)> {
         if self.url.username().is_empty() && self.url.password().is_none() {
@@ -134,6 +156,8 @@ pub struct OAuthSettings {
     pub client_id: Option<String>,
     pub client_secret: Option<Secret>,
     pub scopes: Vec<String>,
+    /// What the server's authorization server gave us since.
+    pub issued: Issued,
 }
 
 /// A server that runs as a child process of the gateway.

@@ -1,16 +1,18 @@
-//! What outlives the process: servers, what they offered, what is switched off, groups, and settings.
+//! What outlives the process: servers, what they offered, what is switched off, groups, OAuth, and settings.
 //! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
 
 mod catalogs;
 mod config;
 mod db;
 mod disabled;
+mod grants;
 mod groups;
 mod key;
 mod lock;
 mod migrate;
 mod open;
 mod servers;
+mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -23,9 +25,11 @@ use crate::seal::{PurposeSeal, Seal};
 use db::{Pool, Tx};
 
 pub use disabled::Kind;
+pub use grants::GrantChange;
 pub use key::KeyOrigin;
 pub use open::{OpenError, OpenOptions};
 pub use servers::StoredServer;
+pub use sessions::{SessionKey, SessionStatus, StoredSession};
 
 #[derive(Debug)]
 pub struct Store {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::catalogs::{self, Lists};
 use super::db::{Tx, on};
 use super::disabled::{self, Disabled};
+use super::grants::{self, GrantChange};
 use super::{Store, StoreError, config};
 use crate::model::{Flags, Offering, Registration, ServerName};
 use crate::seal::Seal;
@@ -64,6 +65,7 @@ impl Store {
         &self,
         registration: &Registration,
         offering: &Offering,
+        grant: GrantChange<'_>,
         now_ms: i64,
     ) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO servers (name, config, enabled, protocol_version, is_private,
@@ -72,6 +74,7 @@ impl Store {
             updated_at = excluded.updated_at";
         let mut tx = self.write().await?;
         self.put(&mut tx, SQL, registration, now_ms).await?;
+        grants::change(&mut tx, &self.seal, &registration.config.name, grant, now_ms).await?;
         complete(tx, registration, offering, now_ms).await
     }
 

@@ -87,7 +87,13 @@ impl Supervisor {
     async fn reconnect(&mut self, waiting: &mut Vec<Refresh>) -> Option<(Arc<Link>, Discovery)> {
         for failures in 1u32.. {
             let shared = self.upstream.0.clone();
-            let attempt = connect(&shared.config, &shared.options, shared.era(), &shared.stderr);
+            let attempt = connect(
+                &shared.config,
+                &shared.options,
+                shared.era(),
+                &shared.stderr,
+                shared.tokens.as_ref(),
+            );
             match shared.stop.run_until_cancelled(attempt).await? {
                 Ok((link, discovery)) => {
                     shared.remember_era(link.version().map(|version| version.era()));
@@ -183,7 +189,7 @@ impl Supervisor {
                     }
                     match error {
                         // The server can no longer be spoken to; a new session may help, or shows why not.
-                        ConnectError::Unauthorized(reason) => return Ended::Lost(reason),
+                        ConnectError::Unauthorized(denial) => return Ended::Lost(denial.text),
                         ConnectError::Unreachable(reason) => return Ended::Lost(reason),
                         ConnectError::Failed(reason) if doubted => {
                             shared.forget_era();

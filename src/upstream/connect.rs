@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::error::{CallError, ConnectError, seconds};
+use super::error::{CallError, ConnectError, Denial, seconds};
 use super::exchange::{Exchange, Inbound};
 use super::http::{HttpClient, Streamable, start_listening};
 use super::link::{Carrier, Link, Purpose, Request};
@@ -16,10 +16,9 @@ use super::pace::Pace;
 use super::probe::{self, Greeting};
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
+use super::token::Tokens;
 use super::{Options, lists};
-use crate::model::{
-    Capabilities, Endpoint, Offering, Process, Redactor, ServerConfig, ServerName, Transport,
-};
+use crate::model::{Capabilities, Offering, Process, Redactor, ServerConfig, ServerName, Transport};
 use crate::wire::{Era, Head, Version};
 
 /// What a server turned out to offer.
@@ -56,9 +55,10 @@ pub async fn connect(
     options: &Options,
     known: Option<Era>,
     stderr: &StderrTail,
+    tokens: Option<&Arc<Tokens>>,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
     let step = Step::of(config, options);
-    let attempt = attempt(config, options, known, stderr, &step);
+    let attempt = attempt(config, options, known, stderr, tokens, &step);
     let Ok(result) = tokio::time::timeout(options.init_timeout, attempt).await else {
         let late = late(config, options, &step);
         let words = stderr.last_words(5);
@@ -102,10 +102,11 @@ async fn attempt(
     options: &Options,
     known: Option<Era>,
     stderr: &StderrTail,
+    tokens: Option<&Arc<Tokens>>,
     step: &Step,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
     let mut unfinished = Unfinished::default();
-    let met = meet(config, options, Capabilities::NONE, known, stderr, step, &mut unfinished).await;
+    let met = meet(config, options, Capabilities::NONE, known, stderr, tokens, step, &mut unfinished).await;
     let redactor = Redactor::of(config);
     let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &redactor))?;
     watch(&link, &greeting);
@@ -123,10 +124,11 @@ pub async fn connect_further(
     capabilities: Capabilities,
     known: Option<Era>,
     stderr: &StderrTail,
+    tokens: Option<&Arc<Tokens>>,
 ) -> Result<Arc<Link>, ConnectError> {
     let step = Step::of(config, options);
     let mut unfinished = Unfinished::default();
-    let met = meet(config, options, capabilities, known, stderr, &step, &mut unfinished);
+    let met = meet(config, options, capabilities, known, stderr, tokens, &step, &mut unfinished);
     let met = tokio::time::timeout(options.init_timeout, met).await;
     let met = met.map_err(|_| late(config, options, &step))?;
     let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &Redactor::of(config)))?;
@@ -146,6 +148,7 @@ async fn meet(
     capabilities: Capabilities,
     known: Option<Era>,
     stderr: &StderrTail,
+    tokens: Option<&Arc<Tokens>>,
     step: &Step,
     unfinished: &mut Unfinished,
 ) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
@@ -153,13 +156,15 @@ async fn meet(
     let redactor = Redactor::of(config);
     let (link, greeting) = match &config.transport {
         Transport::StreamableHttp(endpoint) => {
-            let link = open_http(endpoint, redactor, options, capabilities);
+            let client = HttpClient::new(endpoint, redactor, tokens.cloned(), options.tls.clone());
+            let link = open_http(client, capabilities);
             unfinished.0 = Some(link.clone());
             let greeting = probe::over_http(&link, known, options.init_timeout, step).await?;
             (link, greeting)
         }
         Transport::Sse(endpoint) => {
-            let link = open_sse(endpoint, redactor, options, capabilities).await?;
+            let client = HttpClient::new(endpoint, redactor, tokens.cloned(), options.tls.clone());
+            let link = open_sse(client, capabilities).await?;
             let greeting = probe::initialize(&link, step).await?;
             (link, greeting)
         }
@@ -223,13 +228,8 @@ fn open_stdio(
     Ok(link)
 }
 
-fn open_http(
-    endpoint: &Endpoint,
-    redactor: Redactor,
-    options: &Options,
-    capabilities: Capabilities,
-) -> Arc<Link> {
-    let (streamable, outbox) = Streamable::new(HttpClient::new(endpoint, redactor, options.tls.clone()));
+fn open_http(client: HttpClient, capabilities: Capabilities) -> Arc<Link> {
+    let (streamable, outbox) = Streamable::new(client);
     let deliver = streamable.clone().deliver(outbox);
     let link = Link::new(Carrier::Http(streamable), capabilities);
     let stop = link.stop.clone();
@@ -237,14 +237,8 @@ fn open_http(
     link
 }
 
-async fn open_sse(
-    endpoint: &Endpoint,
-    redactor: Redactor,
-    options: &Options,
-    capabilities: Capabilities,
-) -> Result<Arc<Link>, CallError> {
-    let (stream, incoming) =
-        EventStream::open(HttpClient::new(endpoint, redactor, options.tls.clone())).await?;
+async fn open_sse(client: HttpClient, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
+    let (stream, incoming) = EventStream::open(client).await?;
     let link = Link::new(Carrier::Sse(stream), capabilities);
     let (run, stop) = (incoming.run(Arc::downgrade(&link)), link.stop.clone());
     link.tasks.spawn(async move { stop.run_until_cancelled(run).await });
@@ -340,9 +334,15 @@ async fn hear_out(mut exchange: Exchange) -> bool {
 /// Turns what went wrong on the way into the sentence for people.
 fn explain(refusal: probe::Refusal, config: &ServerConfig, redactor: &Redactor) -> ConnectError {
     match refusal {
-        probe::Refusal::Call(CallError::Unauthorized(text)) => ConnectError::Unauthorized(format!(
-            "{text}; the server wants credentials: give a bearer_token, or an Authorization value in headers"
-        )),
+        probe::Refusal::Call(CallError::Unauthorized(denial)) if denial.had_grant => {
+            ConnectError::Unauthorized(Denial { text: redactor.redact(&denial.text), ..denial })
+        }
+        probe::Refusal::Call(CallError::Unauthorized(denial)) => {
+            let text = format!(
+                "{denial}; the server wants credentials: give a bearer_token, or an Authorization value in headers"
+            );
+            ConnectError::Unauthorized(Denial { text, ..denial })
+        }
         probe::Refusal::Call(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
             ConnectError::Unreachable(redactor.redact(&error.to_string()))
         }

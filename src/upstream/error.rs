@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::model::ServerName;
+
 /// Connecting did not work; the sentence says to what, what happened, and where known what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -12,7 +14,28 @@ pub enum ConnectError {
     Unreachable(String),
     /// The upstream wants credentials that it did not get.
     #[error("{0}")]
-    Unauthorized(String),
+    Unauthorized(Denial),
+}
+
+/// An upstream's refusal for want of authorization.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Denial {
+    pub text: String,
+    /// What the upstream said about how to be authorized.
+    pub challenge: Option<String>,
+    /// Whether there was a grant, which does not do.
+    pub had_grant: bool,
+}
+
+impl Denial {
+    /// A grant is of no more use, or not enough.
+    pub fn of_grant(server: &ServerName, reason: &str) -> Self {
+        let text = format!(
+            "authorization required: {reason}; authorize it again with POST /api/v0/servers/{server}/reauthorize"
+        );
+        Self { text, challenge: None, had_grant: true }
+    }
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -27,7 +50,7 @@ pub enum CallError {
     #[error("{0}")]
     Lost(String),
     #[error("{0}")]
-    Unauthorized(String),
+    Unauthorized(Denial),
     /// The upstream answered with an HTTP status instead of a message.
     #[error("{text}")]
     Status { status: u16, text: String },

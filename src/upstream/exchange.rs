@@ -60,7 +60,8 @@ impl Exchange {
 
     /// Whether the upstream met the request with a status that is no success, or broke off.
     pub(super) fn is_refused(&self, sent: &Result<(), CallError>) -> bool {
-        self.refused_with().is_some() || matches!(sent, Err(CallError::Status { .. } | CallError::Lost(_)))
+        self.refused_with().is_some()
+            || matches!(sent, Err(CallError::Status { .. } | CallError::Unauthorized(_) | CallError::Lost(_)))
     }
 
     /// The HTTP status that the answer came with, where it was no success.

@@ -2,7 +2,7 @@
 //! Reading order: `supervise` and `attend` (one server, kept alive), `connect` with
 //! `probe` and `lists` (what connecting means), `link` and
 //! `exchange` (a request and what comes back), `calls` (who gets which message), `pool` (further links), then the
-//! transports.
+//! transports. `oauth` and `token` are about servers that want OAuth.
 //! Nothing here knows the database or who is asking.
 
 mod attend;
@@ -15,6 +15,7 @@ mod http;
 mod link;
 mod lists;
 mod news;
+pub mod oauth;
 mod pace;
 mod pool;
 mod probe;
@@ -22,6 +23,7 @@ mod sse;
 pub mod stdio;
 mod supervise;
 mod ticket;
+pub mod token;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,7 +32,7 @@ use std::time::Duration;
 use crate::wire::authored::ClientInfo;
 
 pub use connect::Discovery;
-pub use error::{CallError, ConnectError};
+pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, Inbound, Replier};
 pub use failures::Failure;
 pub use http::Tls;
@@ -51,6 +53,7 @@ pub struct Options {
     pub tls: Tls,
     /// Where watchers learn what happens.
     pub newsroom: Newsroom,
+    pub oauth: oauth::Settings,
 }
 
 /// How the gateway names itself to upstreams.

@@ -90,7 +90,8 @@ impl Upstream {
         let shared = &self.0;
         let open = || async {
             let (config, options) = (&shared.config, &shared.options);
-            let opened = connect_further(config, options, capabilities, shared.era(), &shared.stderr);
+            let (era, tokens) = (shared.era(), shared.tokens.as_ref());
+            let opened = connect_further(config, options, capabilities, era, &shared.stderr, tokens);
             let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
             let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
             let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;

@@ -18,6 +18,7 @@ use super::link::Link;
 use super::news::News;
 use super::pool::Pool;
 use super::stdio::StderrTail;
+use super::token::Tokens;
 use crate::model::{LogLevel, Offering, Redactor, ServerConfig, Status};
 use crate::wire::{Era, text};
 
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     pub config: ServerConfig,
     pub options: Options,
     pub events: mpsc::UnboundedSender<Event>,
+    /// Where the server may want OAuth.
+    pub tokens: Option<Arc<Tokens>>,
     state: watch::Sender<State>,
     /// What the lists said the last time they were read.
     pub offering: ArcSwapOption<Offering>,
@@ -73,11 +76,13 @@ impl Upstream {
         config: ServerConfig,
         options: Options,
         events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
     ) -> Result<(Self, Discovery), ConnectError> {
         let stderr = StderrTail::default();
-        let (link, discovery) = connect(&config, &options, None, &stderr).await?;
+        let (link, discovery) = connect(&config, &options, None, &stderr, tokens.as_ref()).await?;
         let known = link.version().map(|version| version.era());
-        let upstream = Self::start(config, options, events, known, stderr, Some((link, discovery.clone())));
+        let connected = Some((link, discovery.clone()));
+        let upstream = Self::start(config, options, events, tokens, known, stderr, connected);
         Ok((upstream, discovery))
     }
 
@@ -86,16 +91,18 @@ impl Upstream {
         config: ServerConfig,
         options: Options,
         events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
         offering: &Offering,
     ) -> Self {
         let known = crate::wire::Version::parse(&offering.protocol_version).map(|version| version.era());
-        Self::start(config, options, events, known, StderrTail::default(), None)
+        Self::start(config, options, events, tokens, known, StderrTail::default(), None)
     }
 
     fn start(
         config: ServerConfig,
         options: Options,
         events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
         known_era: Option<Era>,
         stderr: StderrTail,
         connected: Option<(Arc<Link>, Discovery)>,
@@ -107,6 +114,7 @@ impl Upstream {
             config,
             options,
             events,
+            tokens,
             state: watch::Sender::new(State {
                 status: Status::Connecting,
                 reason: String::new(),
@@ -146,6 +154,11 @@ impl Upstream {
     /// What the lists said the last time they were read; none before the first time.
     pub fn offering(&self) -> Option<Arc<Offering>> {
         self.0.offering.load_full()
+    }
+
+    /// What was granted to us for this server, where OAuth is possible at all.
+    pub fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.0.tokens.as_ref()
     }
 
     pub fn stderr(&self) -> Vec<String> {
@@ -294,9 +307,19 @@ impl Shared {
     }
 
     pub fn show_connected(&self, link: &Arc<Link>, discovery: &Discovery) {
-        let (status, reason) = match discovery.problems.is_empty() {
+        let mut problems = discovery.problems.clone();
+        let lacking = self.tokens.as_ref().map(|tokens| tokens.lacking()).unwrap_or_default();
+        if !lacking.is_empty() {
+            problems.push(format!(
+                "authorization required: some of what it offers wants the scopes {:?}; authorize it again with \
+                 POST /api/v0/servers/{}/reauthorize",
+                lacking.join(" "),
+                self.config.name
+            ));
+        }
+        let (status, reason) = match problems.is_empty() {
             true => (Status::Connected, remark_on_names(&self.config, &discovery.offering)),
-            false => (Status::Degraded, discovery.problems.join("; ")),
+            false => (Status::Degraded, problems.join("; ")),
         };
         self.show(status, reason, Some(link.clone()));
     }

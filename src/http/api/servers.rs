@@ -3,20 +3,24 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::gateway::oauth::Outcome;
 use crate::gateway::record::ServerRecord;
 use crate::gateway::servers::{Existing, Switched};
 use crate::http::Face;
+use crate::http::dashboard::oauth::AuthorizationRequired;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Answer, Created, Json, NoContent};
+use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
+use crate::model::Fields;
 
 #[derive(Serialize, ToSchema)]
 pub struct OneServer {
-    server: ServerRecord,
+    pub(super) server: ServerRecord,
 }
 
 /// The record under `server`, and its fields at the top level too.
@@ -67,22 +71,51 @@ pub async fn get(State(face): State<Face>, Name(name): Name) -> Answer<Json<Serv
     Ok(Json(face.gateway.server(&name)?))
 }
 
-/// Registers a server.
+/// Registers a server. Where a person must authorize it first, the answer is 202 with the page to open.
 #[utoipa::path(post, path = "/api/v0/servers", tag = "servers",
     params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
-    request_body = RegistrationInput, responses((status = 201, body = Registered)))]
-pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Created<Registered>> {
+    request_body = RegistrationInput,
+    responses((status = 201, body = Registered), (status = 202, body = AuthorizationRequired)))]
+pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
-    let server = face.gateway.register(json_object(&body)?, existing).await?;
-    Ok(Created(Registered { fields: server.clone(), server }))
+    Ok(match face.gateway.register(json_object(&body)?, existing).await? {
+        Outcome::Stored(server) => {
+            Created(Registered { fields: (*server).clone(), server: *server }).into_response()
+        }
+        Outcome::AuthorizationRequired(pending) => {
+            Accepted(AuthorizationRequired::from(pending)).into_response()
+        }
+    })
 }
 
 /// Changes what is given of a server; what is left out stays.
 #[utoipa::path(patch, path = "/api/v0/servers/{name}", tag = "servers", params(("name" = String, Path)),
-    request_body = HashMap<String, Value>, responses((status = 200, body = OneServer)))]
-pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<OneServer>> {
-    let server = face.gateway.amend(&name, json_object(&body)?).await?;
-    Ok(Json(OneServer { server }))
+    request_body = HashMap<String, Value>,
+    responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]
+pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Response> {
+    Ok(match face.gateway.amend(&name, json_object(&body)?).await? {
+        Outcome::Stored(server) => Json(OneServer { server: *server }).into_response(),
+        Outcome::AuthorizationRequired(pending) => {
+            Accepted(AuthorizationRequired::from(pending)).into_response()
+        }
+    })
+}
+
+/// Asks a person to authorize a server anew; the way back is the registered one unless the body says another.
+#[utoipa::path(post, path = "/api/v0/servers/{name}/reauthorize", tag = "servers", params(("name" = String, Path)),
+    request_body = HashMap<String, String>, responses((status = 202, body = AuthorizationRequired)))]
+pub async fn reauthorize(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> Answer<Accepted<AuthorizationRequired>> {
+    let mut redirect_uri = None;
+    if !body.iter().all(u8::is_ascii_whitespace) {
+        let mut fields = Fields::new(json_object(&body)?);
+        redirect_uri = fields.text("oauth_redirect_uri")?.filter(|uri| !uri.is_empty());
+        fields.finish()?;
+    }
+    Ok(Accepted(face.gateway.reauthorize(&name, redirect_uri).await?.into()))
 }
 
 /// Removes a server.

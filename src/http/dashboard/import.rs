@@ -2,13 +2,16 @@
 //! What such a text means is decided in `model::import`; variables in it are not looked up, since ours are secrets.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use utoipa::ToSchema;
 
+use super::oauth;
 use crate::gateway::catalog::Catalog;
+use crate::gateway::oauth::{Outcome as Registered, Pending};
 use crate::gateway::servers::Existing;
 use crate::http::Face;
 use crate::http::error::Refusal;
@@ -60,10 +63,13 @@ pub struct Applied {
 #[derive(Serialize, ToSchema)]
 pub struct ImportOutcome {
     name: String,
-    /// `added`, `changed`, `skipped` or `failed`.
+    /// `added`, `changed`, `skipped`, `failed` or `authorization_required`.
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// The page on which a person must authorize the server first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authorization_required: Option<Pending>,
 }
 
 /// What importing this text would do. Nothing is stored.
@@ -81,7 +87,7 @@ pub async fn preview(State(face): State<Face>, body: Bytes) -> Answer<Json<Previ
 /// Registers the named servers of this text.
 #[utoipa::path(post, path = "/api/dashboard/import", tag = "dashboard",
     request_body = ImportInput, responses((status = 200, body = Applied)))]
-pub async fn apply(State(face): State<Face>, body: Bytes) -> Answer<Json<Applied>> {
+pub async fn apply(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Json<Applied>> {
     let mut fields = Fields::new(json_object(&body)?);
     let text = fields.required_text("text")?;
     let names = fields.texts("names")?;
@@ -92,8 +98,8 @@ pub async fn apply(State(face): State<Face>, body: Bytes) -> Answer<Json<Applied
     for (place, name) in names.into_iter().enumerate() {
         let found = import.servers.iter().position(|entry| entry.name == name);
         let entry = found.map(|position| import.servers.remove(position));
-        let face = face.clone();
-        work.spawn(async move { (place, register(&face, name, entry).await) });
+        let (face, headers) = (face.clone(), headers.clone());
+        work.spawn(async move { (place, register(&face, &headers, name, entry).await) });
     }
     let mut outcomes = work.join_all().await;
     outcomes.sort_by_key(|(place, _)| *place);
@@ -105,7 +111,7 @@ fn read(text: &str) -> Result<Import, Refusal> {
         .map_err(|error| FieldError::new("text", format!("cannot be read: {error}")).into())
 }
 
-async fn register(face: &Face, name: String, entry: Option<Entry>) -> ImportOutcome {
+async fn register(face: &Face, headers: &HeaderMap, name: String, entry: Option<Entry>) -> ImportOutcome {
     let catalog = face.gateway.catalog();
     let input = match entry.map(|entry| decide(entry.outcome, &catalog)) {
         None => Err("the text has no server of this name, or it was named twice".to_owned()),
@@ -114,12 +120,22 @@ async fn register(face: &Face, name: String, entry: Option<Entry>) -> ImportOutc
     };
     let input = match input {
         Ok(input) => input,
-        Err(reason) => return ImportOutcome { name, outcome: "skipped", reason: Some(reason) },
+        Err(reason) => return ImportOutcome::of(name, "skipped", Some(reason)),
     };
     let outcome = if catalog.get(&name).is_some() { "changed" } else { "added" };
-    match face.gateway.register(input, Existing::Replace).await {
-        Ok(_) => ImportOutcome { name, outcome, reason: None },
-        Err(error) => ImportOutcome { name, outcome: "failed", reason: Some(error.to_string()) },
+    match oauth::register(face, headers, input, Existing::Replace).await {
+        Ok(Registered::Stored(_)) => ImportOutcome::of(name, outcome, None),
+        Ok(Registered::AuthorizationRequired(pending)) => ImportOutcome {
+            authorization_required: Some(pending),
+            ..ImportOutcome::of(name, "authorization_required", None)
+        },
+        Err(error) => ImportOutcome::of(name, "failed", Some(error.to_string())),
+    }
+}
+
+impl ImportOutcome {
+    fn of(name: String, outcome: &'static str, reason: Option<String>) -> Self {
+        Self { name, outcome, reason, authorization_required: None }
     }
 }
 

@@ -5,6 +5,7 @@ pub mod diagnostics;
 pub mod events;
 pub mod groups;
 pub mod import;
+pub mod oauth;
 pub mod overview;
 pub mod prompts;
 pub mod resources;

@@ -2,18 +2,21 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::oauth::{self, AuthorizationRequired};
 use super::{Deleted, EmptyState, SwitchInput, Switched};
 use crate::gateway::Entry;
+use crate::gateway::oauth::Outcome;
 use crate::gateway::record::{ServerRecord, state_of};
 use crate::gateway::servers::Existing;
 use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Answer, Created, Json};
+use crate::http::reply::{Accepted, Answer, Created, Json};
 use crate::model::{Status, Transport, time};
 
 #[derive(Serialize, ToSchema)]
@@ -86,11 +89,20 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Json<Servers>
 #[utoipa::path(post, path = "/api/dashboard/servers", tag = "dashboard",
     params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
     request_body = crate::http::api::servers::RegistrationInput,
-    responses((status = 201, body = Added)))]
-pub async fn add(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Created<Added>> {
+    responses((status = 201, body = Added), (status = 202, body = AuthorizationRequired)))]
+pub async fn add(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    query: Query,
+    body: Bytes,
+) -> Answer<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
-    let server = face.gateway.register(json_object(&body)?, existing).await?;
-    Ok(Created(Added::of(server)))
+    Ok(match oauth::register(&face, &headers, json_object(&body)?, existing).await? {
+        Outcome::Stored(server) => Created(Added::of(*server)).into_response(),
+        Outcome::AuthorizationRequired(pending) => {
+            Accepted(AuthorizationRequired::from(pending)).into_response()
+        }
+    })
 }
 
 /// Reads the lists of a server now; one that failed is tried again.

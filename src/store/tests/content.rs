@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{http, name, odd_offering, only_server, open, registration};
 use crate::model::{Offering, Registration};
 use crate::store::db::on;
-use crate::store::{Kind, Store, StoreError};
+use crate::store::{GrantChange, Kind, Store, StoreError};
 
 fn full_http() -> Registration {
     registration(json!({
@@ -69,13 +69,13 @@ async fn a_server_is_inserted_once_and_replaced_whole() {
     assert_eq!(only_server(&store).await.registration, full_http());
 
     let fewer = Offering { protocol_version: "2025-11-25".into(), ..Offering::default() };
-    store.replace_server(&http("a"), &fewer, 3).await.unwrap();
+    store.replace_server(&http("a"), &fewer, GrantChange::Keep, 3).await.unwrap();
     let server = only_server(&store).await;
     assert_eq!(server.registration, http("a"));
     assert!(server.offering.same_as(&fewer));
     assert_eq!((server.created_at_ms, server.updated_at_ms, server.discovered_at_ms), (1, 3, Some(3)));
 
-    store.replace_server(&http("new"), &Offering::default(), 4).await.unwrap();
+    store.replace_server(&http("new"), &Offering::default(), GrantChange::Keep, 4).await.unwrap();
     assert_eq!(store.load_servers().await.unwrap().len(), 2);
 }
 
@@ -142,7 +142,7 @@ async fn every_write_raises_the_epoch() {
     };
     store.insert_server(&http("a"), &Offering::default(), 1).await.unwrap();
     rose(&store).await;
-    store.replace_server(&http("a"), &Offering::default(), 1).await.unwrap();
+    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1).await.unwrap();
     rose(&store).await;
     store.update_offering(&name("a"), &odd_offering(), 1).await.unwrap();
     rose(&store).await;

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{odd_offering, open, registration};
+use crate::store::GrantChange;
 
 /// Each is long and unlike anything else, so that finding it means it leaked.
 const PLANTED: [&str; 9] = [
@@ -52,7 +53,10 @@ async fn no_file_contains_a_secret_while_open_or_after() {
     }));
     store.insert_server(&stdio("planted-env-value"), &odd_offering(), 1).await.unwrap();
     store.insert_server(&http, &odd_offering(), 1).await.unwrap();
-    store.replace_server(&stdio("planted-second-value"), &odd_offering(), 2).await.unwrap();
+    store
+        .replace_server(&stdio("planted-second-value"), &odd_offering(), GrantChange::Keep, 2)
+        .await
+        .unwrap();
     assert_no_secret_in(directory.path(), &["toolgate.db", "toolgate.db-wal", "toolgate.db-shm"]);
 
     let printed = format!("{store:?} {:?}", store.load_servers().await.unwrap());

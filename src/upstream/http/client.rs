@@ -6,14 +6,18 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use hyper::header::{
+    AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT, WWW_AUTHENTICATE,
+};
 use hyper::{Method, Request, Uri};
+use rmcp::transport::auth::WWWAuthenticateParams;
 use url::Url;
 
 use super::dial::{Connection, Tls, dial};
 use super::pool::Pool;
 use crate::model::{Endpoint, Redactor};
-use crate::upstream::error::CallError;
+use crate::upstream::error::{CallError, Denial};
+use crate::upstream::token::{Cause, Tokens};
 use crate::upstream::{CLIENT, MAX_MESSAGE};
 
 const MAX_REDIRECTS: usize = 5;
@@ -28,6 +32,8 @@ pub struct HttpClient {
     redactor: Redactor,
     /// Sent with every request: what the registration says.
     fixed: HeaderMap,
+    /// What was granted to us for this server, where its registration has no credentials.
+    tokens: Option<Arc<Tokens>>,
     tls: Tls,
     pool: Arc<Pool>,
 }
@@ -58,12 +64,13 @@ pub struct Received {
 }
 
 impl HttpClient {
-    pub fn new(endpoint: &Endpoint, redactor: Redactor, tls: Tls) -> Self {
+    pub fn new(endpoint: &Endpoint, redactor: Redactor, tokens: Option<Arc<Tokens>>, tls: Tls) -> Self {
         Self {
             target: Target::new(endpoint.url.clone()),
             masked_url: endpoint.masked_url(),
             redactor,
             fixed: fixed_headers(endpoint),
+            tokens,
             tls,
             pool: Arc::default(),
         }
@@ -76,6 +83,44 @@ impl HttpClient {
 
     /// One request; `NotSent` when the upstream certainly did not see it.
     pub async fn send(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: impl Fn() -> HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, CallError> {
+        match &self.tokens {
+            Some(tokens) if tokens.has_grant() => {
+                // In a box, since few servers need it.
+                Box::pin(self.send_authorized(tokens, method, target, headers, body)).await
+            }
+            Some(_) | None => self.send_plain(method, target, headers, body).await,
+        }
+    }
+
+    /// A token that is refused is renewed and the request sent once more: a server that refuses did not run it.
+    async fn send_authorized(
+        &self,
+        tokens: &Tokens,
+        method: Method,
+        target: &Target,
+        headers: impl Fn() -> HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, CallError> {
+        let with = |token: &Option<HeaderValue>| {
+            let mut headers = headers();
+            headers.extend(token.clone().map(|token| (AUTHORIZATION, token)));
+            headers
+        };
+        let token = tokens.header().await?;
+        let received = self.send_plain(method.clone(), target, || with(&token), body).await?;
+        let Some(old) = token.filter(|_| received.status == 401) else { return Ok(received) };
+        received.body.discard().await;
+        let token = Some(tokens.renew(&old, Cause::Refusal).await?);
+        self.send_plain(method, target, || with(&token), body).await
+    }
+
+    async fn send_plain(
         &self,
         method: Method,
         target: &Target,
@@ -161,9 +206,26 @@ impl HttpClient {
 
     /// The error for an answer whose status says that there is no message in it.
     pub async fn status_error(&self, received: Received) -> CallError {
-        let status = received.status;
+        let (status, challenge) = (received.status, challenge_in(&received.headers));
         let text = received.body.collect(DISCARD_LIMIT).await.unwrap_or_default();
-        self.status_text(status, &text)
+        match self.status_text(status, &text) {
+            CallError::Status { status: 401 | 403, text } => self.denied(status, text, challenge),
+            error => error,
+        }
+    }
+
+    fn denied(&self, status: u16, text: String, challenge: Option<String>) -> CallError {
+        let Some(tokens) = self.tokens.as_ref().filter(|tokens| tokens.has_grant()) else {
+            return CallError::Unauthorized(Denial { text, challenge, had_grant: false });
+        };
+        let wanted = challenge.as_deref().and_then(|challenge| missing_scopes(challenge, &self.target.url));
+        CallError::Unauthorized(match wanted {
+            Some(scopes) if status == 403 => {
+                tokens.lack(scopes.split_whitespace().map(str::to_owned));
+                tokens.denial(&format!("{text}; it wants the scopes {scopes:?} for this"))
+            }
+            Some(_) | None => tokens.denial(&text),
+        })
     }
 
     pub fn status_text(&self, status: u16, body: &[u8]) -> CallError {
@@ -173,10 +235,7 @@ impl HttpClient {
             text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
         let said = if excerpt.is_empty() { String::new() } else { format!(": {excerpt}") };
         let text = format!("{} answered with HTTP status {status}{said}", self.masked_url);
-        match status {
-            401 | 403 => CallError::Unauthorized(text),
-            _ => CallError::Status { status, text },
-        }
+        CallError::Status { status, text }
     }
 
     pub fn not_sent(&self, reason: &str) -> CallError {
@@ -270,6 +329,19 @@ fn fixed_headers(endpoint: &Endpoint) -> HeaderMap {
         }
     }
     headers
+}
+
+/// The challenge that says most: one that names metadata, else the first.
+fn challenge_in(headers: &HeaderMap) -> Option<String> {
+    let challenges = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+    let challenges: Vec<&str> = challenges.collect();
+    let telling = challenges.iter().find(|challenge| challenge.contains("resource_metadata"));
+    telling.or(challenges.first()).map(|challenge| (*challenge).to_owned())
+}
+
+fn missing_scopes(challenge: &str, url: &Url) -> Option<String> {
+    let said = WWWAuthenticateParams::parse(challenge, url);
+    said.scope.clone().filter(|_| said.is_insufficient_scope())
 }
 
 fn sensitive(text: &str) -> Option<HeaderValue> {

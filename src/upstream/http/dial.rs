@@ -25,6 +25,10 @@ pub struct Tls(Arc<OnceLock<Arc<ClientConfig>>>);
 
 impl Tls {
     fn connector(&self) -> TlsConnector {
+        TlsConnector::from(self.config())
+    }
+
+    pub fn config(&self) -> Arc<ClientConfig> {
         let config = self.0.get_or_init(|| {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -36,7 +40,7 @@ impl Tls {
                 .with_no_client_auth();
             Arc::new(config)
         });
-        TlsConnector::from(config.clone())
+        config.clone()
     }
 }
 

@@ -11,11 +11,12 @@ export class Gateway {
     Object.assign(this, { child, folder, url });
   }
 
-  static async start(program) {
+  static async start(program, variables) {
     const folder = await mkdtemp(join(tmpdir(), 'toolgate-conformance-'));
     const words = ['start', '--host', '127.0.0.1', '--port', '0', '--sqlite-db-path', 'toolgate.db'];
     // What it logs becomes part of what the suite keeps about the scenario.
-    const child = spawn(program, words, { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] });
+    const env = { ...process.env, ...variables };
+    const child = spawn(program, words, { cwd: folder, env, stdio: ['ignore', 'pipe', 'inherit'] });
     for await (const line of createInterface({ input: child.stdout })) {
       const url = line.split(/\s+/).find((word) => word.startsWith('http://'));
       if (!url) continue;

@@ -198,6 +198,8 @@ pub fn config(folder: &Path) -> Config {
         public_url: None,
         trust_proxy: false,
         allowed_origins: Vec::new(),
+        oauth_allow_private: false,
+        oauth_session_life: Duration::from_secs(600),
         telemetry: false,
         child_env: std::env::vars_os().collect(),
         program: PathBuf::from(env!("CARGO_BIN_EXE_toolgate")),

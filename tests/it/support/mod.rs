@@ -1,6 +1,7 @@
 //! What the tests stand on: a gateway of their own (`app`, as a program `process`), an HTTP client without opinions
 //! (`client`), MCP clients on it (`mcp` for conversations, `agent` for bytes, `modern` for the revision without a
-//! handshake), and a real fake upstream (`fake`), one of each kind (`kinds`).
+//! handshake), and a real fake upstream (`fake`), one of each kind (`kinds`), with an OAuth provider for
+//! it (`provider`).
 
 // Each file of tests uses its own part of this.
 #![allow(dead_code, unused_imports)]
@@ -13,6 +14,7 @@ pub mod kinds;
 pub mod mcp;
 pub mod modern;
 pub mod process;
+pub mod provider;
 
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,7 @@ pub use kinds::Kinds;
 pub use mcp::{Agent, SseAgent};
 pub use modern::ModernAgent;
 pub use process::Process;
+pub use provider::{Provider, Rules};
 
 /// Waits for a condition, looking often, and fails with `what` when it does not come true in time.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {

@@ -45,6 +45,12 @@ pub struct Behaviour {
     pub bearer: Option<String>,
     /// Names the resource metadata in the 401, as servers that want OAuth do.
     pub oauth_metadata: bool,
+    /// What that metadata names; absent means this server itself, which is none.
+    pub authorization_server: Option<String>,
+    /// A refused token is repeated in the refusal.
+    pub repeats_tokens: bool,
+    /// Calls of tools are refused with 403 for want of this scope.
+    pub wants_scope: Option<String>,
     /// Headers that every HTTP request must carry with that value; else 403.
     pub require_headers: BTreeMap<String, String>,
     /// Methods that are never answered.
@@ -129,6 +135,9 @@ impl Default for Behaviour {
             resume: false,
             bearer: None,
             oauth_metadata: false,
+            authorization_server: None,
+            repeats_tokens: false,
+            wants_scope: None,
             require_headers: BTreeMap::new(),
             stall: Vec::new(),
             fail: BTreeMap::new(),

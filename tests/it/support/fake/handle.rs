@@ -88,6 +88,11 @@ impl Fake {
         self.state.open_streams()
     }
 
+    /// For whoever changes the behaviour later, while the test goes on.
+    pub fn handle(&self) -> Arc<State> {
+        self.state.clone()
+    }
+
     /// Changes the behaviour for what comes next; announces nothing.
     pub fn update(&self, change: impl FnOnce(&mut Behaviour)) {
         self.state.update(change);

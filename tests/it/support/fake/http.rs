@@ -47,6 +47,11 @@ async fn receive(
     state.see(&message, &seen);
     let session = seen.get(SESSION).cloned().unwrap_or_default();
     let mut incoming = Incoming { transport: Transport::Http, text, message, headers: seen, session };
+    if let Some(scope) = behaviour.wants_scope.as_ref().filter(|_| incoming.method() == "tools/call") {
+        let challenge = format!(r#"Bearer error="insufficient_scope", scope="{scope}""#);
+        return (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, challenge)], "more is needed")
+            .into_response();
+    }
     let modern = core::is_modern(&behaviour, &incoming);
     let admitted = admit(&behaviour, &headers, "POST")
         .and_then(|()| negotiate(&headers))
@@ -175,7 +180,11 @@ pub fn admit(behaviour: &Behaviour, headers: &HeaderMap, method: &str) -> Result
             false => "Bearer".to_owned(),
         };
         let headers = [(header::WWW_AUTHENTICATE, challenge)];
-        return Err(Box::new((StatusCode::UNAUTHORIZED, headers, "a token is needed").into_response()));
+        let said = match behaviour.repeats_tokens {
+            true => format!("{} is of no use", text("authorization")),
+            false => "a token is needed".to_owned(),
+        };
+        return Err(Box::new((StatusCode::UNAUTHORIZED, headers, said).into_response()));
     }
     if let Some((name, _)) =
         behaviour.require_headers.iter().find(|(name, value)| text(name) != value.as_str())
@@ -277,9 +286,13 @@ fn redirect(target: &str) -> Response {
     (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response()
 }
 
-async fn metadata(headers: HeaderMap) -> Response {
+async fn metadata(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Response {
     let host = headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
     let origin = format!("http://{host}");
-    let body = json!({"resource": format!("{origin}/mcp"), "authorization_servers": [origin]});
+    // Without a slash at the end, which a client that is too tidy would add.
+    let body = match state.behaviour().authorization_server {
+        Some(server) => json!({"resource": origin, "authorization_servers": [server]}),
+        None => json!({"resource": format!("{origin}/mcp"), "authorization_servers": [origin]}),
+    };
     ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

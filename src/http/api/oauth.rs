@@ -1,0 +1,43 @@
+//! `/api/v0/upstream_oauth`: finishing an authorization for whoever received the person, such as the command line.
+
+use axum::extract::State;
+use bytes::Bytes;
+use utoipa::ToSchema;
+
+use super::servers::OneServer;
+use crate::gateway::oauth::{Refused, Response};
+use crate::http::Face;
+use crate::http::extract::{Name, json_object};
+use crate::http::reply::{Answer, Created};
+use crate::model::{FieldError, Fields, Secret};
+
+/// What came back with the person.
+#[derive(ToSchema)]
+pub struct CompletionInput {
+    pub state: String,
+    pub code: Option<String>,
+    pub iss: Option<String>,
+    pub error: Option<String>,
+    pub error_description: Option<String>,
+}
+
+/// Finishes an authorization.
+#[utoipa::path(post, path = "/api/v0/upstream_oauth/sessions/{id}/complete", tag = "servers",
+    params(("id" = String, Path)), request_body = CompletionInput, responses((status = 201, body = OneServer)))]
+pub async fn complete(State(face): State<Face>, Name(id): Name, body: Bytes) -> Answer<Created<OneServer>> {
+    let mut fields = Fields::new(json_object(&body)?);
+    let mut text = |key: &str| Ok::<_, FieldError>(fields.text(key)?.filter(|text| !text.is_empty()));
+    let (code, state, issuer) = (text("code")?, text("state")?, text("iss")?);
+    let (error, description) = (text("error")?, text("error_description")?);
+    fields.finish()?;
+    let state =
+        state.ok_or_else(|| FieldError::new("state", "is required: as it came back with the person"))?;
+    let code = match (error, code) {
+        (Some(error), _) => Err(Refused { error, description }),
+        (None, Some(code)) => Ok(Secret::new(code)),
+        (None, None) => return Err(FieldError::new("code", "is required, unless there is an error").into()),
+    };
+    let response = Response { code, issuer };
+    let server = face.gateway.complete_oauth_session(&id, &Secret::new(state), response).await?;
+    Ok(Created(OneServer { server }))
+}

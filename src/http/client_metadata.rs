@@ -1,0 +1,41 @@
+//! `GET /client-metadata.json`: who this gateway is to authorization servers that take a URL as client id. There is one
+//! only where the gateway knows its public address.
+
+use axum::extract::State;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::Face;
+use super::dashboard::oauth::CALLBACK;
+use super::error::Refusal;
+use super::reply::{Answer, Json};
+
+pub const PATH: &str = "/client-metadata.json";
+
+/// The address of the document, which is our client id.
+pub fn address(public_url: &Url) -> String {
+    format!("{}{PATH}", base(public_url))
+}
+
+/// Who this gateway is to authorization servers.
+#[utoipa::path(get, path = "/client-metadata.json", tag = "system",
+    responses((status = 200, body = std::collections::HashMap<String, Value>)))]
+pub async fn get(State(face): State<Face>) -> Answer<Json<Value>> {
+    let Some(public_url) = &face.settings.public_url else {
+        return Err(Refusal::not_here("there is no client metadata; start the gateway with PUBLIC_URL"));
+    };
+    Ok(Json(json!({
+        "client_id": address(public_url),
+        "client_name": "toolgate",
+        "client_uri": base(public_url),
+        "redirect_uris": [format!("{}{CALLBACK}", base(public_url))],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "web",
+    })))
+}
+
+fn base(public_url: &Url) -> &str {
+    public_url.as_str().trim_end_matches('/')
+}

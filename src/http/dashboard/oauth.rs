@@ -1,0 +1,103 @@
+//! Authorizing servers from the browser: the gateway itself is where the authorization server sends the person back to,
+//! and the dashboard asks how it went. The pages are plain and escape everything that others wrote.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::gateway::oauth::{Outcome, Pending, Refused, Response, SessionRecord};
+use crate::gateway::servers::Existing;
+use crate::gateway::{Error, Kind};
+use crate::http::Face;
+use crate::http::address::base_url;
+use crate::http::extract::{Name, Query, json_object};
+use crate::http::reply::{Accepted, Answer, Json, Page};
+use crate::model::{Fields, Secret};
+
+/// Where authorization servers send people back to.
+pub const CALLBACK: &str = "/api/dashboard/oauth/callback";
+
+/// Registers a server; one that wants OAuth is tried again with our own callback.
+pub async fn register(
+    face: &Face,
+    headers: &HeaderMap,
+    mut input: Map<String, Value>,
+    existing: Existing,
+) -> Result<Outcome, Error> {
+    match face.gateway.register(input.clone(), existing).await {
+        Err(error) if error.kind == Kind::OAuthRequired => {
+            input.insert("oauth_redirect_uri".to_owned(), callback(face, headers).into());
+            face.gateway.register(input, existing).await
+        }
+        settled => settled,
+    }
+}
+
+/// Asks a person to authorize a server anew.
+#[utoipa::path(post, path = "/api/dashboard/servers/{name}/reauthorize", tag = "dashboard",
+    params(("name" = String, Path)), responses((status = 202, body = AuthorizationRequired)))]
+pub async fn reauthorize(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    Name(name): Name,
+    body: Bytes,
+) -> Answer<Accepted<AuthorizationRequired>> {
+    if !body.iter().all(u8::is_ascii_whitespace) {
+        Fields::new(json_object(&body)?).finish()?;
+    }
+    let pending = face.gateway.reauthorize(&name, Some(callback(&face, &headers))).await?;
+    Ok(Accepted(AuthorizationRequired::from(pending)))
+}
+
+/// How an authorization is going.
+#[utoipa::path(get, path = "/api/dashboard/oauth/session/{id}", tag = "dashboard", params(("id" = String, Path)),
+    responses((status = 200, body = SessionRecord)))]
+pub async fn session(State(face): State<Face>, Name(id): Name) -> Answer<Json<SessionRecord>> {
+    Ok(Json(face.gateway.oauth_session(&id).await?))
+}
+
+/// The person comes back, with a code or with a refusal.
+#[utoipa::path(get, path = "/api/dashboard/oauth/callback", tag = "dashboard",
+    params(
+        ("state" = Option<String>, Query), ("code" = Option<String>, Query), ("iss" = Option<String>, Query),
+        ("error" = Option<String>, Query), ("error_description" = Option<String>, Query),
+    ),
+    responses((status = 200, content_type = "text/html", body = String)))]
+pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
+    let failed = |reason: &str| Page::bad_request("Authorization failed", reason);
+    let Some(state) = query.text("state") else { return failed("The parameter \"state\" is missing.") };
+    let code = match (query.text("error"), query.text("code")) {
+        (Some(error), _) => {
+            let description = query.text("error_description").map(str::to_owned);
+            Err(Refused { error: error.to_owned(), description })
+        }
+        (None, Some(code)) => Ok(Secret::new(code)),
+        (None, None) => return failed("The parameter \"code\" is missing."),
+    };
+    let response = Response { code, issuer: query.text("iss").map(str::to_owned) };
+    match face.gateway.complete_oauth_callback(&Secret::new(state), response).await {
+        Ok(server) => {
+            let text = format!("Server \"{}\" is connected. You can close this page.", server.name);
+            Page::ok("Authorization successful", &text)
+        }
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+/// A person must agree before there is anything more to say.
+#[derive(serde::Serialize, ToSchema)]
+pub struct AuthorizationRequired {
+    authorization_required: Pending,
+}
+
+impl From<Pending> for AuthorizationRequired {
+    fn from(authorization_required: Pending) -> Self {
+        Self { authorization_required }
+    }
+}
+
+fn callback(face: &Face, headers: &HeaderMap) -> String {
+    format!("{}{CALLBACK}", base_url(&face.settings, headers))
+}

@@ -1,0 +1,10 @@
+// The person in front of a browser: opens the page of an authorization server, which agrees at once, and brings back
+// what it sends along.
+
+/** What the redirect back carries: `code`, `state` and `iss`, or `error`. */
+export async function authorize(url) {
+  const response = await fetch(url, { redirect: 'manual' });
+  const location = response.headers.get('location');
+  if (!location) throw new Error(`the authorization server answered with ${response.status} and no way back`);
+  return Object.fromEntries(new URL(location, url).searchParams);
+}
