@@ -21,19 +21,7 @@ export type Candidate = Schemas['ImportCandidate']
 export type ImportOutcome = Schemas['ImportOutcome']
 
 /** The page to open where a server wants somebody to sign in. */
-export interface Authorization {
-  session_id: string
-  authorization_url: string
-  expires_at: string
-}
-
-export interface AuthorizationSession {
-  session_id: string
-  status: 'pending' | 'completed' | 'failed' | 'expired'
-  server_name: string
-  expires_at: string
-  error?: string | null
-}
+export type Authorization = Schemas['PendingAuthorization']
 
 export class ApiError extends Error {
   constructor(
@@ -100,7 +88,7 @@ export const api = {
   groups: () => ask<Schemas['DashboardGroups']>('GET', `${base}/tool-groups`),
 
   addServer: (input: RegistrationInput, replace: boolean, signal: AbortSignal) =>
-    ask<{ name?: string; authorization_required?: Authorization }>(
+    ask<Schemas['DashboardServerAdded'] | Schemas['AuthorizationRequired']>(
       'POST',
       `${base}/servers${replace ? '?force=true' : ''}`,
       { body: input, signal },
@@ -108,8 +96,8 @@ export const api = {
   removeServer: (name: string) => ask<unknown>('DELETE', `${base}/servers/${part(name)}`),
   refreshServer: (name: string) => ask<Server>('POST', `${base}/servers/${part(name)}/refresh`),
   reauthorize: (name: string) =>
-    ask<{ authorization_required?: Authorization }>('POST', `${base}/servers/${part(name)}/reauthorize`, { body: {} }),
-  session: (id: string) => ask<AuthorizationSession>('GET', `${base}/oauth/session/${part(id)}`),
+    ask<Schemas['AuthorizationRequired']>('POST', `${base}/servers/${part(name)}/reauthorize`, { body: {} }),
+  session: (id: string) => ask<Schemas['SessionRecord']>('GET', `${base}/oauth/session/${part(id)}`),
   switch: (kind: 'servers' | 'tools' | 'prompts', name: string, enabled: boolean) =>
     ask<Schemas['Switched']>('PATCH', `${base}/${kind}/${part(name)}/enabled`, { body: { enabled } }),
 

@@ -89,6 +89,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/dashboard/oauth/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The person comes back, with a code or with a refusal. */
+        get: operations["get_api_dashboard_oauth_callback"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/dashboard/oauth/session/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How an authorization is going. */
+        get: operations["get_api_dashboard_oauth_session_id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/dashboard/overview": {
         parameters: {
             query?: never;
@@ -241,6 +275,23 @@ export interface paths {
         head?: never;
         /** Switches a server on or off. */
         patch: operations["patch_api_dashboard_servers_name_enabled"];
+        trace?: never;
+    };
+    "/api/dashboard/servers/{name}/reauthorize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Asks a person to authorize a server anew. */
+        post: operations["post_api_dashboard_servers_name_reauthorize"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/dashboard/servers/{name}/refresh": {
@@ -545,7 +596,7 @@ export interface paths {
         /** All servers. */
         get: operations["get_api_v0_servers"];
         put?: never;
-        /** Registers a server. */
+        /** Registers a server. Where a person must authorize it first, the answer is 202 with the page to open. */
         post: operations["post_api_v0_servers"];
         delete?: never;
         options?: never;
@@ -600,6 +651,23 @@ export interface paths {
         put?: never;
         /** Switches a server on. */
         post: operations["post_api_v0_servers_name_enable"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/servers/{name}/reauthorize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Asks a person to authorize a server anew; the way back is the registered one unless the body says another. */
+        post: operations["post_api_v0_servers_name_reauthorize"];
         delete?: never;
         options?: never;
         head?: never;
@@ -762,6 +830,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/upstream_oauth/sessions/{id}/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Finishes an authorization. */
+        post: operations["post_api_v0_upstream_oauth_sessions_id_complete"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/assets/{path}": {
         parameters: {
             query?: never;
@@ -771,6 +856,23 @@ export interface paths {
         };
         /** What the page loads. */
         get: operations["get_assets_path"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/client-metadata.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who this gateway is to authorization servers. */
+        get: operations["get_client_metadata_json"];
         put?: never;
         post?: never;
         delete?: never;
@@ -993,6 +1095,18 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A person must agree before there is anything more to say. */
+        AuthorizationRequired: {
+            authorization_required: components["schemas"]["PendingAuthorization"];
+        };
+        /** @description What came back with the person. */
+        CompletionInput: {
+            code?: string | null;
+            error?: string | null;
+            error_description?: string | null;
+            iss?: string | null;
+            state: string;
+        };
         /** @description How a server is reached, as far as that is no secret. */
         ConfigSummary: {
             argument_count: number;
@@ -1207,8 +1321,9 @@ export interface components {
             text: string;
         };
         ImportOutcome: {
+            authorization_required?: components["schemas"]["PendingAuthorization"] | null;
             name: string;
-            /** @description `added`, `changed`, `skipped` or `failed`. */
+            /** @description `added`, `changed`, `skipped`, `failed` or `authorization_required`. */
             outcome: string;
             reason?: string | null;
         };
@@ -1244,6 +1359,12 @@ export interface components {
             /** @description One sentence for each thing that somebody should look at. */
             troubleshooting: string[];
             version: string;
+        };
+        /** @description An authorization that waits for a person. */
+        PendingAuthorization: {
+            authorization_url: string;
+            expires_at: string;
+            session_id: string;
         };
         /** @description A pasted configuration. */
         PreviewInput: {
@@ -1389,6 +1510,15 @@ export interface components {
             tool_count: number;
             transport: string;
             url: string;
+        };
+        /** @description A session as whoever waits for it sees it. */
+        SessionRecord: {
+            error: string;
+            expires_at: string;
+            server_name: string;
+            session_id: string;
+            /** @description `pending`, `completed`, `failed` or `expired`. */
+            status: string;
         };
         /** @description The body of every switch. */
         SwitchInput: {
@@ -1595,6 +1725,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ImportPreview"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_dashboard_oauth_callback: {
+        parameters: {
+            query?: {
+                state?: string;
+                code?: string;
+                iss?: string;
+                error?: string;
+                error_description?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_dashboard_oauth_session_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionRecord"];
                 };
             };
             /** @description What is wrong, in one sentence */
@@ -1856,6 +2052,15 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardServerAdded"];
                 };
             };
+            /** @description Done */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizationRequired"];
+                };
+            };
             /** @description What is wrong, in one sentence */
             default: {
                 headers: {
@@ -1920,6 +2125,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Switched"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_api_dashboard_servers_name_reauthorize: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
             /** @description What is wrong, in one sentence */
@@ -2637,6 +2873,15 @@ export interface operations {
                     "application/json": components["schemas"]["Registered"];
                 };
             };
+            /** @description Done */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizationRequired"];
+                };
+            };
             /** @description What is wrong, in one sentence */
             default: {
                 headers: {
@@ -2734,6 +2979,15 @@ export interface operations {
                     "application/json": components["schemas"]["OneServer"];
                 };
             };
+            /** @description Done */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizationRequired"];
+                };
+            };
             /** @description What is wrong, in one sentence */
             default: {
                 headers: {
@@ -2794,6 +3048,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SwitchedServer"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_api_v0_servers_name_reauthorize: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Done */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
             /** @description What is wrong, in one sentence */
@@ -3192,6 +3483,41 @@ export interface operations {
             };
         };
     };
+    post_api_v0_upstream_oauth_sessions_id_complete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CompletionInput"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OneServer"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_assets_path: {
         parameters: {
             query?: never;
@@ -3210,6 +3536,37 @@ export interface operations {
                 };
                 content: {
                     "*/*": string;
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_client_metadata_json: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
             /** @description What is wrong, in one sentence */
