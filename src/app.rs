@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, init};
 use crate::http::ui::Ui;
 use crate::http::{About, Face, Settings, client_metadata};
 use crate::mcp::{Mcp, Seals};
+use crate::model::{Mode, Secret};
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::Metrics;
 use crate::{routes, upstream};
@@ -42,8 +43,7 @@ impl App {
     /// Listens and starts everything; from here on requests are accepted, though not yet served.
     pub async fn build(config: &Config) -> anyhow::Result<Self> {
         let listeners = listen(&config.bind, config.port).await?;
-        let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
-        let store = Store::open(options).await?;
+        let store = open_store(config).await?;
         let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
         let options = upstream::Options {
             init_timeout: config.init_timeout,
@@ -64,9 +64,9 @@ impl App {
             trust_proxy: config.trust_proxy,
             allowed_origins: config.allowed_origins.clone(),
             is_loopback: config.bind.is_loopback(),
+            checks_host: config.mode == Mode::Development && config.bind.is_loopback(),
             telemetry: config.telemetry,
         };
-        let settings = Arc::new(settings);
         let about = About {
             started: Instant::now(),
             config_source: config.source.clone(),
@@ -77,13 +77,14 @@ impl App {
         let closing = CancellationToken::new();
         let face = Face {
             gateway: gateway.clone(),
-            settings: settings.clone(),
+            settings: Arc::new(settings),
+            guesses: Arc::default(),
             about: Arc::new(about),
             closing: closing.clone(),
         };
-        let router = routes::router(face);
+        let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
-        Ok(Self { gateway, front: Front { router, mcp, settings }, closing, listeners })
+        Ok(Self { gateway, front: Front { router, mcp, face }, closing, listeners })
     }
 
     /// Where the gateway can be reached.
@@ -113,11 +114,31 @@ impl App {
     }
 }
 
+/// Gives the admin a new token. The database must be there and no gateway may run on it.
+pub async fn reset_admin(config: &Config) -> anyhow::Result<Secret> {
+    if !config.sqlite_path.exists() {
+        bail!(
+            "there is no database {}; name it with --sqlite-db-path or SQLITE_DB_PATH",
+            config.sqlite_path.display()
+        );
+    }
+    let store = open_store(config).await?;
+    let admin = init::reset_admin(&store).await;
+    store.close().await;
+    Ok(admin?.token.secret().clone())
+}
+
+async fn open_store(config: &Config) -> anyhow::Result<Store> {
+    let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
+    Ok(Store::open(options).await?)
+}
+
 async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, shutdown: CancellationToken) {
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
-            Ok((stream, _)) => {
-                connections.spawn(connection::serve(stream, front.clone(), shutdown.clone()));
+            Ok((stream, peer)) => {
+                let peer = peer.ip().to_canonical();
+                connections.spawn(connection::serve(stream, peer, front.clone(), shutdown.clone()));
             }
             Err(error) => {
                 // Out of descriptors, most likely: existing connections must end first.

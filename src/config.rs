@@ -12,7 +12,9 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
-use crate::model::{Mode, Secret};
+use crate::model::Secret;
+
+pub use crate::model::Mode;
 
 /// What is wrong with the configuration, and where.
 #[derive(Debug, thiserror::Error)]
@@ -101,9 +103,6 @@ impl Config {
                 .parse("SERVER_MODE", "development or enterprise", Mode::parse)?
                 .unwrap_or(Mode::Development),
         };
-        if mode == Mode::Enterprise {
-            return Err(ConfigError("SERVER_MODE=enterprise is not available in this version yet".into()));
-        }
         variables
             .parse("SESSION_IDLE_TIMEOUT_SEC", "a number of seconds", |text| text.parse::<u64>().ok())?;
         let port = variables.parse("PORT", "a number from 0 to 65535", |text| text.parse().ok())?;
@@ -147,6 +146,11 @@ pub fn log_filter() -> Result<EnvFilter, ConfigError> {
         }
         None => Ok(EnvFilter::new("info")),
     }
+}
+
+/// A variable of the environment as the command line uses it: for itself, and for `${NAME}` in files.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// What the process's environment and `.env` say.
@@ -340,7 +344,6 @@ mod tests {
             ("PORT", "http"),
             ("PORT", "65536"),
             ("SERVER_MODE", "sandbox"),
-            ("SERVER_MODE", "Enterprise"),
             ("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "0"),
             ("SESSION_IDLE_TIMEOUT_SEC", "-1"),
             ("PUBLIC_URL", "gate.example.com"),

@@ -14,11 +14,5 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == guard::COMMAND) {
         return guard::run(arguments);
     }
-    match cli::run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("toolgate: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    cli::run()
 }

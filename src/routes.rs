@@ -1,56 +1,24 @@
 //! Every route of the process on one page: method, path, who may use it, and the handler.
 //! A row cannot exist without an access level.
 
+use std::collections::HashMap;
+
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::handler::Handler;
 use axum::http::Method;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 
-use crate::http::api::{groups, oauth, prompts, resources, servers, tools};
+use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tools, users};
 use crate::http::error::Refusal;
 use crate::http::openapi::Row;
-use crate::http::{Face, client_metadata, dashboard, openapi, system, ui};
+use crate::http::{Face, access, client_metadata, dashboard, guard, openapi, system, ui};
 use crate::mcp::{Place, Scope, Transport};
-use crate::model::Mode;
 
-/// Who may use a route. In development mode nobody is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Everybody, without a token.
-    Open,
-    /// Users of both roles.
-    User,
-    /// Users with the role `admin`.
-    Admin,
-    /// MCP clients.
-    Client,
-    /// Everybody, but in development mode only: elsewhere there is no such route.
-    Development,
-}
-
-impl Access {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Access::Open => "open",
-            Access::User => "user",
-            Access::Admin => "admin",
-            Access::Client => "client",
-            Access::Development => "development",
-        }
-    }
-
-    /// Whether routes of this kind exist in a mode at all.
-    pub fn exists_in(self, mode: Mode) -> bool {
-        match (self, mode) {
-            (Access::Development, Mode::Enterprise) => false,
-            (Access::Development, Mode::Development) => true,
-            (Access::Open | Access::User | Access::Admin | Access::Client, _) => true,
-        }
-    }
-}
+pub use crate::http::access::Access;
 
 pub struct Route {
     pub method: Method,
@@ -79,18 +47,18 @@ fn methods(transport: Transport) -> &'static [Method] {
     }
 }
 
-/// What a path means to an agent; `None` for everything that is the router's.
-pub fn mcp_place(path: &str) -> Option<Place> {
-    MCP.iter().find_map(|(pattern, _, transport)| {
-        let transport = *transport;
+/// What a path means to an agent, and who may use it; `None` for everything that is the router's.
+pub fn mcp_place(path: &str) -> Option<(Place, Access)> {
+    MCP.iter().find_map(|(pattern, access, transport)| {
+        let (access, transport) = (*access, *transport);
         let Some((before, after)) = pattern.split_once("{name}") else {
-            return (path == *pattern).then_some(Place { transport, scope: Scope::Everything });
+            return (path == *pattern).then_some((Place { transport, scope: Scope::Everything }, access));
         };
         let name = path.strip_prefix(before)?.strip_suffix(after)?;
         // Names need no escapes, so an escaped one names nothing that exists.
         let name = Some(name).filter(|name| !name.is_empty() && !name.contains('/'))?.to_owned();
         let scope = if before.contains("groups") { Scope::Group(name) } else { Scope::Server(name) };
-        Some(Place { transport, scope })
+        Some((Place { transport, scope }, access))
     })
 }
 
@@ -134,6 +102,15 @@ pub fn table() -> Vec<Route> {
         put("/api/v0/tool-groups/{name}", Admin, groups::replace),
         delete("/api/v0/tool-groups/{name}", Admin, groups::delete),
         get("/api/v0/tool-groups/{name}/effective-tools", Admin, groups::effective_tools),
+        get("/api/v0/clients", Admin, clients::list),
+        post("/api/v0/clients", Admin, clients::create),
+        put("/api/v0/clients/{name}", Admin, clients::replace),
+        delete("/api/v0/clients/{name}", Admin, clients::delete),
+        get("/api/v0/users", Admin, users::list),
+        post("/api/v0/users", Admin, users::create),
+        get("/api/v0/users/whoami", User, users::whoami),
+        put("/api/v0/users/{name}", Admin, users::change),
+        delete("/api/v0/users/{name}", Admin, users::delete),
         get("/", Development, ui::root),
         get("/index.html", Development, ui::index),
         get("/assets/{*path}", Development, ui::asset),
@@ -180,13 +157,18 @@ pub fn openapi() -> Bytes {
     openapi::document(&rows, &endpoints.collect::<Vec<_>>())
 }
 
-/// The table as a service. What every request must pass stands before it, in `app::front`.
+/// The table as a service, each row behind its access level. What requests must pass before stands in `app::front`.
 pub fn router(face: Face) -> Router {
     let mut router = Router::new();
-    let mode = face.gateway.mode;
-    for route in table().into_iter().filter(|route| route.access.exists_in(mode)) {
-        router = router.route(route.path, route.handler);
+    for route in table() {
+        let pass = from_fn_with_state((face.clone(), route.access), access::pass);
+        router = router.route(route.path, route.handler.route_layer(pass));
     }
+    let of_path: HashMap<_, _> = table().iter().map(|route| (route.path, least(route.access))).collect();
+    let wrong_method = move |State(face): State<Face>, request: Request| {
+        let access = request.extensions().get::<MatchedPath>().and_then(|path| of_path.get(path.as_str()));
+        wrong_method(face, access.copied().unwrap_or(Access::User), request)
+    };
     router
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_route)
@@ -196,11 +178,27 @@ pub fn router(face: Face) -> Router {
 }
 
 async fn unknown_route(request: Request) -> Response {
-    Refusal::unknown_route(request.method().as_str(), request.uri().path()).into_response()
+    let (head, body) = request.into_parts();
+    // No token is asked for here, so the size of the body is the first thing that matters.
+    match guard::read_body(body).await {
+        Ok(_) => Refusal::unknown_route(head.method.as_str(), head.uri.path()).into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
 }
 
-async fn wrong_method(request: Request) -> Response {
-    Refusal::wrong_method(request.method().as_str(), request.uri().path()).into_response()
+/// Which methods a path answers to is for everybody who may use any of them.
+fn least(access: Access) -> Access {
+    match access {
+        Access::User | Access::Admin => Access::User,
+        Access::Open | Access::Client | Access::Development => access,
+    }
+}
+
+async fn wrong_method(face: Face, access: Access, request: Request) -> Response {
+    match face.receive(access, request).await {
+        Ok(request) => Refusal::wrong_method(request.method().as_str(), request.uri().path()).into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
 }
 
 fn row<H, T>(method: Method, filter: MethodFilter, path: &'static str, access: Access, handler: H) -> Route

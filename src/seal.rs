@@ -1,4 +1,4 @@
-//! Encrypts what must not be readable outside this gateway, all of it under one key.
+//! Encrypts what must not be readable outside this gateway, and hashes what must be found again, under one key.
 //! Every purpose has a subkey of its own, so what was sealed for one can never be opened as another.
 //! Where the key comes from and where sealed bytes go is the business of the callers.
 
@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hkdf::Hkdf;
+use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
@@ -92,12 +93,41 @@ impl Seal {
 
     /// With the subkey made ready, for what is sealed and opened all the time.
     pub fn for_purpose(&self, purpose: &str) -> PurposeSeal {
+        let subkey = self.subkey(purpose);
+        let cipher = XChaCha20Poly1305::new_from_slice(&*subkey).expect("the cipher takes keys of 32 bytes");
+        PurposeSeal { cipher, purpose: purpose.into(), random: RandomPool::default() }
+    }
+
+    /// A hash that nobody without the key can make or check.
+    pub fn keyed_hash(&self, purpose: &str) -> KeyedHash {
+        let subkey = self.subkey(purpose);
+        KeyedHash(Hmac::new_from_slice(&*subkey).expect("HMAC takes keys of any length"))
+    }
+
+    fn subkey(&self, purpose: &str) -> Zeroizing<[u8; KEY_LENGTH]> {
         let mut subkey = Zeroizing::new([0; KEY_LENGTH]);
         let derivation = Hkdf::<Sha256>::new(None, &*self.key.0);
         let derived = derivation.expand_multi_info(&[DERIVATION, purpose.as_bytes()], &mut *subkey);
         derived.expect("32 bytes are within what HKDF can give");
-        let cipher = XChaCha20Poly1305::new_from_slice(&*subkey).expect("the cipher takes keys of 32 bytes");
-        PurposeSeal { cipher, purpose: purpose.into(), random: RandomPool::default() }
+        subkey
+    }
+}
+
+/// Hashes for one purpose, with the subkey made ready.
+#[derive(Clone)]
+pub struct KeyedHash(Hmac<Sha256>);
+
+impl KeyedHash {
+    pub fn of(&self, text: &[u8]) -> [u8; 32] {
+        let mut hash = self.0.clone();
+        hash.update(text);
+        hash.finalize().into_bytes().into()
+    }
+}
+
+impl fmt::Debug for KeyedHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
     }
 }
 
@@ -197,12 +227,26 @@ mod tests {
     }
 
     #[test]
+    fn a_hash_depends_on_key_and_purpose_and_stays_the_same() {
+        let seal = Seal::new(&SecretKey::from_hex(&"0f".repeat(32)).unwrap());
+        let hash = seal.keyed_hash("a").of(b"plain");
+        assert_eq!(hash, seal.keyed_hash("a").of(b"plain"));
+        assert_ne!(hash, seal.keyed_hash("a").of(b"plan"));
+        assert_ne!(hash, seal.keyed_hash("b").of(b"plain"));
+        assert_ne!(hash, Seal::new(&SecretKey::random()).keyed_hash("a").of(b"plain"));
+        assert_eq!(hash[..4], HASHED);
+    }
+
+    #[test]
     fn the_layout_stays_readable_by_later_versions() {
         let seal = Seal::new(&SecretKey::from_hex(&"0f".repeat(32)).unwrap());
         let sealed = seal.seal("a", b"plain");
         assert_eq!((sealed[0], sealed.len()), (1, 1 + 24 + 5 + 16));
         assert_eq!(*seal.open("a", &STORED).unwrap(), b"plain");
     }
+
+    /// Calculated with other means.
+    const HASHED: [u8; 4] = [48, 157, 39, 240];
 
     /// Made once by the first version.
     const STORED: [u8; 46] = [

@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("gateway", &["model", "wire", "store", "upstream"]),
     ("mcp", &["gateway", "model", "wire", "seal"]),
     ("http", &["gateway", "model", "wire", "seal"]),
-    ("routes", &["http", "mcp", "model"]),
+    ("routes", &["http", "mcp"]),
     ("cli", &["config", "app", "http::api", "model::import"]),
     ("config", &["model"]),
     ("telemetry", &["model"]),

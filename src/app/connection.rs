@@ -2,6 +2,7 @@
 //! its buffers are let go and only the socket stays, so that a thousand idle agents cost next to nothing.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(75);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-pub async fn serve(stream: TcpStream, front: Front, shutdown: CancellationToken) {
+pub async fn serve(stream: TcpStream, peer: IpAddr, front: Front, shutdown: CancellationToken) {
     // Answers are whole writes; waiting for more to send would stall event streams.
     let _ = stream.set_nodelay(true);
     let mut stream = stream;
@@ -39,7 +40,7 @@ pub async fn serve(stream: TcpStream, front: Front, shutdown: CancellationToken)
             return;
         }
         // In a box: most connections rest, and should not keep room for it.
-        match Box::pin(serve_until_rest(stream, &front, &shutdown)).await {
+        match Box::pin(serve_until_rest(stream, peer, &front, &shutdown)).await {
             Some(resting) => stream = resting,
             None => return,
         }
@@ -49,6 +50,7 @@ pub async fn serve(stream: TcpStream, front: Front, shutdown: CancellationToken)
 /// The socket comes back when nothing is under way on it; `None` when the connection is over.
 async fn serve_until_rest(
     stream: TcpStream,
+    peer: IpAddr,
     front: &Front,
     shutdown: &CancellationToken,
 ) -> Option<TcpStream> {
@@ -56,7 +58,7 @@ async fn serve_until_rest(
     loop {
         let activity = Arc::<Activity>::default();
         let io = Watched { io: TokioIo::new(stream), unread, activity: activity.clone() };
-        let service = Answering { front: front.clone(), activity: activity.clone() };
+        let service = Answering { front: front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(IDLE);
         let mut connection = builder.serve_connection(io, service);
@@ -115,6 +117,7 @@ impl Activity {
 
 struct Answering {
     front: Front,
+    peer: IpAddr,
     activity: Arc<Activity>,
 }
 
@@ -127,7 +130,7 @@ impl Service<Request<Incoming>> for Answering {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.activity.begun.fetch_add(1, Ordering::Relaxed);
         let until_sent = UntilSent(self.activity.clone());
-        let answer = self.front.clone().answer(request);
+        let answer = self.front.clone().answer(self.peer, request);
         Box::pin(async move { Ok(answer.await?.map(|body| Counted { body, _until_sent: until_sent })) })
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,10 +19,15 @@ use hyper::header::{
     HeaderValue,
 };
 use hyper::{Request, Response};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use crate::gateway::access::Principal;
+use crate::gateway::caller::ClientId;
+use crate::http::access::{Access, Asked, Peer, Until, until_revoked};
+use crate::http::error::Refusal;
 use crate::http::reply::NoContent;
-use crate::http::{Settings, guard};
+use crate::http::{Face, guard};
 use crate::mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
 use crate::routes;
 use crate::wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
@@ -30,13 +36,17 @@ use crate::wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 pub struct Front {
     pub router: axum::Router,
     pub mcp: Arc<Mcp>,
-    pub settings: Arc<Settings>,
+    pub face: Face,
 }
 
 impl Front {
-    pub async fn answer(self, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
+    pub async fn answer(
+        self,
+        peer: IpAddr,
+        request: Request<Incoming>,
+    ) -> Result<Response<Answer>, Infallible> {
         let (head, body) = request.into_parts();
-        let cors = match guard::admit(&self.settings, &head.uri, &head.headers) {
+        let cors = match guard::admit(&self.face.settings, &head.uri, &head.headers) {
             Ok(cors) => cors,
             Err(refusal) => {
                 guard::discard(body, 0).await;
@@ -47,7 +57,7 @@ impl Front {
             .then(|| head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned());
         let mut response = match (&cors, &asked) {
             (Some(_), Some(_)) => NoContent.into_response().map(Answer::Router),
-            (Some(_) | None, _) => self.serve(head, body).await?,
+            (Some(_) | None, _) => self.serve(peer, head, body).await?,
         };
         if let Some(origin) = cors {
             guard::allow(response.headers_mut(), origin, asked.flatten());
@@ -55,34 +65,72 @@ impl Front {
         Ok(response)
     }
 
-    async fn serve(self, head: Parts, body: Incoming) -> Result<Response<Answer>, Infallible> {
-        let body = match guard::read_body(body).await {
-            Ok(body) => body,
-            Err(refusal) => return Ok(refusal.into_response().map(Answer::Router)),
-        };
+    async fn serve(
+        self,
+        peer: IpAddr,
+        mut head: Parts,
+        body: Incoming,
+    ) -> Result<Response<Answer>, Infallible> {
         match routes::mcp_place(head.uri.path()) {
-            Some(place) => Ok(respond(self.mcp.serve(ask(place, &head, body)).await)),
+            Some((place, access)) => {
+                let answered = self.serve_agent(peer, place, access, &head, body).await;
+                Ok(answered.unwrap_or_else(|refusal| refusal.into_response().map(Answer::Router)))
+            }
             None => {
-                let request = Request::from_parts(head, RouterBody::from(body));
+                head.extensions.insert(Peer(peer));
+                let request = Request::from_parts(head, RouterBody::new(body));
                 Ok(self.router.oneshot(request).await?.map(Answer::Router))
             }
         }
     }
+
+    async fn serve_agent(
+        self,
+        peer: IpAddr,
+        place: Place,
+        access: Access,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Answer>, Refusal> {
+        let (method, path) = (head.method.as_str(), head.uri.path());
+        let caller = match self.face.admit(access, &Asked { method, path, headers: &head.headers, peer }) {
+            Ok(caller) => caller.0,
+            Err(refusal) => {
+                guard::discard(body, 0).await;
+                return Err(refusal);
+            }
+        };
+        let body = guard::read_body(body).await?;
+        let client = caller.as_ref().map(|principal| ClientId(principal.id()));
+        let revoked = caller.as_ref().map(Principal::revoked);
+        let reply = until_revoked(revoked, self.mcp.serve(ask(place, client, head, body))).await?;
+        Ok(respond(reply, revoked))
+    }
 }
 
-fn ask(place: Place, head: &Parts, body: Bytes) -> Ask<'_> {
-    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+fn ask(place: Place, client: Option<ClientId>, head: &Parts, body: Bytes) -> Ask<'_> {
     Ask {
         method: head.method.as_str(),
         transport: place.transport,
-        viewer: Viewer { scope: place.scope, client: None },
+        viewer: Viewer { scope: place.scope, client },
         session: single(&head.headers, SESSION_ID),
         version: single(&head.headers, PROTOCOL_VERSION),
         routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),
-        accept: text(ACCEPT.as_str()),
+        accepts_events: accepts_events(&head.headers),
         query: head.uri.query(),
         body,
     }
+}
+
+/// Somebody who says nothing takes anything. What is accepted may be said in several headers.
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT);
+    let mut medias = accepted.iter().flat_map(|value| value.to_str().unwrap_or_default().split(','));
+    let is_event_stream = |media: &str| {
+        let media = media.split(';').next().unwrap_or_default().trim();
+        ["text/event-stream", "text/*", "*/*"].iter().any(|wanted| media.eq_ignore_ascii_case(wanted))
+    };
+    accepted.iter().next().is_none() || medias.any(is_event_stream)
 }
 
 /// A header that must be there once. Sent twice, or with what is no text, it is there but says nothing that is known.
@@ -102,7 +150,7 @@ fn routing(headers: &HeaderMap) -> Routing {
     routing
 }
 
-fn respond(reply: Reply) -> Response<Answer> {
+fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Answer> {
     let mut headers = HeaderMap::new();
     let body = match reply.body {
         mcp::Body::Empty => Answer::Pieces(VecDeque::new()),
@@ -114,7 +162,10 @@ fn respond(reply: Reply) -> Response<Answer> {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-            Answer::Events(events)
+            match revoked {
+                None => Answer::Events(events),
+                Some(revoked) => Answer::Revocable(Until::new(events, revoked)),
+            }
         }
     };
     if let Some(session) = reply.session.and_then(|session| HeaderValue::try_from(session).ok()) {
@@ -134,6 +185,8 @@ pub enum Answer {
     Router(RouterBody),
     Pieces(VecDeque<Bytes>),
     Events(mcp::EventBody),
+    /// Events for whoever has a token, while it is valid.
+    Revocable(Until<mcp::EventBody>),
 }
 
 impl Body for Answer {
@@ -150,6 +203,9 @@ impl Body for Answer {
             Answer::Events(events) => {
                 Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
             }
+            Answer::Revocable(events) => {
+                Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
+            }
         }
     }
 
@@ -157,7 +213,7 @@ impl Body for Answer {
         match self {
             Answer::Router(body) => body.is_end_stream(),
             Answer::Pieces(pieces) => pieces.is_empty(),
-            Answer::Events(_) => false,
+            Answer::Events(_) | Answer::Revocable(_) => false,
         }
     }
 
@@ -167,7 +223,7 @@ impl Body for Answer {
             Answer::Pieces(pieces) => {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }
-            Answer::Events(_) => SizeHint::default(),
+            Answer::Events(_) | Answer::Revocable(_) => SizeHint::default(),
         }
     }
 }

@@ -1,34 +1,207 @@
-//! The terminal's face: what can be asked of `toolgate` on a command line, one file per command.
+//! The terminal's face: what can be asked of `toolgate` on a command line. All but `start` and `reset-admin` talk to a
+//! running gateway over HTTP. One file per noun; the verbs that several nouns share are in `verbs`.
 
+mod arguments;
+mod authorize;
+mod clients;
+mod completions;
+mod content;
+mod events;
+mod export;
+mod files;
+mod groups;
+mod import;
+mod invoke;
+mod output;
+mod prompts;
+mod register;
+mod remote;
+mod reset_admin;
+mod resources;
+mod schema;
+mod servers;
+mod settings;
 mod start;
+mod suggestion;
+mod system;
+mod tools;
+mod usage;
+mod users;
+mod verbs;
 
-use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+use url::Url;
+
+use output::Format;
+use remote::{Answer, Remote};
+use settings::Settings;
+
+/// Ended by Ctrl-C, as shells say it: 128 and the number of the signal.
+const INTERRUPTED: u8 = 130;
+const WRONG_USAGE: u8 = 2;
 
 #[derive(Parser)]
 #[command(
     name = "toolgate",
     about = "One place where AI agents reach every tool",
-    disable_version_flag = true
+    version = concat!("v", env!("CARGO_PKG_VERSION")),
+    disable_version_flag = true,
+    after_help = "Examples:
+  toolgate start
+  toolgate register --name everything -- npx -y @modelcontextprotocol/server-everything
+  toolgate list tools
+  toolgate invoke everything__echo message=hello
+
+`toolgate <COMMAND> --help` shows more about each command."
 )]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// URL of the gateway [default: http://127.0.0.1:8080]
+    #[arg(long, global = true, value_name = "URL", value_parser = settings::parse_registry)]
+    registry: Option<Url>,
+    /// How to write results
+    #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value = "table")]
+    output: Format,
+    /// Print the version
+    #[arg(long, short = 'v', short_alias = 'V', action = clap::ArgAction::Version)]
+    version: (),
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the gateway
     Start(start::Start),
-    /// Print the version
-    Version,
+    Register(register::Register),
+    List(verbs::List),
+    Usage(usage::Usage),
+    Invoke(invoke::Invoke),
+    Get(verbs::Get),
+    #[command(hide = true)]
+    Read(verbs::Read),
+    Enable(verbs::Enable),
+    Disable(verbs::Disable),
+    Refresh(servers::Refresh),
+    Authorize(authorize::Authorize),
+    Update(verbs::Update),
+    Deregister(servers::Deregister),
+    Create(verbs::Create),
+    Delete(verbs::Delete),
+    Import(import::Import),
+    Export(export::Export),
+    InitServer(system::InitServer),
+    Login(system::Login),
+    Whoami(system::Whoami),
+    ResetAdmin(reset_admin::ResetAdmin),
+    Version(system::Version),
+    Completions(completions::Completions),
 }
 
-/// Runs the command line of this process; an error is for standard error and exit code 1.
-pub fn run() -> anyhow::Result<()> {
-    match Arguments::parse().command {
-        Command::Start(start) => start::run(start),
-        Command::Version => output::line(concat!("toolgate v", env!("CARGO_PKG_VERSION"))),
+/// A mistake in the arguments that only shows when they are put together.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// The tool ran and said that it failed. What it said is printed already.
+#[derive(Debug, thiserror::Error)]
+#[error("the tool reported an error")]
+pub struct ToolError;
+
+/// One run of a command: which gateway, and how to write results.
+pub struct Session {
+    remote: Remote,
+    format: Format,
+}
+
+impl Session {
+    /// Shows an answer: as it is, or as a page for people.
+    fn show(&self, answer: &Answer, page: impl FnOnce(&serde_json::Value) -> String) -> anyhow::Result<()> {
+        match self.format {
+            Format::Json => output::json(&answer.text),
+            Format::Table => output::page(&page(&answer.json()?)),
+        }
     }
 }
 
-mod output;
+/// Runs the command line of this process.
+pub fn run() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            let informed = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            return if informed { ExitCode::SUCCESS } else { ExitCode::from(WRONG_USAGE) };
+        }
+    };
+    match perform(arguments) {
+        Ok(Some(())) => ExitCode::SUCCESS,
+        Ok(None) => ExitCode::from(INTERRUPTED),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::failure(&format!("{error:#}"));
+            let wrong_usage = error.is::<UsageError>();
+            if wrong_usage { ExitCode::from(WRONG_USAGE) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// None: Ctrl-C came first.
+fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
+    let Arguments { command, registry, output, version: () } = arguments;
+    match command {
+        Command::Start(start) => start::run(start).map(Some),
+        Command::ResetAdmin(reset) => reset_admin::run(reset).map(Some),
+        Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
+        command => {
+            let settings = Settings::load(registry)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let done = runtime.block_on(async {
+                let session = Session {
+                    remote: Remote::new(settings.registry, settings.token.as_deref())?,
+                    format: output,
+                };
+                tokio::select! {
+                    done = ask(&session, command) => done.map(Some),
+                    _ = tokio::signal::ctrl_c() => Ok(None),
+                }
+            });
+            // A thread that waits for standard input must not keep us.
+            runtime.shutdown_background();
+            done
+        }
+    }
+}
+
+async fn ask(session: &Session, command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Start(_) | Command::ResetAdmin(_) | Command::Completions(_) => Ok(()),
+        Command::Register(register) => register::run(session, register).await,
+        Command::List(list) => verbs::list(session, list).await,
+        Command::Usage(usage) => usage::run(session, usage).await,
+        Command::Invoke(invoke) => invoke::run(session, invoke).await,
+        Command::Get(get) => verbs::get(session, get).await,
+        Command::Read(read) => verbs::read(session, read).await,
+        Command::Enable(enable) => verbs::enable(session, enable).await,
+        Command::Disable(disable) => verbs::disable(session, disable).await,
+        Command::Refresh(refresh) => servers::refresh(session, refresh).await,
+        Command::Authorize(authorize) => authorize::run(session, authorize).await,
+        Command::Update(update) => verbs::update(session, update).await,
+        Command::Deregister(deregister) => servers::deregister(session, deregister).await,
+        Command::Create(create) => verbs::create(session, create).await,
+        Command::Delete(delete) => verbs::delete(session, delete).await,
+        Command::Import(import) => import::run(session, import).await,
+        Command::Export(export) => export::run(session, export).await,
+        Command::InitServer(_) => system::init_server(session).await,
+        Command::Login(login) => system::login(session, login).await,
+        Command::Whoami(_) => system::whoami(session).await,
+        Command::Version(_) => system::version(session).await,
+    }
+}
+
+/// Whoever read our results has seen enough, as in `toolgate list tools | head -1`.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,9 +1,102 @@
-//! The only place that prints: results on standard output, messages on standard error.
+//! The only place that prints: results on standard output, messages on standard error. Colours, and text shortened
+//! to fit, only on a terminal; text from elsewhere cannot steer the terminal.
 
-use std::io::Write;
+mod json;
+mod spinner;
+mod table;
 
+use std::io::{IsTerminal, Write};
+
+use clap::ValueEnum;
+use console::Term;
+
+use crate::config;
+
+pub use json::indented;
+pub use spinner::Spinner;
+pub use table::{Cell, Table, Tone};
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    // For people.
+    Table,
+    // The API's own shapes. Doc comments here would make every help text twice as long.
+    Json,
+}
+
+/// A line of a result.
 pub fn line(text: &str) -> anyhow::Result<()> {
+    write(&format!("{text}\n"))
+}
+
+/// A result as it is, but always with an end of line.
+pub fn page(text: &str) -> anyhow::Result<()> {
+    if text.is_empty() || text.ends_with('\n') { write(text) } else { line(text) }
+}
+
+/// JSON, indented; digits and the order of keys stay as they came.
+pub fn json(text: &str) -> anyhow::Result<()> {
+    page(&indented(text))
+}
+
+/// Text that somebody else wrote: a pipe gets it as it is, a terminal without control characters.
+pub fn foreign(text: &str) -> anyhow::Result<()> {
+    if std::io::stdout().is_terminal() { page(&printable(text)) } else { page(text) }
+}
+
+/// A remark for the person in front of it; what cannot be said is not worth an error.
+pub fn message(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", printable(text));
+}
+
+/// Why it did not work.
+pub fn failure(text: &str) {
+    message(&format!("toolgate: {text}"));
+}
+
+/// Asks for yes or no; without a person to ask there is no answer.
+pub async fn ask(question: &str) -> Option<bool> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let _ = write!(std::io::stderr().lock(), "{question} [y/N] ");
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).map(|_| answer)
+    });
+    let answer = answer.await.ok()?.ok()?;
+    Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Labels and values, one a line; what has no value is left out.
+pub fn card(fields: &[(&str, String)]) -> String {
+    let filled = || fields.iter().filter(|(_, value)| !value.is_empty());
+    let width = filled().map(|(label, _)| label.len()).max().unwrap_or(0) + 2;
+    let mut page = String::new();
+    for (label, value) in filled() {
+        let value = printable(value).trim_end().replace('\n', &format!("\n{}", " ".repeat(width)));
+        page.push_str(&format!("{:width$}{value}\n", format!("{label}:")));
+    }
+    page
+}
+
+/// Columns that a line of a result has room for; none where nobody looks at it.
+pub fn width() -> Option<usize> {
+    let named = config::variable("COLUMNS").and_then(|columns| columns.parse().ok());
+    let measured = || Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    let columns = if std::io::stdout().is_terminal() { measured().or(named) } else { named };
+    columns.filter(|columns| *columns > 0)
+}
+
+/// The text without what a terminal would obey; line ends and tabs stay.
+pub fn printable(text: &str) -> String {
+    let text = console::strip_ansi_codes(text);
+    text.chars().filter(|next| !next.is_control() || matches!(next, '\n' | '\t')).collect()
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{text}")?;
+    stdout.write_all(text.as_bytes())?;
     Ok(stdout.flush()?)
 }

@@ -1,5 +1,6 @@
 //! `toolgate start`: runs the gateway until it is told to stop.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,10 +9,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::output;
 use crate::app::App;
-use crate::config::{self, Config, Flags};
+use crate::config::{self, Config, Flags, Mode};
 use crate::telemetry;
 
+/// Run the gateway
 #[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate start
+  toolgate start --port 9000 --sqlite-db-path /var/lib/toolgate/toolgate.db
+  toolgate start --enterprise
+
+Everything can also be set with variables, or in a file `.env` in the working directory: PORT, HOST, SERVER_MODE,
+DATABASE_URL and more. Ctrl-C stops it in good order.")]
 pub struct Start {
     /// Port to listen on; 0 takes any free one [default: 8080]
     #[arg(long)]
@@ -45,11 +54,29 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
         };
-        output::line(&format!("toolgate v{} listens on http://{address}", env!("CARGO_PKG_VERSION")))?;
-        output::line(&format!("  REST API  http://{address}/api/v0"))?;
+        output::page(&greeting(&config, address))?;
         app.serve(shutdown, hurry).await;
         Ok(())
     })
+}
+
+/// Where the gateway is, and what is to be found there.
+fn greeting(config: &Config, address: SocketAddr) -> String {
+    let base = match &config.public_url {
+        Some(url) => url.as_str().trim_end_matches('/').to_owned(),
+        // "Any address" is none that a person can open.
+        None if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
+        None => format!("http://{address}"),
+    };
+    let mut lines = vec![
+        format!("toolgate v{} listens on http://{address}", env!("CARGO_PKG_VERSION")),
+        format!("  MCP endpoint  {base}/mcp"),
+        format!("  REST API      {base}/api/v0"),
+    ];
+    if config.mode == Mode::Development {
+        lines.push(format!("  Dashboard     {base}/"));
+    }
+    lines.join("\n")
 }
 
 /// With one processor there is nothing to hand over between threads.

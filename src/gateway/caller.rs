@@ -61,6 +61,6 @@ impl Logs {
 impl Viewer {
     /// Who this is to a stateful server when it has no session.
     pub fn owner(&self) -> Owner {
-        self.client.map_or(Owner::Anybody, |client| Owner::Client(client.0))
+        self.client.map_or(Owner::Anybody, |client| Owner::Holder(client.0))
     }
 }

@@ -10,6 +10,8 @@ use crate::upstream::{CallError, ConnectError};
 pub enum Kind {
     /// The request itself is wrong.
     Invalid,
+    /// Not in this mode.
+    Forbidden,
     /// The server wants OAuth, and the request does not say where a person comes back to.
     OAuthRequired,
     NotFound,
@@ -29,6 +31,10 @@ pub struct Error {
 impl Error {
     pub fn invalid(sentence: impl Into<String>) -> Self {
         Self { kind: Kind::Invalid, sentence: sentence.into() }
+    }
+
+    pub fn forbidden(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Forbidden, sentence: sentence.into() }
     }
 
     pub fn not_found(sentence: impl Into<String>) -> Self {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
 use super::answer::{Answer, Asked, Settled};
@@ -41,6 +42,8 @@ pub enum Refusal {
     MissingCapability(&'static str),
     #[error("{0}")]
     Upstream(String),
+    #[error("the token of this client was revoked")]
+    Revoked,
     /// The upstream's own error, passed on.
     #[error("{message}")]
     Rpc { code: i64, message: String, data: Option<Bytes> },
@@ -70,6 +73,8 @@ pub struct Forward {
     id: Vec<u8>,
     token: Option<Vec<u8>>,
     has_retried: bool,
+    /// Ends the request when the caller's token is no longer valid, whoever still waits for it.
+    revoked: Option<CancellationToken>,
     reads_are_private: bool,
     measure: Option<CallMeasure>,
     _permit: Option<OwnedSemaphorePermit>,
@@ -87,6 +92,10 @@ impl Gateway {
     ) -> Result<Forward, Refusal> {
         let catalog = self.catalog();
         let route = route::find(&catalog, &caller, head)?.returning(head, state)?;
+        let revoked = match caller.viewer.client {
+            None => None,
+            Some(client) => Some(catalog.access().revocation(client).cloned().ok_or(Refusal::Revoked)?),
+        };
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         let token =
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
@@ -112,7 +121,7 @@ impl Gateway {
                     }
                 }
             });
-            within(deadline, sending, &route.entry).await
+            until(revoked.as_ref(), within(deadline, sending, &route.entry)).await?
         };
         let (permit, link, exchange, has_retried) = sent.map_err(|error| explain(&route.entry, &error))?;
         Ok(Forward {
@@ -125,6 +134,7 @@ impl Gateway {
             id,
             token,
             has_retried,
+            revoked,
             reads_are_private: self.mode == Mode::Enterprise,
             measure,
             _permit: permit,
@@ -134,6 +144,11 @@ impl Gateway {
 
 impl Forward {
     pub async fn next(&mut self) -> Result<Outbound, Refusal> {
+        let revoked = self.revoked.clone();
+        until(revoked.as_ref(), pin!(self.receive())).await?
+    }
+
+    async fn receive(&mut self) -> Result<Outbound, Refusal> {
         loop {
             match within(self.deadline, self.exchange.next(), &self.route.entry).await {
                 Ok(Inbound::Answer(answer)) => return self.finish(&answer),
@@ -240,6 +255,13 @@ impl Forward {
         let mut patch = Patch::new(&notice);
         patch.replace(token.span.clone(), self.token.as_deref()?);
         Some(patch.apply())
+    }
+}
+
+async fn until<T>(revoked: Option<&CancellationToken>, work: impl Future<Output = T>) -> Result<T, Refusal> {
+    match revoked {
+        None => Ok(work.await),
+        Some(revoked) => revoked.run_until_cancelled(work).await.ok_or(Refusal::Revoked),
     }
 }
 

@@ -33,6 +33,7 @@ impl Gateway {
     /// Calls a tool with arguments given as JSON. Progress goes to `progress` where somebody wants it.
     pub async fn invoke(
         &self,
+        owner: Owner,
         full_name: &str,
         arguments: &[u8],
         progress: Option<mpsc::Sender<Bytes>>,
@@ -43,13 +44,8 @@ impl Gateway {
         let mut measure = self.metrics.call_begins(entry.name().as_str(), &tool.name);
         let name = text::quote(&tool.name);
         let params: &[(&str, &[u8])] = &[("name", &name), ("arguments", arguments)];
-        let call = Call {
-            method: "tools/call",
-            params,
-            is_repeatable: tool.is_repeatable(),
-            progress,
-            owner: Some(Owner::Anybody),
-        };
+        let is_repeatable = tool.is_repeatable();
+        let call = Call { method: "tools/call", params, is_repeatable, owner: Some(owner), progress };
         let outcome = call.run(entry).await.map(ToolResult);
         measure.ends(match &outcome {
             Ok(result) if result.is_error() => Outcome::ToolError,

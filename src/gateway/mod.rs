@@ -1,6 +1,7 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
 //! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
-//! `resources`, `groups` and `oauth` (what people do with it), `call` and `invoke` (how a request travels to a server).
+//! `resources`, `groups` and `oauth` (what people do with it), `access`, `users` and `clients` (who may), `call` and
+//! `invoke` (how a request travels to a server).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
@@ -9,12 +10,14 @@ pub mod answer;
 pub mod call;
 pub mod caller;
 pub mod catalog;
+pub mod clients;
 pub mod difference;
 pub mod error;
 pub mod forward;
 mod grants;
 pub mod greeting;
 pub mod groups;
+pub mod init;
 pub mod invoke;
 pub mod lists;
 pub mod oauth;
@@ -25,8 +28,10 @@ pub mod record;
 pub mod resources;
 pub mod route;
 pub mod servers;
+pub mod sessions;
 pub mod subscriptions;
 pub mod tools;
+pub mod users;
 pub mod view;
 
 use std::collections::HashSet;
@@ -50,6 +55,7 @@ pub use error::{Error, Kind};
 
 pub use crate::upstream::News;
 
+use access::Access;
 use grants::Keeper;
 use lists::ListCache;
 use subscriptions::Subscriptions;
@@ -93,13 +99,18 @@ impl Gateway {
         oauth_session_life: Duration,
         metrics: Metrics,
     ) -> Result<Arc<Self>, Error> {
-        check_mode(&store, mode).await?;
+        let is_initialized = check_mode(&store, mode).await?;
+        if !is_initialized {
+            tracing::info!("not initialized yet; the answer to POST /init has the token of the admin");
+        }
         store.fail_interrupted_sessions(now_ms()).await?;
         let store = Arc::new(store);
         let keeper = Arc::new(Keeper(store.clone()));
         let mut grants = store.load_grants().await?;
         let (events, received) = mpsc::unbounded_channel();
         let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
+        let (users, clients) = (store.load_users().await?, store.load_clients().await?);
+        let access = Access::new(&store, is_initialized, users, clients);
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
             let grant =
@@ -119,7 +130,7 @@ impl Gateway {
             )
         });
         let gateway = Arc::new(Self {
-            catalog: ArcSwap::from_pointee(Catalog::new(entries, groups)),
+            catalog: ArcSwap::from_pointee(Catalog::new(entries, groups).with_access(access)),
             store,
             keeper: keeper.clone(),
             oauth_session_life,
@@ -269,12 +280,17 @@ impl Gateway {
     }
 }
 
-/// The mode belongs to the database: users and tokens of one mode mean nothing in the other.
-async fn check_mode(store: &Store, mode: Mode) -> Result<(), Error> {
-    match store.mode().await? {
-        None => Ok(store.set_mode(mode.as_str()).await?),
-        Some(stored) if stored == mode.as_str() => Ok(()),
-        Some(stored) => Err(Error::invalid(format!(
+/// The mode belongs to the database: users and tokens of one mode mean nothing in the other. Says whether the
+/// gateway is initialized: development needs nobody for that, enterprise its first admin.
+async fn check_mode(store: &Store, mode: Mode) -> Result<bool, Error> {
+    match (store.mode().await?, mode) {
+        (None, Mode::Development) => {
+            store.set_mode(mode.as_str()).await?;
+            Ok(true)
+        }
+        (None, Mode::Enterprise) => Ok(false),
+        (Some(stored), mode) if stored == mode.as_str() => Ok(true),
+        (Some(stored), mode) => Err(Error::invalid(format!(
             "this database was initialized in {stored} mode and cannot be started in {mode} mode; \
              set SERVER_MODE={stored} or use another database",
             mode = mode.as_str()

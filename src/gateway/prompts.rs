@@ -33,6 +33,7 @@ impl Gateway {
     /// Renders a prompt: `messages`, and `description` and `meta` where the upstream sent them.
     pub async fn render(
         &self,
+        owner: Owner,
         full_name: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<Vec<u8>, Error> {
@@ -50,8 +51,8 @@ impl Gateway {
             arguments.iter().map(|(key, value)| [key, &b":"[..], value].concat()).collect();
         let arguments = [b"{", arguments.join(&b","[..]).as_slice(), b"}"].concat();
         let params: &[(&str, &[u8])] = &[("name", &name), ("arguments", &arguments)];
-        let owner = Some(Owner::Anybody);
-        let call = Call { method: "prompts/get", params, is_repeatable: true, progress: None, owner };
+        let call =
+            Call { method: "prompts/get", params, is_repeatable: true, owner: Some(owner), progress: None };
         let result = call.run(entry).await.map_err(|failure| failure.explain(full_name, entry))?;
         let members = members(&result);
         let get = |key: &str| members.get(key).map(|value| value.get().as_bytes());

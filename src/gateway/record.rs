@@ -35,6 +35,12 @@ pub struct ServerRecord {
 }
 
 impl ServerRecord {
+    /// The record for people who must not know what else arguments may carry.
+    pub fn without_arguments(mut self) -> Self {
+        self.args.fill(MASK.to_owned());
+        self
+    }
+
     pub fn of(entry: &Entry) -> Self {
         let config = &entry.registration.config;
         let offering = entry.offering();

@@ -143,13 +143,18 @@ impl Entry {
 
 impl Gateway {
     /// Reads a resource: `contents` as the upstream sent them.
-    pub async fn read_resource(&self, text: &str) -> Result<Vec<u8>, Error> {
+    pub async fn read_resource(&self, owner: Owner, text: &str) -> Result<Vec<u8>, Error> {
         let catalog = self.catalog();
         let (entry, uri) = catalog.reader_of(text)?;
         let uri = text::quote(&uri);
         let params: &[(&str, &[u8])] = &[("uri", &uri)];
-        let owner = Some(Owner::Anybody);
-        let call = Call { method: "resources/read", params, is_repeatable: true, progress: None, owner };
+        let call = Call {
+            method: "resources/read",
+            params,
+            is_repeatable: true,
+            owner: Some(owner),
+            progress: None,
+        };
         let result = call.run(entry).await.map_err(|failure| match failure {
             Failure::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
                 let message = Redactor::of(&entry.registration.config).redact(&message);

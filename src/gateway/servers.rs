@@ -13,7 +13,7 @@ use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
 use crate::model::{Offering, Registration, ServerName};
 use crate::store::GrantChange;
-use crate::upstream::token::{Held, Tokens};
+use crate::upstream::token::Tokens;
 use crate::upstream::{ConnectError, Denial, Upstream};
 
 /// What became visible or hidden when a server was switched.
@@ -215,38 +215,41 @@ impl Gateway {
     ) -> Result<ServerRecord, Error> {
         let Connected { upstream, offering } = connected;
         let name = registration.config.name.clone();
-        let replaced;
+        let replaced = self.catalog().get(name.as_str()).and_then(|old| old.upstream.clone());
+        let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
+        // Before the turn, since a renewal that is under way may take a while.
+        let held = match upstream.tokens().filter(|_| is_new) {
+            Some(tokens) => Some(tokens.hold().await),
+            None => None,
+        };
+        let granted = held.as_ref().and_then(|held| held.grant.as_ref());
+        let granted = granted.map(|grant| (grant.lineage.clone(), grant.to_secret()));
         {
             let _turn = self.turn.lock().await;
             let (catalog, now) = (self.catalog(), now_ms());
-            replaced = catalog.get(name.as_str()).and_then(|old| old.upstream.clone());
             if let Some(old) = catalog.get(name.as_str()) {
                 keeps.apply(&mut registration, &old.registration);
             }
-            let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
-            let held = match upstream.tokens().filter(|_| is_new) {
-                Some(tokens) => Some(tokens.hold().await),
-                None => None,
-            };
-            let granted = held.as_ref().and_then(|held| held.grant.as_ref());
-            let granted = granted.map(|grant| (grant.lineage.clone(), grant.to_secret()));
             let grant = match &granted {
                 Some((lineage, text)) => GrantChange::Put(lineage, text),
                 None if is_new => GrantChange::Drop,
                 None => GrantChange::Keep,
             };
             if let Err(error) = self.store.replace_server(&registration, &offering, grant, now).await {
-                if !replaced.as_ref().is_some_and(|old| old.is(&upstream)) {
+                drop(held);
+                if is_new {
                     upstream.stop().await;
                 }
                 return Err(error.into());
             }
-            held.map(Held::stored);
+            if let Some(held) = held {
+                held.stored();
+            }
             let live = registration.flags.enabled.then(|| upstream.clone());
             self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
         }
         tracing::info!(server = %name, tools = offering.tools.len(), "stored a server");
-        if !replaced.as_ref().is_some_and(|old| old.is(&upstream)) {
+        if is_new {
             self.hand_over(&upstream);
             if let Some(old) = replaced {
                 old.stop().await;

@@ -93,6 +93,13 @@ impl Gateway {
         Ok(key)
     }
 
+    /// Whether a resource still exists for a viewer.
+    pub fn shows_resource(&self, viewer: &Viewer, server: &str, uri: &str) -> bool {
+        let catalog = self.catalog();
+        let (Some(lens), Some(entry)) = (catalog.lens(viewer), catalog.get(server)) else { return false };
+        lens.shows_resource(entry, uri) || lens.shows_templates(entry)
+    }
+
     pub async fn unsubscribe(&self, server: &str, uri: &str) {
         let key = (server.to_owned(), uri.to_owned());
         let turn = self.subscriptions.turn(&key);

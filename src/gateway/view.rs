@@ -87,8 +87,11 @@ pub struct View<'a> {
 impl Catalog {
     /// `None` when there is no such group, no such enabled server for this viewer, or no such client.
     pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
-        let allowed = self.access().allow_list(viewer.client)?;
-        let part = match &viewer.scope {
+        self.lens_for(&viewer.scope, self.access().allow_list(viewer.client)?)
+    }
+
+    fn lens_for<'a>(&'a self, scope: &'a Scope, allowed: &'a AllowList) -> Option<Lens<'a>> {
+        let part = match scope {
             Scope::Everything => Part::Everything,
             Scope::Group(name) => Part::Group(self.members(name)?),
             Scope::Server(name) => {
@@ -204,8 +207,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::gateway::access::Access;
-    use crate::gateway::caller::ClientId;
     use crate::model::{Offering, Registration, uri};
 
     /// A server with the tool `t`, the prompts `p` and `q`, the resources `x://1` and `x://2`, and a template.
@@ -232,10 +233,7 @@ mod tests {
             items.iter().map(|(entry, item)| format!("{} {}", entry.name(), key(item))).collect()
         }
         let allowed = AllowList::new(allowed.iter().map(|name| name.to_string()).collect());
-        let access = Access::default().with(ClientId(1), allowed);
-        let catalog = catalog.with_access(access);
-        let viewer = Viewer { scope, client: Some(ClientId(1)) };
-        let Some(lens) = catalog.lens(&viewer) else { return Vec::new() };
+        let Some(lens) = catalog.lens_for(&scope, &allowed) else { return Vec::new() };
         let view = catalog.view(&lens);
         let (tools, prompts) = (tell(&view.tools, Tool::key), tell(&view.prompts, Prompt::key));
         let (resources, templates) =

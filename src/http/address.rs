@@ -34,13 +34,7 @@ mod tests {
         headers.insert("host", "localhost:8080".parse().unwrap());
         headers.insert("x-forwarded-proto", "https".parse().unwrap());
         headers.insert("x-forwarded-host", "gate.example, inner".parse().unwrap());
-        let mut settings = Settings {
-            public_url: None,
-            trust_proxy: false,
-            allowed_origins: vec![],
-            is_loopback: true,
-            telemetry: false,
-        };
+        let mut settings = Settings::default();
         assert_eq!(base_url(&settings, &headers), "http://localhost:8080");
         settings.trust_proxy = true;
         assert_eq!(base_url(&settings, &headers), "https://gate.example");

@@ -1,6 +1,6 @@
 //! The one place where trouble becomes a status: `{"error": "<one helpful sentence>"}`, always.
 
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -13,8 +13,8 @@ use crate::model::FieldError;
 pub struct Refusal {
     status: StatusCode,
     sentence: String,
-    /// What programs tell this refusal by, where others have the same status.
-    code: Option<&'static str>,
+    /// What a header says beside the sentence.
+    header: Option<(HeaderName, &'static str)>,
 }
 
 /// The header that carries a refusal's code.
@@ -22,7 +22,7 @@ const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
 
 impl Refusal {
     fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
-        Self { status, sentence: sentence.into(), code: None }
+        Self { status, sentence: sentence.into(), header: None }
     }
 
     pub fn bad_request(sentence: impl Into<String>) -> Self {
@@ -31,6 +31,36 @@ impl Refusal {
 
     pub fn forbidden(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, sentence)
+    }
+
+    fn unauthorized(sentence: impl Into<String>) -> Self {
+        let header = Some((header::WWW_AUTHENTICATE, "Bearer"));
+        Self { header, ..Self::new(StatusCode::UNAUTHORIZED, sentence) }
+    }
+
+    pub fn no_token() -> Self {
+        Self::unauthorized("a token is required; send it in the header \"Authorization: Bearer <token>\"")
+    }
+
+    pub fn wrong_token() -> Self {
+        Self::unauthorized("the token in the header \"Authorization: Bearer <token>\" is not valid")
+    }
+
+    pub fn token_of(whose: &str, wanted: &str) -> Self {
+        Self::unauthorized(format!(
+            "the token in the header \"Authorization: Bearer <token>\" is one of {whose}; \
+             this address takes tokens of {wanted}"
+        ))
+    }
+
+    pub fn revoked_token() -> Self {
+        Self::unauthorized("the token in the header \"Authorization: Bearer <token>\" was just revoked")
+    }
+
+    pub fn too_many_guesses() -> Self {
+        let sentence = "too many wrong tokens came from this address; wait a second, then send a valid one";
+        let header = Some((header::RETRY_AFTER, "1"));
+        Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
     }
 
     pub fn unknown_route(method: &str, path: &str) -> Self {
@@ -54,12 +84,14 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let status = match error.kind {
             Kind::Invalid | Kind::OAuthRequired => StatusCode::BAD_REQUEST,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::Conflict => StatusCode::CONFLICT,
             Kind::Upstream | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let code = (error.kind == Kind::OAuthRequired).then_some("upstream_oauth_required");
-        Self { code, ..Self::new(status, error.to_string()) }
+        // What programs tell this refusal by, where others have the same status.
+        let header = (error.kind == Kind::OAuthRequired).then_some((ERROR_CODE, "upstream_oauth_required"));
+        Self { header, ..Self::new(status, error.to_string()) }
     }
 }
 
@@ -72,7 +104,9 @@ impl From<FieldError> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = json_response(self.status, json!({ "error": self.sentence }).to_string());
-        response.headers_mut().extend(self.code.map(|code| (ERROR_CODE, HeaderValue::from_static(code))));
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
         response
     }
 }

@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use super::access::Caller;
 use super::error::Refusal;
 use crate::model::FieldError;
 
@@ -58,6 +59,14 @@ impl<S: Sync> FromRequestParts<S> for Query {
             values.entry(key.into_owned()).or_insert_with(|| value.into_owned());
         }
         Ok(Self(values))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or(Self(None)))
     }
 }
 

@@ -61,7 +61,7 @@ pub fn admit(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<Opti
     let named = headers.get_all(header::HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()));
     // A target in absolute form names a host as well.
     let mut hosts = named.chain(uri.authority().map(|authority| authority.as_str().into()));
-    if settings.is_loopback
+    if settings.checks_host
         && let Some(host) = hosts.find(|host| !is_own_host(settings, host_of(host)))
     {
         return Err(Refusal::forbidden(format!(
@@ -142,6 +142,7 @@ mod tests {
             trust_proxy: false,
             allowed_origins: vec!["https://app.example".into()],
             is_loopback: true,
+            checks_host: true,
             telemetry: false,
         }
     }
@@ -163,7 +164,7 @@ mod tests {
         {
             assert!(!admitted(&settings(), host, None), "{host}");
         }
-        let open = Settings { is_loopback: false, ..settings() };
+        let open = Settings { is_loopback: false, checks_host: false, ..settings() };
         assert!(admitted(&open, "anything.example", None));
     }
 
@@ -181,7 +182,7 @@ mod tests {
         for origin in ["null", "https://evil.example", "http://gate.example", "file://", "localhost", ""] {
             assert!(!admitted(&settings(), "localhost:8080", Some(origin)), "{origin}");
         }
-        let open = Settings { is_loopback: false, ..settings() };
+        let open = Settings { is_loopback: false, checks_host: false, ..settings() };
         assert!(admitted(&open, "a.example:8080", Some("http://a.example:8080")));
         assert!(!admitted(&open, "a.example:8080", Some("http://a.example")));
         assert!(!admitted(&open, "a.example", Some("http://localhost")));

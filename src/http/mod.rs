@@ -1,6 +1,7 @@
 //! The people's face: the REST API under `/api/v0`, the dashboard with its own API, and the system routes. Handlers take the request apart, call the
 //! gateway once and shape the answer; what they may answer with in trouble is decided in `error`.
 
+pub mod access;
 pub mod address;
 pub mod api;
 pub mod client_metadata;
@@ -8,6 +9,7 @@ pub mod dashboard;
 pub mod error;
 pub mod extract;
 pub mod guard;
+pub mod guesses;
 pub mod openapi;
 pub mod reply;
 pub mod stream;
@@ -23,11 +25,14 @@ use url::Url;
 
 use crate::gateway::Gateway;
 
+use guesses::Guesses;
+
 /// What every handler gets.
 #[derive(Clone)]
 pub struct Face {
     pub gateway: Arc<Gateway>,
     pub settings: Arc<Settings>,
+    pub guesses: Arc<Guesses>,
     pub about: Arc<About>,
     /// Cancelled when the gateway is about to end, so that open streams do not hold it up.
     pub closing: CancellationToken,
@@ -47,13 +52,15 @@ pub struct About {
 }
 
 /// How this gateway presents itself to browsers and proxies.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub public_url: Option<Url>,
     /// Whether what a proxy says about the original request is believed.
     pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
-    /// Only this machine can connect, so only its own names are right.
+    /// Only this machine can connect, so its own pages are no strangers.
     pub is_loopback: bool,
+    /// Whether a host must be a name of this machine: nobody is asked for a token that a page could not know.
+    pub checks_host: bool,
     pub telemetry: bool,
 }

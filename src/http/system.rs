@@ -37,19 +37,17 @@ pub async fn metadata() -> Json<Metadata> {
     Json(Metadata { version: VERSION })
 }
 
-/// A development server initializes itself at start, so this only confirms it.
+/// A development server initializes itself at start, so there this only confirms it.
 #[utoipa::path(post, path = "/init", tag = "system",
     request_body = HashMap<String, String>, responses((status = 200, body = HashMap<String, String>)))]
 pub async fn init(State(face): State<Face>, body: Bytes) -> Answer<Json<Value>> {
     let mode = if body.iter().all(u8::is_ascii_whitespace) { None } else { requested_mode(&body)? };
-    let running = face.gateway.mode;
-    if mode.is_some_and(|mode| mode != running) {
-        return Err(Refusal::bad_request(format!(
-            "this server runs in {} mode; start it with SERVER_MODE to change that",
-            running.as_str()
-        )));
+    let admin = face.gateway.initialize(mode).await?;
+    let mut answer = json!({ "status": format!("initialized in {} mode", face.gateway.mode.as_str()) });
+    if let Some(admin) = admin {
+        answer["admin_access_token"] = admin.token.secret().expose().into();
     }
-    Ok(Json(json!({ "status": format!("server is initialized in {} mode", running.as_str()) })))
+    Ok(Json(answer))
 }
 
 fn requested_mode(body: &Bytes) -> Result<Option<Mode>, Refusal> {

@@ -53,7 +53,7 @@ impl Mcp {
     ) -> Option<Reply> {
         let in_flight = match caller.owner {
             Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &id)),
-            Some(Owner::Client(_) | Owner::Anybody) | None => None,
+            Some(Owner::Holder(_) | Owner::Anybody) | None => None,
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here: moving a future costs as much as it is large.

@@ -44,7 +44,7 @@ impl Mcp {
         let post = Post {
             session: ask.session.map(|id| self.sessions.find(id, &ask.viewer)),
             version: ask.version.map(str::to_owned),
-            beside: if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere },
+            beside: if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere },
             routing: ask.routing,
             viewer: ask.viewer,
             body: ask.body,
@@ -319,7 +319,7 @@ impl Mcp {
             return Reply::bad_request("the stream belongs to a session; send its Mcp-Session-Id");
         };
         let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
-        if !ask.accepts_events() {
+        if !ask.accepts_events {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
         let (outlet, body) = stream::open();

@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::live::{Listening, Stream};
 use super::reply::Reply;
@@ -15,6 +17,9 @@ use crate::gateway::caller::Viewer;
 use crate::gateway::forward::Refusal;
 use crate::gateway::lists::Lists;
 use crate::wire::{Era, Head, authored, scan, text};
+
+/// A server that does not agree to a subscription in this time does not agree: others must not wait for it.
+const ASKING: Duration = Duration::from_secs(5);
 
 /// What a client wants to hear about; of what it may ask for besides, this gateway knows nothing.
 #[derive(Debug, Default, Deserialize)]
@@ -32,7 +37,7 @@ impl Mcp {
             (Ok(wishes), Ok(lists)) => wishes.granted_by(&lists),
             (Err(refusal), _) | (_, Err(refusal)) => return Reply::refusal(Era::Modern, &id, &refusal),
         };
-        if !ask.accepts_events() {
+        if !ask.accepts_events {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
         let (outlet, body) = stream::open();
@@ -79,8 +84,9 @@ impl Mcp {
         for uri in uris {
             let (mcp, viewer, uri) = (self.clone(), viewer.clone(), uri.clone());
             asking.spawn(async move {
-                let subscribed = mcp.gateway.subscribe(&viewer, &uri).await;
-                (uri, subscribed)
+                let subscribed = timeout(ASKING, mcp.gateway.subscribe(&viewer, &uri)).await;
+                let late = || Refusal::Upstream("the server does not answer".into());
+                (uri, subscribed.unwrap_or_else(|_| Err(late())))
             });
         }
         let mut subscriptions = HashMap::new();

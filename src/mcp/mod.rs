@@ -65,7 +65,8 @@ pub struct Ask<'a> {
     pub version: Option<&'a str>,
     /// Only modern clients send such headers.
     pub routing: Option<Routing>,
-    pub accept: Option<&'a str>,
+    /// Whether an event stream may be the answer.
+    pub accepts_events: bool,
     pub query: Option<&'a str>,
     pub body: Bytes,
 }
@@ -75,11 +76,6 @@ impl Ask<'_> {
     fn names_modern_version(&self) -> bool {
         let version = self.version.map(|version| Version::parse(version).map(Version::era));
         version.is_some_and(|era| era != Some(Era::Legacy))
-    }
-
-    /// Whether an event stream may be the answer; somebody who says nothing takes anything.
-    fn accepts_events(&self) -> bool {
-        self.accept.is_none_or(|accept| accept.contains("text/event-stream") || accept.contains("*/*"))
     }
 }
 

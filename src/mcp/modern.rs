@@ -117,7 +117,7 @@ impl Mcp {
             owner: Some(ask.viewer.owner()),
             logs,
         };
-        let beside = if ask.accepts_events() { Beside::NewStream } else { Beside::Nowhere };
+        let beside = if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere };
         let round = Round { bond, state, declared: declared(head) };
         let reply = self.run_call(Arc::new(caller), id, head, &ask.body, &beside, Some(round)).await;
         reply.unwrap_or_else(Reply::accepted)

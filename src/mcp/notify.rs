@@ -61,16 +61,24 @@ fn tell_changes(mcp: &Arc<Mcp>) {
     }
 }
 
-/// The notice carries the URI that was subscribed to, which may be the qualified one.
+/// The notice carries the URI that was subscribed to, which may be the qualified one, or that of something larger: what
+/// is in a folder is part of it.
 fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
     for live in mcp.lives.sessions().values() {
         let Some(stream) = &live.stream else { continue };
         for (subscribed, (of, upstream_uri)) in &live.subscriptions {
-            if of == server && upstream_uri == uri {
+            let concerns = of == server && is_part_of(uri, upstream_uri);
+            // Rights may have changed since it was subscribed to.
+            if concerns && mcp.gateway.shows_resource(&live.viewer, server, upstream_uri) {
                 stream.tell_update(subscribed);
             }
         }
     }
+}
+
+fn is_part_of(uri: &str, whole: &str) -> bool {
+    uri.strip_prefix(whole)
+        .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '#', '?']))
 }
 
 /// A session that was not used for the idle time-out loses what it holds and is over; one that holds nothing more
@@ -103,4 +111,20 @@ fn holds_something(mcp: &Mcp, serial: u64, live: &Live) -> bool {
         || live.level.is_some()
         || !live.subscriptions.is_empty()
         || mcp.gateway.has_links_of(Owner::Session(serial))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_resource_is_part_of_it() {
+        for part in ["x://a", "x://a/b", "x://a#b", "x://a?b"] {
+            assert!(is_part_of(part, "x://a"), "{part}");
+        }
+        assert!(is_part_of("x://a/b", "x://a/"));
+        for other in ["x://ab", "x://b", "x://", "x://A/b"] {
+            assert!(!is_part_of(other, "x://a"), "{other}");
+        }
+    }
 }

@@ -215,7 +215,7 @@ impl Message {
                 let data = authored::object(&[("requiredCapabilities", &needed)]);
                 (code::MISSING_CLIENT_CAPABILITY, Some(data))
             }
-            Refusal::Upstream(_) => (code::INTERNAL_ERROR, None),
+            Refusal::Upstream(_) | Refusal::Revoked => (code::INTERNAL_ERROR, None),
             Refusal::Rpc { code, message, data } => {
                 return Self(vec![authored::error(Some(id), *code, message, data.as_deref())]);
             }

@@ -1,8 +1,9 @@
-//! Plain data and the rules that hold for it: names, servers, what a server offers, secrets.
+//! Plain data and the rules that hold for it: names, servers, what a server offers, users, clients, secrets.
 //! No I/O and no async; every other layer speaks these words.
 
 pub mod allow_list;
 pub mod capabilities;
+pub mod client;
 pub mod fields;
 pub mod group;
 pub mod import;
@@ -16,10 +17,13 @@ pub mod registration;
 pub mod secret;
 pub mod server;
 pub mod time;
+pub mod token;
 pub mod uri;
+pub mod user;
 
 pub use allow_list::AllowList;
 pub use capabilities::Capabilities;
+pub use client::Client;
 pub use fields::{FieldError, Fields};
 pub use group::{Group, GroupName};
 pub use issued::Issued;
@@ -31,4 +35,6 @@ pub use redact::Redactor;
 pub use registration::Registration;
 pub use secret::Secret;
 pub use server::{Endpoint, Flags, OAuthSettings, Process, ServerConfig, SessionMode, Status, Transport};
+pub use token::Token;
 pub use uri::ResourceUri;
+pub use user::{HolderName, Role, User, UserChange};

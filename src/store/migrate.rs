@@ -9,9 +9,10 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use super::OpenError;
 use super::db::Pool;
 
-const MIGRATIONS: [(i64, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str); 4] = [
     (1, "servers", include_str!("../../migrations/0001_servers.sql")),
     (2, "groups", include_str!("../../migrations/0002_groups.sql")),
+    (3, "users", include_str!("../../migrations/0003_users.sql")),
     (4, "oauth", include_str!("../../migrations/0004_oauth.sql")),
 ];
 

@@ -1,7 +1,8 @@
-//! What outlives the process: servers, what they offered, what is switched off, groups, OAuth, and settings.
+//! What outlives the process: servers, what they offered, what is switched off, groups, OAuth, users, clients, settings.
 //! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
 
 mod catalogs;
+mod clients;
 mod config;
 mod db;
 mod disabled;
@@ -16,6 +17,8 @@ mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod users;
 
 use std::fs::File;
 
@@ -23,6 +26,7 @@ use crate::model::ServerName;
 use crate::seal::{PurposeSeal, Seal};
 
 use db::{Pool, Tx};
+use tokens::Tokens;
 
 pub use disabled::Kind;
 pub use grants::GrantChange;
@@ -30,11 +34,13 @@ pub use key::KeyOrigin;
 pub use open::{OpenError, OpenOptions};
 pub use servers::StoredServer;
 pub use sessions::{SessionKey, SessionStatus, StoredSession};
+pub use tokens::TokenHash;
 
 #[derive(Debug)]
 pub struct Store {
     pool: Pool,
     seal: Seal,
+    tokens: Tokens,
     /// Held for as long as the store is open, so that no second gateway works on the same database.
     lock: File,
 }
@@ -57,6 +63,11 @@ impl Store {
     /// Seals under the same key as the database.
     pub fn seal_for(&self, purpose: &str) -> PurposeSeal {
         self.seal.for_purpose(purpose)
+    }
+
+    /// What the holder of a token is found by. Nothing is read for it.
+    pub fn token_hash(&self, token: &[u8]) -> TokenHash {
+        self.tokens.hash(token)
     }
 
     async fn read(&self) -> Result<Tx, StoreError> {

@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 
 use super::db::Pool;
 use super::key::{self, KeyOrigin};
+use super::tokens::Tokens;
 use super::{Store, StoreError, lock, migrate};
 use crate::model::Secret;
 use crate::seal::Seal;
@@ -75,7 +76,8 @@ impl Store {
         let given = options.secret_key.as_ref().map(Secret::expose);
         let (key, origin) = key::load(given, &database, contents)?;
         let pool = connect(&database).await.map_err(|cause| OpenError::from_sqlx(&database, cause))?;
-        let store = Store { pool, seal: Seal::new(&key), lock };
+        let seal = Seal::new(&key);
+        let store = Store { pool, tokens: Tokens::new(&seal), seal, lock };
         match store.make_ready(&database, origin).await {
             Ok(()) => Ok(store),
             Err(error) => {

@@ -43,6 +43,7 @@ pub struct StoredSession {
     /// What finishing it takes; none when it is over.
     pub content: Option<Secret>,
     pub expires_at_ms: i64,
+    pub finished_at_ms: Option<i64>,
 }
 
 /// How a session is asked for: by whoever began it, or by the person who comes back.
@@ -81,22 +82,25 @@ impl Store {
     }
 
     pub async fn session(&self, key: SessionKey<'_>) -> Result<Option<StoredSession>, StoreError> {
-        const BY_ID: &str =
-            "SELECT id, server, status, error, content, expires_at FROM oauth_sessions WHERE id = $1";
-        const BY_STATE: &str = "SELECT id, server, status, error, content, expires_at FROM oauth_sessions WHERE state_digest = $1";
+        const BY_ID: &str = "SELECT id, server, status, error, content, expires_at, finished_at
+            FROM oauth_sessions WHERE id = $1";
+        const BY_STATE: &str = "SELECT id, server, status, error, content, expires_at, finished_at
+            FROM oauth_sessions WHERE state_digest = $1";
         let (sql, key) = match key {
             SessionKey::Id(id) => (BY_ID, id.to_owned()),
             SessionKey::State(state) => (BY_STATE, digest(state)),
         };
         let mut tx = self.read().await?;
-        type Row = (String, String, String, String, Vec<u8>, i64);
+        type Row = (String, String, String, String, Vec<u8>, i64, Option<i64>);
         let row: Option<Row> = on!(&mut tx, |db| sqlx::query_as(sql).bind(key).fetch_optional(db).await)?;
         tx.commit().await?;
-        let Some((id, server, status, error, sealed, expires_at_ms)) = row else { return Ok(None) };
+        let Some((id, server, status, error, sealed, expires_at_ms, finished_at_ms)) = row else {
+            return Ok(None);
+        };
         let unknown = || StoreError::Corrupt(format!("an OAuth session has the unknown status \"{status}\""));
         let status = SessionStatus::parse(&status).ok_or_else(unknown)?;
         let content = self.open_session(&id, &sealed);
-        Ok(Some(StoredSession { id, server, status, error, content, expires_at_ms }))
+        Ok(Some(StoredSession { id, server, status, error, content, expires_at_ms, finished_at_ms }))
     }
 
     /// Whether the state is that of this session.
@@ -116,15 +120,6 @@ impl Store {
         })?;
         tx.commit().await?;
         Ok(claimed > 0)
-    }
-
-    /// Lets a claimed session wait again: nothing of it was used up.
-    pub async fn release_session(&self, id: &str) -> Result<(), StoreError> {
-        const SQL: &str =
-            "UPDATE oauth_sessions SET status = 'pending' WHERE id = $1 AND status = 'finishing'";
-        let mut tx = self.write().await?;
-        on!(&mut tx, |db| sqlx::query(SQL).bind(id).execute(db).await.map(|_| ()))?;
-        Ok(tx.commit().await?)
     }
 
     pub async fn update_session(&self, id: &str, content: &Secret) -> Result<(), StoreError> {

@@ -23,7 +23,7 @@ impl Store {
 
     pub async fn set_mode(&self, mode: &str) -> Result<(), StoreError> {
         let mut tx = self.write().await?;
-        set(&mut tx, MODE, mode).await?;
+        set_mode(&mut tx, mode).await?;
         Ok(tx.commit().await?)
     }
 
@@ -53,6 +53,10 @@ impl Store {
         tx.commit().await?;
         Ok(true)
     }
+}
+
+pub(super) async fn set_mode(tx: &mut Tx, mode: &str) -> Result<(), sqlx::Error> {
+    set(tx, MODE, mode).await
 }
 
 pub(super) async fn bump_epoch(tx: &mut Tx) -> Result<(), sqlx::Error> {

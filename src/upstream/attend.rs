@@ -87,13 +87,8 @@ impl Supervisor {
     async fn reconnect(&mut self, waiting: &mut Vec<Refresh>) -> Option<(Arc<Link>, Discovery)> {
         for failures in 1u32.. {
             let shared = self.upstream.0.clone();
-            let attempt = connect(
-                &shared.config,
-                &shared.options,
-                shared.era(),
-                &shared.stderr,
-                shared.tokens.as_ref(),
-            );
+            let destination = shared.destination();
+            let attempt = connect(&destination, shared.era());
             match shared.stop.run_until_cancelled(attempt).await? {
                 Ok((link, discovery)) => {
                     shared.remember_era(link.version().map(|version| version.era()));

@@ -49,19 +49,26 @@ impl Step {
     }
 }
 
+/// What is connected to, and with what.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    pub config: &'a ServerConfig,
+    pub options: &'a Options,
+    pub stderr: &'a StderrTail,
+    /// Where the server may want OAuth.
+    pub tokens: Option<&'a Arc<Tokens>>,
+}
+
 /// Connects and reads everything. `known` is the era that this server had the last time, which saves the probe.
 pub async fn connect(
-    config: &ServerConfig,
-    options: &Options,
+    to: &Destination<'_>,
     known: Option<Era>,
-    stderr: &StderrTail,
-    tokens: Option<&Arc<Tokens>>,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
-    let step = Step::of(config, options);
-    let attempt = attempt(config, options, known, stderr, tokens, &step);
-    let Ok(result) = tokio::time::timeout(options.init_timeout, attempt).await else {
-        let late = late(config, options, &step);
-        let words = stderr.last_words(5);
+    let step = Step::of(to.config, to.options);
+    let attempt = attempt(to, known, &step);
+    let Ok(result) = tokio::time::timeout(to.options.init_timeout, attempt).await else {
+        let late = late(to.config, to.options, &step);
+        let words = to.stderr.last_words(5);
         return Err(if words.is_empty() {
             late
         } else {
@@ -98,16 +105,13 @@ fn late(config: &ServerConfig, options: &Options, step: &Step) -> ConnectError {
 }
 
 async fn attempt(
-    config: &ServerConfig,
-    options: &Options,
+    to: &Destination<'_>,
     known: Option<Era>,
-    stderr: &StderrTail,
-    tokens: Option<&Arc<Tokens>>,
     step: &Step,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
     let mut unfinished = Unfinished::default();
-    let met = meet(config, options, Capabilities::NONE, known, stderr, tokens, step, &mut unfinished).await;
-    let redactor = Redactor::of(config);
+    let met = meet(to, Capabilities::NONE, known, step, &mut unfinished).await;
+    let (config, redactor) = (to.config, Redactor::of(to.config));
     let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &redactor))?;
     watch(&link, &greeting);
     link.about_to_read().await;
@@ -119,19 +123,16 @@ async fn attempt(
 
 /// A further link to a server that is connected: shakes hands for callers with these capabilities, reads nothing.
 pub async fn connect_further(
-    config: &ServerConfig,
-    options: &Options,
+    to: &Destination<'_>,
     capabilities: Capabilities,
     known: Option<Era>,
-    stderr: &StderrTail,
-    tokens: Option<&Arc<Tokens>>,
 ) -> Result<Arc<Link>, ConnectError> {
-    let step = Step::of(config, options);
+    let step = Step::of(to.config, to.options);
     let mut unfinished = Unfinished::default();
-    let met = meet(config, options, capabilities, known, stderr, tokens, &step, &mut unfinished);
-    let met = tokio::time::timeout(options.init_timeout, met).await;
-    let met = met.map_err(|_| late(config, options, &step))?;
-    let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &Redactor::of(config)))?;
+    let met = meet(to, capabilities, known, &step, &mut unfinished);
+    let met = tokio::time::timeout(to.options.init_timeout, met).await;
+    let met = met.map_err(|_| late(to.config, to.options, &step))?;
+    let (link, greeting) = met.map_err(|refusal| explain(refusal, to.config, &Redactor::of(to.config)))?;
     if greeting.version.era() == Era::Legacy {
         start_listening(&link, greeting.version);
         // SDK servers ask on this stream, and drop what they ask while it is not open.
@@ -143,15 +144,13 @@ pub async fn connect_further(
 
 /// Opens the transport and shakes hands.
 async fn meet(
-    config: &ServerConfig,
-    options: &Options,
+    to: &Destination<'_>,
     capabilities: Capabilities,
     known: Option<Era>,
-    stderr: &StderrTail,
-    tokens: Option<&Arc<Tokens>>,
     step: &Step,
     unfinished: &mut Unfinished,
 ) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
+    let Destination { config, options, stderr, tokens } = *to;
     step.set("connecting");
     let redactor = Redactor::of(config);
     let (link, greeting) = match &config.transport {

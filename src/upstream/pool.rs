@@ -31,8 +31,8 @@ struct Key {
 pub enum Owner {
     /// A session of an agent.
     Session(u64),
-    /// A client that has no sessions.
-    Client(u64),
+    /// Whoever holds a token and has no sessions, by the id of the token.
+    Holder(u64),
     /// Everybody else who has none, where nobody is asked who they are.
     Anybody,
 }
@@ -89,9 +89,8 @@ impl Upstream {
     async fn open(&self, slot: &Slot, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
         let shared = &self.0;
         let open = || async {
-            let (config, options) = (&shared.config, &shared.options);
-            let (era, tokens) = (shared.era(), shared.tokens.as_ref());
-            let opened = connect_further(config, options, capabilities, era, &shared.stderr, tokens);
+            let destination = shared.destination();
+            let opened = connect_further(&destination, capabilities, shared.era());
             let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
             let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
             let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
@@ -130,7 +129,7 @@ impl Upstream {
     /// Closes what callers without sessions have not used for so long. Sessions have an end of their own.
     pub async fn release_idle(&self, limit: Duration) {
         let is_over = |key: &Key, slot: &Slot| match key.owner {
-            Some(Owner::Client(_) | Owner::Anybody) => slot.is_idle(limit),
+            Some(Owner::Holder(_) | Owner::Anybody) => slot.is_idle(limit),
             Some(Owner::Session(_)) | None => false,
         };
         close_all(self.0.pool.take(is_over)).await;

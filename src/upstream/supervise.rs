@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Options;
 use super::attend::Supervisor;
-use super::connect::{Discovery, connect};
+use super::connect::{Destination, Discovery, connect};
 use super::error::{CallError, ConnectError, seconds};
 use super::failures::{Failure, Failures};
 use super::link::Link;
@@ -79,7 +79,9 @@ impl Upstream {
         tokens: Option<Arc<Tokens>>,
     ) -> Result<(Self, Discovery), ConnectError> {
         let stderr = StderrTail::default();
-        let (link, discovery) = connect(&config, &options, None, &stderr, tokens.as_ref()).await?;
+        let destination =
+            Destination { config: &config, options: &options, stderr: &stderr, tokens: tokens.as_ref() };
+        let (link, discovery) = connect(&destination, None).await?;
         let known = link.version().map(|version| version.era());
         let connected = Some((link, discovery.clone()));
         let upstream = Self::start(config, options, events, tokens, known, stderr, connected);
@@ -248,6 +250,9 @@ impl Upstream {
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.task.wait().await;
+        if let Some(tokens) = &self.0.tokens {
+            tokens.settle().await;
+        }
         for link in self.0.pool.take_links() {
             link.close().await;
         }
@@ -295,6 +300,15 @@ impl Upstream {
 }
 
 impl Shared {
+    pub fn destination(&self) -> Destination<'_> {
+        Destination {
+            config: &self.config,
+            options: &self.options,
+            stderr: &self.stderr,
+            tokens: self.tokens.as_ref(),
+        }
+    }
+
     pub fn show(&self, status: Status, reason: impl Into<String>, link: Option<Arc<Link>>) {
         // Reasons may quote the server, for example the names of its tools.
         let reason = Redactor::of(&self.config).redact(&reason.into());

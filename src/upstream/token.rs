@@ -20,6 +20,7 @@ const AHEAD_MS: u64 = 60_000;
 const SAVING_ATTEMPTS: u32 = 5;
 const SAVING_PAUSE: Duration = Duration::from_millis(100);
 /// Those who waited for a renewal that did not work get its reason instead of trying again, each of them.
+const SETTLING: Duration = Duration::from_secs(5);
 const SHARED_FAILURE: Duration = Duration::from_secs(1);
 
 /// Keeps grants, sealed, for the time after this process.
@@ -120,6 +121,11 @@ impl Tokens {
         self.live.load().as_ref().map(|live| live.grant.clone())
     }
 
+    /// Waits, not for long, until a renewal under way is through.
+    pub async fn settle(&self) {
+        let _ = tokio::time::timeout(SETTLING, self.renewal.lock()).await;
+    }
+
     pub async fn hold(&self) -> Held<'_> {
         let renewal = self.renewal.lock().await;
         let grant = renewal.unsaved.clone().or_else(|| self.grant());
@@ -127,7 +133,7 @@ impl Tokens {
     }
 
     /// What to send as `Authorization`; none where nothing was granted.
-    pub async fn header(&self) -> Result<Option<HeaderValue>, CallError> {
+    pub async fn header(self: &Arc<Self>) -> Result<Option<HeaderValue>, CallError> {
         let Some(live) = self.live.load_full() else { return Ok(None) };
         self.still_good()?;
         let now = now_ms();
@@ -143,8 +149,17 @@ impl Tokens {
         }
     }
 
-    /// Another token than the one that is refused or old. Many may ask; one renewal serves them all.
-    pub async fn renew(&self, old: &HeaderValue, cause: Cause) -> Result<HeaderValue, CallError> {
+    /// Another token than the one that is refused or old. Many may ask; one renewal serves them all. It goes on when
+    /// those who asked go away: the authorization server may have taken back the old refresh token already.
+    pub async fn renew(self: &Arc<Self>, old: &HeaderValue, cause: Cause) -> Result<HeaderValue, CallError> {
+        let (tokens, old) = (self.clone(), old.clone());
+        let renewing = tokio::spawn(async move { tokens.renew_in_turn(&old, cause).await });
+        let interrupted =
+            |error| CallError::NotSent(format!("renewing the access token was interrupted: {error}"));
+        renewing.await.map_err(interrupted)?
+    }
+
+    async fn renew_in_turn(&self, old: &HeaderValue, cause: Cause) -> Result<HeaderValue, CallError> {
         let mut renewal = self.renewal.lock().await;
         self.still_good()?;
         let Some(live) = self.live.load_full() else { return Err(self.required("nothing was granted")) };

@@ -233,6 +233,9 @@ async fn progress_comes_with_the_clients_own_token_over_every_kind_of_link() {
         let plain = agent.send(&post.clone().adding("accept", "application/json")).await.expect(200);
         assert_eq!(plain.headers["content-type"], "application/json", "{server}");
         assert_eq!(plain.json()["result"]["content"][0]["text"], "2 steps");
+        let two =
+            post.clone().adding("accept", "application/json").adding("accept", "Text/Event-Stream;q=0.5");
+        assert_eq!(agent.send(&two).await.headers["content-type"], "text/event-stream", "{server}");
         let any = agent.send(&post.adding("accept", "*/*")).await.expect(200);
         assert_eq!(any.headers["content-type"], "text/event-stream", "{server}");
         assert_eq!(any.headers["cache-control"], "no-store");

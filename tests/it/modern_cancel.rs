@@ -88,6 +88,19 @@ async fn closing_before_anything_came_cancels_the_call_over_every_kind_of_link()
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_not_read_is_closed_and_its_call_cancelled() {
+    for era in ["legacy", "modern"] {
+        let (app, fake) = start(era).await;
+        let agent = ModernAgent::at(&app, "/mcp");
+        let params = json!({"name": "s__progress", "_meta": {"progressToken": 1},
+            "arguments": {"steps": 100_000, "ms": 5, "padding": 300_000}});
+        let _unread = agent.hold(&agent.message(json!(1), "tools/call", params)).await;
+        eventually("it is cancelled", async || fake.cancelled().len() == 1).await;
+        assert_eq!(agent.call_text("s__echo", json!({"text": "others"})).await, "others", "{era}");
+    }
+}
+
 #[tokio::test]
 async fn a_cancelled_call_leaves_the_others_alone() {
     for era in ["legacy", "modern"] {

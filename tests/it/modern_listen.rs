@@ -232,6 +232,41 @@ async fn a_resource_that_the_server_refuses_is_left_out() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_answer_holds_up_nobody() {
+    let (app, fake) = start("legacy").await;
+    let other = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
+    app.register_http("t", &other).await;
+    fake.update(|behaviour| behaviour.stall = vec!["resources/subscribe".into()]);
+    let agent = ModernAgent::at(&app, "/mcp");
+    let theirs = "toolgate://res/t/ZmFrZTovL3RleHQ";
+    let (mut talk, granted) = agent.listen(json!(1), to(&[QUALIFIED, theirs])).await;
+    assert_eq!(granted, to(&[theirs]));
+    other.notify_resource_updated(TEXT);
+    assert_eq!(tagged(&mut talk, "notifications/resources/updated", &json!(1)).await["uri"], theirs);
+}
+
+#[tokio::test]
+async fn an_update_of_a_part_is_one_of_the_whole() {
+    for era in ["legacy", "modern"] {
+        let (app, fake) = start(era).await;
+        fake.update(|behaviour| behaviour.show_tools(&["verbatim".into()]));
+        app.post("/api/v0/servers/s/refresh", json!({})).await.expect(200);
+        let agent = ModernAgent::at(&app, "/mcp");
+        let (mut talk, _) = agent.listen(json!(1), to(&[QUALIFIED])).await;
+        let update = |uri: &str| {
+            let params = json!({"uri": uri});
+            json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params})
+                .to_string()
+        };
+        let before = ["fake://textile", "fake://text/part"].map(update);
+        let answer = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}"#;
+        agent.call("s__verbatim", json!({"before": before, "answer": answer})).await;
+        let params = tagged(&mut talk, "notifications/resources/updated", &json!(1)).await;
+        assert_eq!(params["uri"], QUALIFIED, "{era}");
+    }
+}
+
+#[tokio::test]
 async fn a_subscription_ends_well_when_the_gateway_stops() {
     let (mut app, fake) = start("legacy").await;
     let mut streams = Vec::new();

@@ -41,6 +41,20 @@ async fn a_hundred_calls_at_the_end_of_a_token_cause_one_refresh() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_goes_on_when_the_caller_leaves() {
+    let app = TestApp::start().await;
+    let (fake, provider) = protected(Rules::default()).await;
+    register(&app, &provider, input(&fake)).await;
+    provider.change(|rules| rules.token_delay = Duration::from_millis(500));
+    fake.update(|behaviour| behaviour.bearer = Some("the old one is over".into()));
+    let call = app.invoke_and_hold(&json!({ "name": "web__echo", "text": "hi" })).await;
+    eventually("the renewal is under way", || async { provider.tokens("refresh_token").len() == 1 }).await;
+    drop(call);
+    assert_eq!(app.call("web__echo", json!({ "text": "hi" })).await, "hi");
+    assert_eq!(provider.tokens("refresh_token").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_renewed_before_it_ends() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules { lifetime: Some(2), ..Rules::default() }).await;
@@ -190,6 +204,9 @@ async fn only_servers_with_oauth_can_be_reauthorized() {
     app.register(machine).await;
     let answer = app.send("POST", "/api/v0/servers/web/reauthorize", &[], "").await.expect(400);
     assert_eq!(answer.headers["x-error-code"], "upstream_oauth_required");
+    let nowhere = json!({ "oauth_redirect_uri": "nowhere" });
+    let error = app.post("/api/v0/servers/web/reauthorize", nowhere).await.expect(400).error();
+    assert!(error.contains("oauth_redirect_uri"), "{error}");
     let body = json!({ "oauth_redirect_uri": REDIRECT });
     app.post("/api/v0/servers/web/reauthorize", body).await.expect(202);
     assert!(provider.asked("/authorize").is_empty());

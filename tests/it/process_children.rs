@@ -161,7 +161,7 @@ async fn a_daemon_that_hid_from_its_parents_is_found() {
         input["args"] = json!([vec![json!("-c"), json!(script), input["command"].clone()], args].concat());
         input["command"] = json!("sh");
         gateway.post("/api/v0/servers", &input).await.expect(201);
-        assert!(sleeps(&marker));
+        eventually("the daemon runs", async || sleeps(&marker)).await;
         gateway.signal(signal);
         gateway.end().await;
         eventually("it is ended", async || !sleeps(&marker)).await;

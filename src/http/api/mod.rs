@@ -1,11 +1,13 @@
 //! The REST management API under `/api/v0`, one file per noun. Here is what several of them read the same way.
 
+pub mod clients;
 pub mod groups;
 pub mod oauth;
 pub mod prompts;
 pub mod resources;
 pub mod servers;
 pub mod tools;
+pub mod users;
 
 use bytes::Bytes;
 

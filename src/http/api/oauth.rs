@@ -5,7 +5,7 @@ use bytes::Bytes;
 use utoipa::ToSchema;
 
 use super::servers::OneServer;
-use crate::gateway::oauth::{Refused, Response};
+use crate::gateway::sessions::{Refused, Response};
 use crate::http::Face;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created};

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use super::{coverage, entity};
 use crate::gateway::record::PromptRecord;
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::extract::{Query, json_object};
 use crate::http::reply::{Answer, Json, Written};
 use crate::model::Fields;
@@ -60,12 +61,12 @@ pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
 /// Renders a prompt.
 #[utoipa::path(post, path = "/api/v0/prompts/render", tag = "prompts",
     request_body = RenderInput, responses((status = 200, body = RenderedPrompt)))]
-pub async fn render(State(face): State<Face>, body: Bytes) -> Answer<Written> {
+pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
     let mut fields = Fields::new(json_object(&body)?);
     let name = fields.required_text("name")?;
     let arguments = fields.text_map("arguments")?.unwrap_or_default();
     fields.finish()?;
-    Ok(Written(face.gateway.render(&name, &arguments).await?))
+    Ok(Written(face.gateway.render(caller.owner(), &name, &arguments).await?))
 }
 
 /// Switches a prompt, or all prompts of a server, on.

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use super::coverage;
 use crate::gateway::record::{ResourceRecord, TemplateRecord};
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::{Query, json_object};
 use crate::http::reply::{Answer, Json, Written};
@@ -58,8 +59,8 @@ pub async fn get(State(face): State<Face>, body: Bytes) -> Answer<Response> {
 /// Reads a resource.
 #[utoipa::path(post, path = "/api/v0/resources/read", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(State(face): State<Face>, body: Bytes) -> Answer<Written> {
-    Ok(Written(face.gateway.read_resource(&uri(&body)?).await?))
+pub async fn read(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+    Ok(Written(face.gateway.read_resource(caller.owner(), &uri(&body)?).await?))
 }
 
 fn uri(body: &Bytes) -> Result<String, Refusal> {

@@ -13,10 +13,11 @@ use crate::gateway::oauth::Outcome;
 use crate::gateway::record::ServerRecord;
 use crate::gateway::servers::{Existing, Switched};
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::dashboard::oauth::AuthorizationRequired;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
-use crate::model::Fields;
+use crate::model::{Fields, Role};
 
 #[derive(Serialize, ToSchema)]
 pub struct OneServer {
@@ -60,15 +61,23 @@ pub struct RegistrationInput {
 
 /// All servers.
 #[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerRecord])))]
-pub async fn list(State(face): State<Face>) -> Json<Vec<ServerRecord>> {
-    Json(face.gateway.servers())
+pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerRecord>> {
+    Json(face.gateway.servers().into_iter().map(|server| shown_to(&caller, server)).collect())
 }
 
 /// One server.
 #[utoipa::path(get, path = "/api/v0/servers/{name}", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = ServerRecord)))]
-pub async fn get(State(face): State<Face>, Name(name): Name) -> Answer<Json<ServerRecord>> {
-    Ok(Json(face.gateway.server(&name)?))
+pub async fn get(State(face): State<Face>, caller: Caller, Name(name): Name) -> Answer<Json<ServerRecord>> {
+    Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
+}
+
+/// Arguments of processes carry secrets too often to be shown to everybody.
+fn shown_to(caller: &Caller, server: ServerRecord) -> ServerRecord {
+    match caller.role() {
+        Some(Role::User) => server.without_arguments(),
+        Some(Role::Admin) | None => server,
+    }
 }
 
 /// Registers a server. Where a person must authorize it first, the answer is 202 with the page to open.

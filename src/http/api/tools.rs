@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::{coverage, entity};
 use crate::gateway::record::ToolRecord;
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::Query;
 use crate::http::reply::{Answer, Json, Written};
@@ -75,15 +76,20 @@ pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Ans
 #[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
     request_body(content = HashMap<String, Value>, description = "`name`, and the arguments beside it"),
     responses((status = 200, body = ToolResult)))]
-pub async fn invoke(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Response> {
+pub async fn invoke(
+    State(face): State<Face>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer<Response> {
     let call = Call::parse(&face, &body)?;
-    run(face, &headers, call).await
+    run(face, caller, &headers, call).await
 }
 
 /// Calls a tool and answers in the way that the caller accepts.
-pub async fn run(face: Face, headers: &HeaderMap, call: Call) -> Answer<Response> {
+pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) -> Answer<Response> {
     if !wants_events(headers) {
-        let result = face.gateway.invoke(&call.name, &call.arguments, None).await?;
+        let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None).await?;
         return Ok(Written(result.to_json()).into_response());
     }
     // What is wrong with the request itself is said with a status, before the stream begins.
@@ -91,7 +97,7 @@ pub async fn run(face: Face, headers: &HeaderMap, call: Call) -> Answer<Response
     let (sender, mut params) = mpsc::channel(PROGRESS_BACKLOG);
     let (frames, notices) = mpsc::channel(PROGRESS_BACKLOG);
     let work = async move {
-        let invoked = face.gateway.invoke(&call.name, &call.arguments, Some(sender));
+        let invoked = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(sender));
         tokio::pin!(invoked);
         let invoked = loop {
             tokio::select! {

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::gateway::oauth::{Outcome, Pending, Refused, Response, SessionRecord};
+use crate::gateway::oauth::{Outcome, Pending};
 use crate::gateway::servers::Existing;
+use crate::gateway::sessions::{Refused, Response, SessionRecord};
 use crate::gateway::{Error, Kind};
 use crate::http::Face;
 use crate::http::address::base_url;

@@ -15,6 +15,7 @@ use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
 use crate::gateway::catalog::Catalog;
 use crate::gateway::record::PromptRecord;
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::error::Refusal;
 use crate::http::extract::{Name, json_object};
@@ -80,9 +81,14 @@ pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> 
     params(("name" = String, Path, description = "The full name")),
     request_body = std::collections::HashMap<String, String>,
     responses((status = 200, body = crate::http::api::prompts::RenderedPrompt)))]
-pub async fn render(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Written> {
+pub async fn render(
+    State(face): State<Face>,
+    caller: Caller,
+    Name(name): Name,
+    body: Bytes,
+) -> Answer<Written> {
     face.gateway.catalog().prompt(&name)?;
-    Ok(Written(face.gateway.render(&name, &arguments(&body)?).await?))
+    Ok(Written(face.gateway.render(caller.owner(), &name, &arguments(&body)?).await?))
 }
 
 fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, Refusal> {

@@ -12,6 +12,7 @@ use super::{EmptyState, Home, nothing_offered};
 use crate::gateway::catalog::Catalog;
 use crate::gateway::record::ResourceRecord;
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::api::resources::{self, ResourceContents, ResourceInput};
 use crate::http::reply::{Answer, Json, Written};
@@ -57,8 +58,8 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
 /// Reads a resource.
 #[utoipa::path(post, path = "/api/dashboard/resources/read", tag = "dashboard",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(face: State<Face>, body: Bytes) -> Answer<Written> {
-    resources::read(face, body).await
+pub async fn read(face: State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+    resources::read(face, caller, body).await
 }
 
 fn records(catalog: &Catalog) -> Vec<Resource<'_>> {

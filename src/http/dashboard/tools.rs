@@ -15,6 +15,7 @@ use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
 use crate::gateway::catalog::Catalog;
 use crate::gateway::record::ToolRecord;
 use crate::http::Face;
+use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::api::tools::{Call, run};
 use crate::http::error::Refusal;
@@ -84,6 +85,7 @@ pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> 
     responses((status = 200, body = crate::http::api::tools::ToolResult)))]
 pub async fn invoke(
     State(face): State<Face>,
+    caller: Caller,
     Name(name): Name,
     headers: HeaderMap,
     body: Bytes,
@@ -91,7 +93,7 @@ pub async fn invoke(
     face.gateway.catalog().tool(&name)?;
     let arguments =
         if body.iter().all(u8::is_ascii_whitespace) { Cow::Borrowed(&b"{}"[..]) } else { object(&body)? };
-    run(face, &headers, Call { name, arguments: arguments.into_owned() }).await
+    run(face, caller, &headers, Call { name, arguments: arguments.into_owned() }).await
 }
 
 /// The object exactly as it was written.

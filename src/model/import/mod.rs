@@ -71,6 +71,27 @@ pub enum Outcome<T> {
 pub struct RegistrationInput(Map<String, Value>);
 
 impl RegistrationInput {
+    /// Whether registering this in the place of a registered server would change anything about it. The current one
+    /// is given as the gateway exports it; its switches stay where this says nothing about them.
+    pub fn differs_from(&self, current: &Map<String, Value>) -> bool {
+        let (Ok(mut new), Ok(old)) =
+            (Registration::parse(self.0.clone()), Registration::parse(current.clone()))
+        else {
+            return true;
+        };
+        let names = |key: &str| self.0.get(key).is_some_and(|value| !value.is_null());
+        if !names("enabled") {
+            new.flags.enabled = old.flags.enabled;
+        }
+        if !names("disabled_tools") {
+            new.flags.disabled_tools = old.flags.disabled_tools.clone();
+        }
+        if !names("disabled_prompts") {
+            new.flags.disabled_prompts = old.flags.disabled_prompts.clone();
+        }
+        new != old
+    }
+
     /// The input with every secret in clear.
     pub fn into_json(self) -> Map<String, Value> {
         self.0

@@ -111,6 +111,22 @@ fn our_own_files_and_those_of_mcpjungle_are_read_as_they_are() {
 }
 
 #[test]
+fn a_server_differs_only_in_what_is_said_about_it() {
+    let current = json!({"name": "a", "transport": "stdio", "command": "x", "args": [], "env": {},
+        "description": "", "session_mode": "stateless", "timeout_ms": 300_000, "max_concurrency": 0,
+        "enabled": false, "disabled_tools": ["t"], "disabled_prompts": []});
+    let differs = |text: &str| {
+        let found = servers(text);
+        let Outcome::Ready(input) = &found[0].outcome else { panic!("{:?}", found[0]) };
+        input.differs_from(current.as_object().unwrap())
+    };
+    assert!(!differs(r#"{"mcpServers": {"a": {"command": "x"}}}"#));
+    assert!(!differs(&current.to_string()));
+    assert!(differs(r#"{"mcpServers": {"a": {"command": "x", "args": ["-v"]}}}"#));
+    assert!(differs(r#"{"mcpServers": {"a": {"command": "x", "disabled": false}}}"#));
+}
+
+#[test]
 fn what_cannot_be_used_says_why() {
     let text = r#"{"mcpServers": {
         "???": {"command": "x"}, "a b": {"command": "x"}, "a-b": {"command": "x"}, "empty": {}, "list": [],

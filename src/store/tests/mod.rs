@@ -1,7 +1,8 @@
-//! What the store promises, tried on real files. `place` is about opening, `content` about what comes back,
+//! What the store promises, tried on real files. `place` is about opening, `content` and `people` about what comes back,
 //! `secrecy` about what the files give away.
 
 mod content;
+mod people;
 mod place;
 mod secrecy;
 

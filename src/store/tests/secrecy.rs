@@ -5,11 +5,13 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::people::{client, user};
 use super::{odd_offering, open, registration};
+use crate::model::Mode;
 use crate::store::GrantChange;
 
 /// Each is long and unlike anything else, so that finding it means it leaked.
-const PLANTED: [&str; 9] = [
+const PLANTED: [&str; 12] = [
     "planted-env-value",
     "planted-header-value",
     "planted-bearer-token",
@@ -19,6 +21,9 @@ const PLANTED: [&str; 9] = [
     "planted-argument",
     "planted-client-secret",
     "planted-second-value",
+    "planted-user-token",
+    "planted-client-token",
+    "planted-later-token",
 ];
 
 fn assert_no_secret_in(directory: &Path, expected_files: &[&str]) {
@@ -57,9 +62,13 @@ async fn no_file_contains_a_secret_while_open_or_after() {
         .replace_server(&stdio("planted-second-value"), &odd_offering(), GrantChange::Keep, 2)
         .await
         .unwrap();
+    store.initialize(Mode::Enterprise, &user("ada", "planted-user-token"), 1).await.unwrap();
+    store.put_client(&client("agent", "planted-client-token"), 1).await.unwrap();
+    store.put_client(&client("agent", "planted-later-token"), 2).await.unwrap();
     assert_no_secret_in(directory.path(), &["toolgate.db", "toolgate.db-wal", "toolgate.db-shm"]);
 
-    let printed = format!("{store:?} {:?}", store.load_servers().await.unwrap());
+    let (users, clients) = (store.load_users().await.unwrap(), store.load_clients().await.unwrap());
+    let printed = format!("{store:?} {:?} {users:?} {clients:?}", store.load_servers().await.unwrap());
     for secret in PLANTED {
         assert!(!printed.contains(secret), "{secret} in {printed}");
     }

@@ -101,7 +101,7 @@ impl HttpClient {
     /// A token that is refused is renewed and the request sent once more: a server that refuses did not run it.
     async fn send_authorized(
         &self,
-        tokens: &Tokens,
+        tokens: &Arc<Tokens>,
         method: Method,
         target: &Target,
         headers: impl Fn() -> HeaderMap,

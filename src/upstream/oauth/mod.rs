@@ -1,9 +1,10 @@
-//! OAuth to servers that want it. Reading order: `provider` (the authorization server, found and asked), `grant` (what
-//! it gave), `guard` (where such requests may go), `memory` (what the OAuth client of rmcp sees of our stores).
+//! OAuth to servers that want it. Reading order: `provider` (the authorization server, found and asked), `identity` (who
+//! asks, and for what), `grant` (what it gave), `guard` (where such requests may go), `memory` (what the OAuth client of rmcp sees of our stores).
 //! Using a grant and renewing it is the business of `token`, keeping it that of the gateway.
 
 mod grant;
 mod guard;
+mod identity;
 mod memory;
 mod provider;
 

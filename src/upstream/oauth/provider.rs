@@ -4,7 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig, OAuthClientConfig,
+    AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
     StoredAuthorizationState, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
@@ -14,19 +14,17 @@ use url::Url;
 use super::grant::{Client, Grant, Kind};
 use super::guard::Guard;
 use super::memory::Memory;
-use crate::model::{Endpoint, Secret};
-use crate::upstream::{CLIENT, Options};
-
-/// Asked for beside all else where it is offered: it is what makes a grant last.
-const OFFLINE_ACCESS: &str = "offline_access";
+use crate::model::{Endpoint, Issued, Secret};
+use crate::upstream::Options;
+use crate::upstream::error::seconds;
 
 pub struct Provider {
-    manager: AuthorizationManager,
-    metadata: AuthorizationMetadata,
+    pub(super) manager: AuthorizationManager,
+    pub(super) metadata: AuthorizationMetadata,
     /// The URL of the server, bare of everything that may be secret.
     url: Url,
     challenge: Option<String>,
-    client_metadata_url: Option<String>,
+    pub(super) client_metadata_url: Option<String>,
 }
 
 /// An authorization that a person must agree to.
@@ -44,6 +42,14 @@ pub struct Flow {
     issuer: Option<String>,
     client: Client,
     state: StoredAuthorizationState,
+}
+
+impl Flow {
+    /// Makes its secrets known to whoever shows text of this server.
+    pub fn announce(&self, issued: &Issued) {
+        let secrets = [Some(self.state.pkce_verifier.clone()), self.client.secret.clone()];
+        secrets.into_iter().flatten().for_each(|secret| issued.add(Secret::new(secret)));
+    }
 }
 
 /// Why an answered authorization gave no grant.
@@ -64,6 +70,16 @@ pub enum Unrenewed {
 impl Provider {
     /// `None` when the server publishes nothing about OAuth. `challenge` is what it said with its refusal.
     pub async fn find(
+        endpoint: &Endpoint,
+        challenge: Option<&str>,
+        options: &Options,
+    ) -> Result<Option<Self>, String> {
+        let limit = options.init_timeout;
+        let late = |_| format!("its authorization server was not found within {}", seconds(limit));
+        tokio::time::timeout(limit, Self::discover(endpoint, challenge, options)).await.map_err(late)?
+    }
+
+    async fn discover(
         endpoint: &Endpoint,
         challenge: Option<&str>,
         options: &Options,
@@ -242,71 +258,6 @@ impl Provider {
         announced.await.unwrap_or_else(|| self.url.to_string())
     }
 
-    /// Registered scopes count; else what the server asked for or lists. What was granted before is asked for again
-    /// when more is needed.
-    async fn scopes(&self, registered: &[String], known: Option<&Grant>, lacking: &[String]) -> Vec<String> {
-        let mut scopes = match registered {
-            [] => self.manager.select_initial_scopes(&[]).await,
-            registered => registered.to_vec(),
-        };
-        let before = known.filter(|_| !lacking.is_empty()).map(Grant::scopes).unwrap_or_default();
-        scopes.extend(before.iter().chain(lacking).cloned());
-        let offered = self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS);
-        if offered && !scopes.is_empty() {
-            scopes.push(OFFLINE_ACCESS.to_owned());
-        }
-        let mut seen = std::collections::HashSet::new();
-        scopes.retain(|scope| seen.insert(scope.clone()));
-        scopes
-    }
-
-    /// Who we are: as registered by hand, as before, by our metadata document, or newly registered.
-    async fn client(
-        &mut self,
-        endpoint: &Endpoint,
-        redirect_uri: &str,
-        known: Option<&Grant>,
-        scopes: &[&str],
-    ) -> Result<Client, String> {
-        if let Some(id) = &endpoint.oauth.client_id {
-            let secret = endpoint.oauth.client_secret.as_ref().map(|secret| secret.expose().to_owned());
-            return Ok(Client { id: id.clone(), secret, redirect_uri: redirect_uri.to_owned() });
-        }
-        let same_issuer = known.filter(|grant| grant.issuer().is_some() && grant.issuer() == self.issuer());
-        if let Some(grant) = same_issuer.filter(|grant| grant.client.redirect_uri == redirect_uri) {
-            return Ok(grant.client.clone());
-        }
-        let document = self.client_metadata_url.as_ref().filter(|url| {
-            let base = url.rsplit_once('/').map_or("", |(base, _)| base);
-            // The document lists our own callback only, and must come over TLS.
-            url.starts_with("https://")
-                && redirect_uri.starts_with(base)
-                && self.metadata.additional_fields.get("client_id_metadata_document_supported")
-                    == Some(&Value::Bool(true))
-        });
-        if let Some(url) = document {
-            return Ok(Client { id: url.clone(), secret: None, redirect_uri: redirect_uri.to_owned() });
-        }
-        if self.metadata.registration_endpoint.is_none() {
-            return Err(format!(
-                "the authorization server {} does not register clients by itself; register toolgate there and give \
-                 oauth_client_id, and oauth_client_secret where there is one",
-                self.issuer().unwrap_or("of this server")
-            ));
-        }
-        // This also tells rmcp what kind of application to register.
-        let unnamed = OAuthClientConfig::new("unregistered", redirect_uri);
-        let unnamed = unnamed.with_application_type(application_type(redirect_uri));
-        self.manager.configure_client(unnamed).map_err(|error| say(&error))?;
-        let registered = self.manager.register_client(CLIENT.name, redirect_uri, scopes).await;
-        let registered = registered.map_err(|error| say(&error))?;
-        Ok(Client {
-            id: registered.client_id,
-            secret: registered.client_secret,
-            redirect_uri: redirect_uri.to_owned(),
-        })
-    }
-
     fn grant(&self, client: Client, kind: Kind, credentials: StoredCredentials) -> Grant {
         let mut lineage = [0; 16];
         getrandom::fill(&mut lineage).expect("the operating system always has random bytes");
@@ -328,15 +279,6 @@ impl Provider {
     }
 }
 
-/// A redirect back to this machine makes an application `native`, for which loopback addresses are in order.
-fn application_type(redirect_uri: &str) -> &'static str {
-    let url = Url::parse(redirect_uri).ok();
-    match url.as_ref().filter(|url| url.scheme() == "https") {
-        Some(_) => "web",
-        None => "native",
-    }
-}
-
 /// Without user info, query and fragment, where credentials may be.
 pub fn bare(url: &Url) -> Url {
     let mut url = url.clone();
@@ -354,6 +296,6 @@ pub fn now_ms() -> u64 {
 }
 
 /// In one line.
-fn say(error: &AuthError) -> String {
+pub(super) fn say(error: &AuthError) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

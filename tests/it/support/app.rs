@@ -18,6 +18,8 @@ use super::fake::{Behaviour, Fake, stdio_command};
 pub struct TestApp {
     pub address: String,
     pub folder: TempDir,
+    /// Sent with every request, unless that has an `authorization` of its own.
+    pub authorization: Option<String>,
     config: Config,
     shutdown: CancellationToken,
     hurry: CancellationToken,
@@ -36,12 +38,28 @@ impl TestApp {
         Self::run(folder, config).await
     }
 
+    /// In enterprise mode, initialized, with the token of the admin.
+    pub async fn start_enterprise() -> Self {
+        Self::start_enterprise_with(|_| {}).await
+    }
+
+    pub async fn start_enterprise_with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut app = Self::start_with(|config| {
+            config.mode = Mode::Enterprise;
+            change(config);
+        })
+        .await;
+        let initialized = app.post("/init", json!({})).await.expect(200).json();
+        app.authorization = Some(bearer(initialized["admin_access_token"].as_str().unwrap()));
+        app
+    }
+
     async fn run(folder: TempDir, config: Config) -> Self {
         let app = App::build(&config).await.expect("the gateway starts");
         let address = app.addresses()[0].to_string();
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
         let serving = tokio::spawn(app.serve(shutdown.clone(), hurry.clone()));
-        Self { address, folder, config, shutdown, hurry, serving: Some(serving) }
+        Self { address, folder, authorization: None, config, shutdown, hurry, serving: Some(serving) }
     }
 
     /// Stops in good order, as SIGTERM does.
@@ -56,7 +74,9 @@ impl TestApp {
     pub async fn restart(mut self) -> Self {
         self.stop().await;
         let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
-        Self::run(folder, self.config.clone()).await
+        let mut app = Self::run(folder, self.config.clone()).await;
+        app.authorization = self.authorization.take();
+        app
     }
 
     pub fn database(&self) -> &Path {
@@ -70,7 +90,32 @@ impl TestApp {
         headers: &[(&str, &str)],
         body: impl Into<Vec<u8>>,
     ) -> Answer {
-        client::request(&self.address, method, path, headers, body.into()).await
+        client::request(&self.address, method, path, &self.signed(headers), body.into()).await
+    }
+
+    fn signed<'a>(&'a self, headers: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let has_own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        let own = self.authorization.as_deref().filter(|_| !has_own);
+        headers.iter().copied().chain(own.map(|own| ("authorization", own))).collect()
+    }
+
+    /// Another caller of the same gateway.
+    pub async fn send_as(&self, token: &str, method: &str, path: &str, body: Value) -> Answer {
+        self.send(method, path, &[("authorization", &bearer(token))], body.to_string()).await
+    }
+
+    /// Makes a client and returns its token.
+    pub async fn create_client(&self, name: &str, allow_list: &[&str]) -> String {
+        let client = json!({ "name": name, "allow_list": allow_list });
+        let client = self.post("/api/v0/clients", client).await.expect(201).json();
+        client["access_token"].as_str().unwrap().to_owned()
+    }
+
+    /// Makes a user and returns the token.
+    pub async fn create_user(&self, username: &str, role: &str) -> String {
+        let user = json!({ "username": username, "role": role });
+        let user = self.post("/api/v0/users", user).await.expect(201).json();
+        user["access_token"].as_str().unwrap().to_owned()
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -96,6 +141,7 @@ impl TestApp {
     /// Opens an event stream with a POST.
     pub async fn post_for_events(&self, path: &str, body: Value) -> Events {
         let headers = [("accept", "text/event-stream")];
+        let headers = self.signed(&headers);
         Events::new(client::open(&self.address, "POST", path, &headers, body.to_string().into()).await)
     }
 
@@ -178,6 +224,10 @@ impl Drop for TestApp {
         self.shutdown.cancel();
         self.hurry.cancel();
     }
+}
+
+pub fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
 }
 
 /// The registration input of a fake that runs as a child process.

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::TestApp;
+use super::app::bearer;
 use super::client::{self, Answer, Connection, Events};
 
 pub const BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
@@ -20,6 +21,7 @@ pub struct Agent {
     pub session: String,
     /// The result of `initialize`.
     pub greeting: Value,
+    authorization: Option<String>,
     last_id: AtomicU64,
 }
 
@@ -29,11 +31,28 @@ impl Agent {
     }
 
     pub async fn connect_with(app: &TestApp, path: &str, capabilities: Value) -> Self {
-        let answer = initialize(&app.address, path, "2025-11-25", capabilities).await.expect(200);
+        Self::shake_hands(app, path, capabilities, None).await
+    }
+
+    /// As a client with a token.
+    pub async fn connect_as(app: &TestApp, path: &str, token: &str) -> Self {
+        Self::shake_hands(app, path, json!({}), Some(bearer(token))).await
+    }
+
+    async fn shake_hands(
+        app: &TestApp,
+        path: &str,
+        capabilities: Value,
+        authorization: Option<String>,
+    ) -> Self {
+        let headers = authorization.as_deref().map(|value| ("authorization", value));
+        let headers: Vec<_> = headers.into_iter().chain([BOTH]).collect();
+        let body = hello("2025-11-25", capabilities).to_string();
+        let answer = client::request(&app.address, "POST", path, &headers, body.into()).await.expect(200);
         let session = answer.headers["mcp-session-id"].to_str().unwrap().to_owned();
         let greeting = answer.json()["result"].clone();
         let (address, path) = (app.address.clone(), path.to_owned());
-        let agent = Self { address, path, session, greeting, last_id: AtomicU64::new(0) };
+        let agent = Self { address, path, session, greeting, authorization, last_id: AtomicU64::new(0) };
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         agent.post(&initialized).await.expect(202);
         agent
@@ -45,8 +64,7 @@ impl Agent {
 
     /// Posts one body in this session and reads the whole answer.
     pub async fn post(&self, body: &Value) -> Answer {
-        let headers = [BOTH, ("mcp-session-id", self.session.as_str())];
-        client::request(&self.address, "POST", &self.path, &headers, body.to_string().into()).await
+        client::request(&self.address, "POST", &self.path, &self.headers(BOTH), body.to_string().into()).await
     }
 
     /// The whole answer to a request: the one message, or the last of its stream.
@@ -86,8 +104,7 @@ impl Agent {
 
     /// Sends a request and leaves what comes back to be read message by message.
     pub async fn begin(&self, request: &Value) -> Talk {
-        let headers = [BOTH, ("mcp-session-id", self.session.as_str())];
-        Talk::open(&self.address, "POST", &self.path, &headers, request.to_string()).await
+        Talk::open(&self.address, "POST", &self.path, &self.headers(BOTH), request.to_string()).await
     }
 
     pub async fn begin_call(&self, id: Value, tool: &str, arguments: Value) -> Talk {
@@ -106,25 +123,34 @@ impl Agent {
 
     /// Opens the stream of the session.
     pub async fn listen(&self) -> Talk {
-        let headers = [("accept", "text/event-stream"), ("mcp-session-id", self.session.as_str())];
+        let headers = self.headers(("accept", "text/event-stream"));
         Talk::open(&self.address, "GET", &self.path, &headers, String::new()).await
     }
 
     pub async fn end(&self) -> Answer {
-        let headers = [("mcp-session-id", self.session.as_str())];
-        client::request(&self.address, "DELETE", &self.path, &headers, Vec::new()).await
+        client::request(&self.address, "DELETE", &self.path, &self.headers(BOTH), Vec::new()).await
+    }
+
+    fn headers<'a>(&'a self, accept: (&'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
+        let mut headers = vec![accept, ("mcp-session-id", self.session.as_str())];
+        headers.extend(self.authorization.as_deref().map(|value| ("authorization", value)));
+        headers
     }
 }
 
 /// `initialize` without anything after it.
 pub async fn initialize(address: &str, path: &str, version: &str, capabilities: Value) -> Answer {
+    let body = hello(version, capabilities).to_string();
+    client::request(address, "POST", path, &[BOTH], body.into()).await
+}
+
+fn hello(version: &str, capabilities: Value) -> Value {
     let params = json!({
         "protocolVersion": version,
         "capabilities": capabilities,
         "clientInfo": {"name": "agent", "version": "7.0"},
     });
-    let body = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params});
-    client::request(address, "POST", path, &[BOTH], body.to_string().into()).await
+    json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params})
 }
 
 /// What comes back for one HTTP request, message by message.
@@ -190,36 +216,52 @@ pub struct SseAgent {
     pub address: String,
     /// What the first event named.
     pub endpoint: String,
+    authorization: Option<String>,
     events: Events,
 }
 
 impl SseAgent {
     /// Opens the stream only.
     pub async fn open(app: &TestApp, path: &str) -> Self {
-        let headers = [("accept", "text/event-stream")];
+        Self::open_with(app, path, None).await
+    }
+
+    async fn open_with(app: &TestApp, path: &str, authorization: Option<String>) -> Self {
+        let headers = authorization.as_deref().map(|value| ("authorization", value));
+        let headers: Vec<_> = headers.into_iter().chain([("accept", "text/event-stream")]).collect();
         let mut events = Events::new(client::open(&app.address, "GET", path, &headers, Vec::new()).await);
         let first = events.next().await.expect("the stream begins with its endpoint");
         assert_eq!(first.name.as_deref(), Some("endpoint"));
         let endpoint = String::from_utf8(first.data.to_vec()).unwrap();
-        Self { address: app.address.clone(), endpoint, events }
+        Self { address: app.address.clone(), endpoint, authorization, events }
     }
 
     pub async fn connect(app: &TestApp, path: &str, capabilities: Value) -> Self {
-        let mut agent = Self::open(app, path).await;
+        Self::open(app, path).await.shake_hands(capabilities).await
+    }
+
+    /// As a client with a token.
+    pub async fn connect_as(app: &TestApp, path: &str, token: &str) -> Self {
+        Self::open_with(app, path, Some(bearer(token))).await.shake_hands(json!({})).await
+    }
+
+    async fn shake_hands(mut self, capabilities: Value) -> Self {
         let params = json!({
             "protocolVersion": "2024-11-05",
             "capabilities": capabilities,
             "clientInfo": {"name": "agent", "version": "7.0"},
         });
-        agent.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})).await;
-        assert_eq!(agent.next().await.unwrap()["result"]["protocolVersion"], "2024-11-05");
-        agent.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        agent
+        self.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})).await;
+        assert_eq!(self.next().await.unwrap()["result"]["protocolVersion"], "2024-11-05");
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        self
     }
 
     pub async fn send(&self, message: &Value) {
+        let headers: Vec<_> =
+            self.authorization.as_deref().map(|value| ("authorization", value)).into_iter().collect();
         let body = message.to_string().into();
-        client::request(&self.address, "POST", &self.endpoint, &[], body).await.expect(202);
+        client::request(&self.address, "POST", &self.endpoint, &headers, body).await.expect(202);
     }
 
     pub async fn next(&mut self) -> Option<Value> {

@@ -1,13 +1,14 @@
-//! What the tests stand on: a gateway of their own (`app`, as a program `process`), an HTTP client without opinions
-//! (`client`), MCP clients on it (`mcp` for conversations, `agent` for bytes, `modern` for the revision without a
-//! handshake), and a real fake upstream (`fake`), one of each kind (`kinds`), with an OAuth provider for
-//! it (`provider`).
+//! What the tests stand on: a gateway of their own (`app`, as a program `process`), its command line (`cli`) and what
+//! that prints (`snapshot`), an HTTP client without opinions (`client`), MCP clients on it (`mcp` for conversations,
+//! `agent` for bytes, `modern` for the revision without a handshake), and a real fake upstream (`fake`), one of each kind
+//! (`kinds`), with an OAuth provider for it (`provider`).
 
 // Each file of tests uses its own part of this.
 #![allow(dead_code, unused_imports)]
 
 pub mod agent;
 pub mod app;
+pub mod cli;
 pub mod client;
 pub mod fake;
 pub mod kinds;
@@ -15,10 +16,11 @@ pub mod mcp;
 pub mod modern;
 pub mod process;
 pub mod provider;
+pub mod snapshot;
 
 use std::time::{Duration, Instant};
 
-pub use app::TestApp;
+pub use app::{TestApp, bearer};
 pub use client::{Answer, request};
 pub use fake::{Behaviour, Fake, stdio_command};
 pub use kinds::Kinds;

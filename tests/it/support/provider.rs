@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::client;
-use super::fake::Fake;
+use super::fake::{Fake, Protected};
 
 type Form = HashMap<String, String>;
 
@@ -98,7 +98,7 @@ pub struct Provider {
 struct Shared {
     memory: Mutex<Memory>,
     issuer: String,
-    protect: Box<dyn Fn(&str, &str) + Send + Sync>,
+    fake: Arc<Protected>,
 }
 
 impl Provider {
@@ -107,23 +107,13 @@ impl Provider {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address").to_string();
         let issuer = format!("http://{address}");
-        let handle = fake.handle();
-        let protect = Box::new(move |token: &str, scope: &str| {
-            handle.update(|behaviour| {
-                behaviour.bearer = Some(token.to_owned());
-                let satisfied = |wanted: &String| scope.split(' ').any(|scope| scope == wanted);
-                if behaviour.wants_scope.as_ref().is_some_and(satisfied) {
-                    behaviour.wants_scope = None;
-                }
-            });
-        });
         fake.update(|behaviour| {
             behaviour.bearer = Some("no token was given yet".into());
             behaviour.oauth_metadata = true;
             behaviour.authorization_server = Some(issuer.clone());
         });
         let memory = Mutex::new(Memory { rules, ..Memory::default() });
-        let shared = Arc::new(Shared { memory, issuer, protect });
+        let shared = Arc::new(Shared { memory, issuer, fake: fake.handle() });
         let router = Router::new()
             .route("/.well-known/oauth-authorization-server", get(metadata))
             .route("/register", post(register))
@@ -174,6 +164,17 @@ impl Shared {
         let mut memory = self.memory();
         memory.asked.push(Asked { path: path.to_owned(), params, authorization });
         memory.rules.clone()
+    }
+
+    /// From now on the fake wants this token.
+    fn accept(&self, token: &str, scope: &str) {
+        self.fake.update(|behaviour| {
+            behaviour.bearer = Some(token.to_owned());
+            let satisfied = |wanted: &String| scope.split(' ').any(|scope| scope == wanted);
+            if behaviour.wants_scope.as_ref().is_some_and(satisfied) {
+                behaviour.wants_scope = None;
+            }
+        });
     }
 
     fn number(&self) -> u64 {
@@ -290,7 +291,7 @@ async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byte
         given["refresh_token"] = json!(refresh);
         shared.memory().refresh.insert(client, refresh);
     }
-    (shared.protect)(&access, &scope);
+    shared.accept(&access, &scope);
     answer(StatusCode::OK, &given)
 }
 

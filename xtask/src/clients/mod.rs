@@ -19,8 +19,10 @@ use install::Installed;
 #[rustfmt::skip]
 const CLIENTS: &[(&str, Runner, &str)] = &[
     ("TypeScript SDK", Runner::Node, "sdk.mjs"),
+    ("modern TypeScript SDK", Runner::Node, "modern.mjs"),
     ("inspector", Runner::Node, "inspector.mjs"),
     ("Python SDK", Runner::Python, "legacy.py"),
+    ("modern Python SDK", Runner::Python, "modern.py"),
     ("Rust SDK", Runner::Program, "rmcp-client"),
 ];
 
@@ -55,6 +57,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     let sse = Process::start(&results, "sse", &[&node, &everything, "sse"])?;
     let fixture =
         Process::start(&results, "fixture", &[&program("conformance-fixture")?, "--http", "0", "--legacy"])?;
+    let modern = Process::start(&results, "modern", &[&program("conformance-fixture")?, "--http", "0"])?;
     let gateway = Gateway::start(&results, &program("toolgate")?)?;
     let server = installed.path("node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
     gateway.register(&gateway::stdio("stdio", &node, &[&server, "stdio"]))?;
@@ -62,6 +65,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     gateway.register(&gateway::remote("sse", Transport::Sse, &sse.url))?;
     // The other server shows what asks the user only to clients that declare it; this one shows it to all.
     gateway.register(&gateway::remote("fixture", Transport::StreamableHttp, &fixture.url))?;
+    gateway.register(&gateway::remote("modern", Transport::StreamableHttp, &modern.url))?;
 
     let mut failed = Vec::new();
     for (name, runner, script) in clients {

@@ -135,7 +135,8 @@ async fn progress(call: &Call<'_>) -> Result<Object, Refusal> {
     for step in 1..=steps {
         pause(&call.arguments["ms"], 1).await;
         if let Some(token) = token {
-            let said = format!("step {step}");
+            let padding = call.arguments["padding"].as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+            let said = format!("step {step}{}", "x".repeat(padding.unwrap_or_default()));
             let params = json!({"progressToken": token, "progress": step, "total": steps, "message": said});
             notice(call, "notifications/progress", &params);
         }

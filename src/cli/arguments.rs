@@ -1,0 +1,194 @@
+//! The arguments of a call from a command line: JSON, and `key=value` pairs that are typed by the tool's schema.
+//! Dots lead into objects. Values written as JSON keep their digits.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::UsageError;
+use super::schema::{at, types};
+
+type Members = BTreeMap<String, Given>;
+
+/// Arguments by name, their values as written.
+#[derive(Debug, Default)]
+pub struct Arguments(Members);
+
+#[derive(Debug)]
+enum Given {
+    Written(Box<RawValue>),
+    Object(Members),
+    List(Vec<Box<RawValue>>),
+}
+
+impl Arguments {
+    /// From the text of `--input`.
+    pub fn parse(text: &str) -> Result<Self, UsageError> {
+        let members = members_of(text);
+        members.map(Self).map_err(|error| UsageError(format!("the input is not a JSON object: {error}")))
+    }
+
+    /// Adds one `key=value`; it wins over what was there.
+    pub fn add(&mut self, pair: &str, schema: &Value) -> Result<(), UsageError> {
+        let split = pair.split_once('=').filter(|(key, _)| !key.is_empty());
+        let (key, value) =
+            split.ok_or_else(|| UsageError(format!("{pair:?} is no argument: write key=value")))?;
+        // A name may have a dot itself.
+        let whole = at(schema, &[key]).is_some();
+        let path: Vec<&str> = if whole { vec![key] } else { key.split('.').collect() };
+        let property = at(schema, &path).unwrap_or(&Value::Null);
+        let wanted = types(schema, property);
+        let (members, last) = descend(&mut self.0, &path).ok_or_else(|| {
+            UsageError(format!("{key}: a part of it is given as something else than an object"))
+        })?;
+        if wanted == ["array"] && !value.trim_start().starts_with('[') {
+            let item = typed(key, value, &types(schema, &property["items"]))?;
+            match members.get_mut(last) {
+                Some(Given::List(list)) => list.push(item),
+                Some(Given::Written(_) | Given::Object(_)) | None => {
+                    members.insert(last.to_owned(), Given::List(vec![item]));
+                }
+            }
+        } else {
+            members.insert(last.to_owned(), Given::Written(typed(key, value, &wanted)?));
+        }
+        Ok(())
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The arguments as a JSON object, with the given members before them.
+    pub fn to_json(&self, before: &[(&str, String)]) -> String {
+        let before = before.iter().map(|(name, value)| format!("{}:{value}", Value::from(*name)));
+        format!("{{{}}}", before.chain(self.0.iter().map(member)).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// The object in which the last part of the path stands; none where the way leads through something else.
+fn descend<'a, 'b>(members: &'a mut Members, path: &[&'b str]) -> Option<(&'a mut Members, &'b str)> {
+    let (last, way) = path.split_last()?;
+    let mut members = members;
+    for name in way {
+        let next = members.entry((*name).to_owned()).or_insert_with(|| Given::Object(Members::new()));
+        if let Given::Written(written) = next {
+            *next = Given::Object(members_of(written.get()).ok()?);
+        }
+        match next {
+            Given::Object(deeper) => members = deeper,
+            Given::Written(_) | Given::List(_) => return None,
+        }
+    }
+    Some((members, last))
+}
+
+fn members_of(object: &str) -> serde_json::Result<Members> {
+    let values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object)?;
+    Ok(values.into_iter().map(|(name, value)| (name, Given::Written(value))).collect())
+}
+
+fn member((name, value): (&String, &Given)) -> String {
+    let value = match value {
+        Given::Written(value) => value.get().to_owned(),
+        Given::Object(values) => format!("{{{}}}", values.iter().map(member).collect::<Vec<_>>().join(",")),
+        Given::List(items) => {
+            format!("[{}]", items.iter().map(|item| item.get()).collect::<Vec<_>>().join(","))
+        }
+    };
+    format!("{}:{value}", Value::from(name.as_str()))
+}
+
+/// The value as JSON of one of the wanted types; where nothing is known, what looks like JSON is JSON.
+fn typed(key: &str, text: &str, wanted: &[&str]) -> Result<Box<RawValue>, UsageError> {
+    let json = RawValue::from_string(text.trim().to_owned()).ok();
+    let is = |json: &RawValue| match json.get().as_bytes().first() {
+        Some(b'{') => "object",
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "boolean",
+        Some(b'n') => "null",
+        Some(_) | None => "number",
+    };
+    let fits = |json: &RawValue| {
+        let found = is(json);
+        let whole = || !json.get().contains(['.', 'e', 'E']);
+        wanted.iter().any(|name| *name == found || (*name == "integer" && found == "number" && whole()))
+    };
+    let plain = || RawValue::from_string(Value::from(text).to_string()).expect("a string is JSON");
+    match json {
+        // Text is text, also where it could be read as something else.
+        _ if wanted == ["string"] => Ok(plain()),
+        Some(json) if wanted.is_empty() || (fits(&json) && is(&json) != "string") => Ok(json),
+        _ if wanted.is_empty() || wanted.contains(&"string") => Ok(plain()),
+        _ => Err(UsageError(format!("{key} must be of type {}, which {text:?} is not", wanted.join(" or ")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({"properties": {
+            "text": {"type": "string"}, "count": {"type": "integer"}, "ratio": {"type": "number"},
+            "on": {"type": "boolean"}, "list": {"type": "array", "items": {"type": "integer"}},
+            "tags": {"type": "array", "items": {"type": "string"}}, "map": {"type": "object"},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "deep": {"$ref": "#/$defs/deep"}, "a.b": {"type": "string"},
+        }, "$defs": {"deep": {"properties": {"x": {"type": "string"}, "y": {"type": "integer"}}}}})
+    }
+
+    fn built(input: &str, pairs: &[&str]) -> Result<String, UsageError> {
+        let mut arguments = Arguments::parse(input)?;
+        for pair in pairs {
+            arguments.add(pair, &schema())?;
+        }
+        Ok(arguments.to_json(&[]))
+    }
+
+    #[test]
+    fn values_get_the_types_of_the_schema() {
+        let pairs = [
+            "text=5",
+            "count=12345678901234567890123",
+            "ratio=1.50",
+            "on=true",
+            "list=1",
+            "list=2",
+            "tags=[\"a\"]",
+            "map={\"k\":1}",
+            "either=7",
+            "deep.x=1",
+            "deep.y=2",
+            "a.b=c",
+            "free=[1]",
+            "word=hi",
+        ];
+        let expected = r#"{"a.b":"c","count":12345678901234567890123,"deep":{"x":"1","y":2},"either":7,"free":[1],"list":[1,2],"map":{"k":1},"on":true,"ratio":1.50,"tags":["a"],"text":"5","word":"hi"}"#;
+        assert_eq!(built("{}", &pairs).unwrap(), expected);
+        assert_eq!(
+            built("{}", &["either=seven", "text=a=b", "tags=x"]).unwrap(),
+            r#"{"either":"seven","tags":["x"],"text":"a=b"}"#
+        );
+    }
+
+    #[test]
+    fn pairs_win_over_the_input_and_reach_into_it() {
+        let input = r#"{"count": 1.0, "deep": {"x": "old", "z": 1e5}, "text": "t"}"#;
+        let expected = r#"{"count":2,"deep":{"x":"new","z":1e5},"text":"t"}"#;
+        assert_eq!(built(input, &["deep.x=new", "count=2"]).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_argument() {
+        for pair in ["count=many", "count=1.5", "on=yes", "list=x", "map=1", "novalue", "=x", "text.x=1"] {
+            let wrong = built(r#"{"text": "t"}"#, &[pair]);
+            assert!(wrong.is_err(), "{pair}: {wrong:?}");
+        }
+        assert!(Arguments::parse("[1]").is_err() && Arguments::parse("{").is_err());
+    }
+}

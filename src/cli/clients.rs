@@ -1,0 +1,181 @@
+//! MCP clients: agents with a token and a list of the servers they may use. Only in enterprise mode.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::groups::names;
+use super::output::{self, Table};
+use super::register::conf_decides;
+use super::remote::Request;
+use super::servers::text;
+use super::suggestion::{Kind, explain};
+use super::{Session, UsageError, files};
+
+/// List clients (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate list mcp-clients")]
+pub struct ListClients {}
+
+/// Create a client and show its token (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate create mcp-client cursor --allow \"github, files\"
+  toolgate create mcp-client ci --allow \"*\" --access-token \"$CI_TOKEN\"
+  toolgate create mcp-client --conf cursor.json
+
+A file has `name`, `description`, `allowed_servers`, and `access_token` or `access_token_ref` with `env` or `file`.")]
+pub struct CreateClient {
+    /// Name of the client; with --conf the file names it
+    name: Option<String>,
+    #[command(flatten)]
+    flags: ClientFlags,
+}
+
+/// Change a client; what is not named stays as it is (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate update mcp-client cursor --allow \"github\"
+  toolgate update mcp-client cursor --access-token \"$NEW_TOKEN\"
+  toolgate update mcp-client --conf cursor.json")]
+pub struct UpdateClient {
+    /// Name of the client; with --conf the file may name it
+    name: Option<String>,
+    #[command(flatten)]
+    flags: ClientFlags,
+}
+
+/// Delete a client; its token ends at once (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate delete mcp-client cursor")]
+pub struct DeleteClient {
+    /// Name of the client
+    name: String,
+}
+
+#[derive(Args)]
+struct ClientFlags {
+    /// File that describes the client, JSON or YAML; `-` is standard input
+    #[arg(short, long, value_name = "FILE")]
+    conf: Option<PathBuf>,
+    /// Names of the servers it may use, separated by commas; "*" for all
+    #[arg(long, value_name = "SERVERS")]
+    allow: Option<String>,
+    /// What the client is
+    #[arg(long)]
+    description: Option<String>,
+    /// A token of your choice, at least 8 characters [default: a generated one]
+    #[arg(long, allow_hyphen_values = true, value_name = "TOKEN")]
+    access_token: Option<String>,
+}
+
+impl ClientFlags {
+    /// The keys of the REST API, from the file or the flags; the name, where the file has one, included.
+    async fn to_object(&self) -> anyhow::Result<Map<String, Value>> {
+        let mut given = Map::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                given.insert(key.to_owned(), value);
+            }
+        };
+        put("allow_list", self.allow.as_deref().map(|list| names(list).into()));
+        put("description", self.description.clone().map(Value::from));
+        put("access_token", self.access_token.clone().map(Value::from));
+        let Some(conf) = &self.conf else { return Ok(given) };
+        conf_decides(given.is_empty());
+        let mut object = files::object(conf).await?;
+        files::resolve_token(&mut object).await?;
+        if let Some(allowed) = object.remove("allowed_servers") {
+            object.insert("allow_list".into(), allowed);
+        }
+        Ok(object)
+    }
+}
+
+pub async fn list(session: &Session) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::get(&["clients"])).await?;
+    session.show(&answer, |clients| {
+        let clients = clients.as_array().map(Vec::as_slice).unwrap_or_default();
+        if clients.is_empty() {
+            output::message("There are no clients; add one with `toolgate create mcp-client`.");
+            return String::new();
+        }
+        let mut table = Table::new(["NAME", "MAY USE", "DESCRIPTION"]);
+        for client in clients {
+            table.row([
+                text(client, "name").into(),
+                allowed(client).into(),
+                text(client, "description").into(),
+            ]);
+        }
+        table.render(output::width())
+    })
+}
+
+pub async fn create(session: &Session, create: CreateClient) -> anyhow::Result<()> {
+    let mut client = create.flags.to_object().await?;
+    if create.flags.conf.is_none() {
+        let Some(name) = create.name else {
+            let sentence = "name the client, or describe it in a file with --conf";
+            return Err(UsageError(sentence.into()).into());
+        };
+        client.insert("name".into(), name.into());
+    }
+    let answer = session.remote.ask(Request::post(&["clients"]).object(&client)).await?;
+    let created = answer.json()?;
+    output::message(&format!("Created client {:?}.", text(&created, "name")));
+    if allowed(&created).is_empty() {
+        output::message(
+            "It may use no server yet; allow some with `toolgate update mcp-client NAME --allow`.",
+        );
+    }
+    output::message("It sends its token in the header `Authorization: Bearer <token>`.");
+    session.show(&answer, page)
+}
+
+pub async fn update(session: &Session, update: UpdateClient) -> anyhow::Result<()> {
+    let mut changes = update.flags.to_object().await?;
+    let named = changes.remove("name").and_then(|name| name.as_str().map(str::to_owned));
+    let Some(name) = update.name.or(named) else {
+        return Err(UsageError("name the client: `toolgate update mcp-client NAME`".into()).into());
+    };
+    if changes.is_empty() {
+        return Err(UsageError("name at least one thing to change; see --help".into()).into());
+    }
+    // The route replaces everything, so what stays must be sent along.
+    let clients = session.remote.ask(Request::get(&["clients"])).await?.json()?;
+    let current = clients.as_array().into_iter().flatten().find(|client| client["name"] == name.as_str());
+    for key in ["description", "allow_list"] {
+        if let Some(value) = current.and_then(|client| client.get(key)) {
+            changes.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    let answer = session.remote.ask(Request::put(&["clients", &name]).object(&changes)).await;
+    let answer = explain(session, Kind::Client, &name, answer).await?;
+    output::message(&format!("Changed client {name:?}."));
+    session.show(&answer, page)
+}
+
+pub async fn delete(session: &Session, delete: DeleteClient) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::delete(&["clients", &delete.name])).await;
+    explain(session, Kind::Client, &delete.name, answer).await?;
+    output::message(&format!("Deleted client {:?}.", delete.name));
+    Ok(())
+}
+
+fn page(client: &Value) -> String {
+    output::card(&[
+        ("Name", text(client, "name")),
+        ("Description", text(client, "description")),
+        ("May use", allowed(client)),
+        ("Access token", text(client, "access_token")),
+    ])
+}
+
+fn allowed(client: &Value) -> String {
+    let servers = client["allow_list"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    servers.collect::<Vec<_>>().join(", ")
+}

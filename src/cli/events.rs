@@ -1,0 +1,91 @@
+//! The event stream of a call, event by event, as it arrives.
+
+use reqwest::Response;
+
+use super::remote::{Remote, RemoteError};
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    pub name: String,
+    pub data: String,
+}
+
+pub struct Events<'a> {
+    remote: &'a Remote,
+    response: Response,
+    received: Received,
+}
+
+/// What has arrived and is not yet taken.
+#[derive(Default)]
+struct Received {
+    bytes: Vec<u8>,
+    /// So far there is no end of an event; a large one is not searched anew with every piece of it.
+    searched: usize,
+}
+
+impl<'a> Events<'a> {
+    pub fn new(remote: &'a Remote, response: Response) -> Self {
+        Self { remote, response, received: Received::default() }
+    }
+
+    /// The next event; none at the end of the stream.
+    pub async fn next(&mut self) -> Result<Option<Event>, RemoteError> {
+        loop {
+            if let Some(event) = self.received.take_event() {
+                return Ok(Some(event));
+            }
+            match self.response.chunk().await {
+                Ok(Some(chunk)) => self.received.bytes.extend_from_slice(&chunk),
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(self.remote.unreachable(&error)),
+            }
+        }
+    }
+}
+
+impl Received {
+    /// Takes out a whole event; comments between events are nothing.
+    fn take_event(&mut self) -> Option<Event> {
+        while let Some(end) = memchr::memmem::find(&self.bytes[self.searched..], b"\n\n") {
+            let block: Vec<u8> = self.bytes.drain(..self.searched + end + 2).collect();
+            self.searched = 0;
+            let block = String::from_utf8_lossy(&block);
+            let mut event = Event::default();
+            let mut data = Vec::new();
+            for line in block.lines() {
+                let (field, value) = line.split_once(':').unwrap_or((line, ""));
+                let value = value.strip_prefix(' ').unwrap_or(value);
+                match field {
+                    "event" => event.name = value.to_owned(),
+                    "data" => data.push(value),
+                    _ => {}
+                }
+            }
+            if !data.is_empty() {
+                event.data = data.join("\n");
+                return Some(event);
+            }
+        }
+        self.searched = self.bytes.len().saturating_sub(1);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_whole_and_comments_not_at_all() {
+        let bytes = b": ping\n\nevent: progress\ndata: {\"a\":\ndata: 1}\n\nevent: res".to_vec();
+        let mut received = Received { bytes, searched: 0 };
+        let event = received.take_event().unwrap();
+        assert_eq!((event.name.as_str(), event.data.as_str()), ("progress", "{\"a\":\n1}"));
+        for piece in [&b"ult\ndata: x\n"[..], b"\nevent: more"] {
+            assert_eq!(received.take_event(), None);
+            received.bytes.extend_from_slice(piece);
+        }
+        assert_eq!(received.take_event().unwrap().name, "result");
+    }
+}

@@ -1,0 +1,292 @@
+//! `toolgate import`: takes servers and groups over from the files of other programs, or from an export. First it shows
+//! what it would do; then it does it, one after the other, and says what became of each.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::output::{self, Cell, Format, Spinner, Table, Tone};
+use super::register::NEEDS_CALLBACK;
+use super::remote::{RemoteError, Request};
+use super::{Session, files};
+use crate::config::variable;
+use crate::model::import::{self, Entry, GroupEntry, Outcome};
+
+/// Authorization is given one server at a time, by a person who knows which.
+const WANTS_AUTHORIZATION: &str = "it wants authorization; register it by itself with `toolgate register`";
+const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
+
+/// Take servers over from other programs, or servers and groups from an export
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate import ~/.cursor/mcp.json
+  toolgate import .vscode/mcp.json --dry-run
+  toolgate import \"$HOME/Library/Application Support/Claude/claude_desktop_config.json\"
+  toolgate import .toolgate --yes          (an export)
+  pbpaste | toolgate import - --yes
+
+Understands `mcpServers` and `servers` files (Claude, Cursor, VS Code, Windsurf and others), exports of toolgate and
+MCPJungle, in JSON or YAML. ${NAME} is replaced by the variable. What is there already and the same is left alone.")]
+pub struct Import {
+    /// Files or folders; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Add,
+    Change,
+    Skip,
+}
+
+impl Action {
+    fn as_str(self) -> &'static str {
+        match self {
+            Action::Add => "add",
+            Action::Change => "change",
+            Action::Skip => "skip",
+        }
+    }
+}
+
+/// One server or group, what to do with it, and what came of it.
+struct Item {
+    kind: &'static str,
+    name: String,
+    action: Action,
+    /// Why it is skipped, or what is to be known about it.
+    note: String,
+    /// It cannot be used, as opposed to: it is there already.
+    unusable: bool,
+    input: Map<String, Value>,
+    shown: Map<String, Value>,
+    failure: Option<String>,
+}
+
+pub async fn run(session: &Session, import: Import) -> anyhow::Result<()> {
+    let mut items = plan(session, &import.files).await?;
+    let work = items.iter().filter(|item| item.action != Action::Skip).count();
+    if !import.dry_run && work > 0 && !import.yes {
+        output::message(&table(&items, false));
+        match output::ask(&format!("Import {work}?")).await {
+            Some(true) => {}
+            Some(false) => bail!("nothing was changed"),
+            None => bail!("nothing was changed; confirm with --yes, or look first with --dry-run"),
+        }
+    }
+    if !import.dry_run {
+        for item in items.iter_mut().filter(|item| item.action != Action::Skip) {
+            item.failure = apply(session, item).await?;
+        }
+    }
+    match session.format {
+        Format::Json => output::json(
+            &Value::Array(items.iter().map(|item| record(item, import.dry_run)).collect()).to_string(),
+        )?,
+        Format::Table if items.is_empty() => output::message("There is nothing to import."),
+        Format::Table => output::page(&table(&items, !import.dry_run))?,
+    }
+    let failed = items.iter().filter(|item| item.unusable || item.failure.is_some()).count();
+    match failed {
+        0 => Ok(()),
+        1 => bail!("1 of {} could not be imported", items.len()),
+        _ => bail!("{failed} of {} could not be imported", items.len()),
+    }
+}
+
+/// Reads everything and compares it with what is there; changes nothing.
+async fn plan(session: &Session, paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+    let (mut servers, mut groups) = (Vec::new(), Vec::new());
+    for path in paths {
+        for file in expand_folder(path)? {
+            let found = import::parse(&files::text(&file).await?, variable);
+            let found = found.with_context(|| format!("cannot use {}", file.display()))?;
+            servers.extend(found.servers);
+            groups.extend(found.groups);
+        }
+    }
+    let current = session.remote.ask(Request::get(&["server_configs"])).await?.json()?;
+    let mut items: Vec<Item> = servers.into_iter().map(|entry| plan_server(entry, &current)).collect();
+    if !groups.is_empty() {
+        let current = session.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
+        items.extend(groups.into_iter().map(|entry| plan_group(entry, &current)));
+    }
+    for index in 1..items.len() {
+        let (earlier, rest) = items.split_at_mut(index);
+        let item = &mut rest[0];
+        if earlier.iter().any(|other| other.kind == item.kind && other.name == item.name) {
+            (item.action, item.unusable) = (Action::Skip, true);
+            item.note = format!("another {} of this name comes before it", item.kind);
+        }
+    }
+    Ok(items)
+}
+
+/// A folder stands for the files in it, and for those of an export below it.
+fn expand_folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for folder in [path.to_owned(), path.join("servers"), path.join("groups")] {
+        if !folder.is_dir() {
+            continue;
+        }
+        let entries =
+            std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        let files = entries.flatten().map(|entry| entry.path()).filter(|file| {
+            file.is_file()
+                && file.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+        });
+        let mut files: Vec<PathBuf> = files.collect();
+        files.sort();
+        found.extend(files);
+    }
+    if found.is_empty() && !path.join("servers").is_dir() {
+        bail!("the folder {} has no files to import", path.display());
+    }
+    Ok(found)
+}
+
+fn plan_server(entry: Entry, current: &Value) -> Item {
+    let shown = json!({ "transport": entry.transport, "summary": entry.summary,
+        "env_keys": entry.env_keys, "header_keys": entry.header_keys });
+    let mut notes = vec![entry.summary];
+    notes.extend(entry.renamed_from.map(|name| format!("was called {name:?}")));
+    if !entry.ignored.is_empty() {
+        notes.push(format!("without {}", entry.ignored.join(", ")));
+    }
+    notes.retain(|note| !note.is_empty());
+    let mut item = Item {
+        kind: "server",
+        name: entry.name,
+        action: Action::Add,
+        note: notes.join("; "),
+        unusable: false,
+        input: Map::new(),
+        shown: shown.as_object().cloned().unwrap_or_default(),
+        failure: None,
+    };
+    match entry.outcome {
+        Outcome::Skip(reason) => (item.action, item.note, item.unusable) = (Action::Skip, reason, true),
+        Outcome::Ready(input) => {
+            match named(current, &item.name) {
+                Some(current) if !input.differs_from(current) => {
+                    (item.action, item.note) = (Action::Skip, "is there already".to_owned());
+                }
+                Some(_) => item.action = Action::Change,
+                None => {}
+            }
+            item.input = input.into_json();
+        }
+    }
+    item
+}
+
+fn plan_group(entry: GroupEntry, current: &Value) -> Item {
+    let mut item = Item {
+        kind: "group",
+        name: entry.name,
+        action: Action::Add,
+        note: String::new(),
+        unusable: false,
+        input: Map::new(),
+        shown: Map::new(),
+        failure: None,
+    };
+    match entry.outcome {
+        Outcome::Skip(reason) => (item.action, item.note, item.unusable) = (Action::Skip, reason, true),
+        Outcome::Ready(input) => {
+            match named(current, &item.name) {
+                Some(current) if same_group(&input, current) => {
+                    (item.action, item.note) = (Action::Skip, "is there already".to_owned());
+                }
+                Some(_) => item.action = Action::Change,
+                None => {}
+            }
+            item.input = input;
+        }
+    }
+    item
+}
+
+fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Map<String, Value>> {
+    let found = list.as_array().into_iter().flatten().find(|item| item["name"] == name);
+    found.and_then(Value::as_object)
+}
+
+/// Keys that are left out say the same as empty ones.
+fn same_group(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
+    let filled = |group: &Map<String, Value>| -> Map<String, Value> {
+        let says_something = |value: &Value| *value != json!("") && *value != json!([]) && !value.is_null();
+        let own = group.iter().filter(|(key, value)| !key.ends_with("_endpoint") && says_something(value));
+        own.map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    filled(one) == filled(other)
+}
+
+/// Does it; a refusal is the item's own, but a gateway that is gone ends everything.
+async fn apply(session: &Session, item: &Item) -> anyhow::Result<Option<String>> {
+    let spinner = Spinner::start(&format!("importing {}", item.name));
+    let request = match (item.kind, item.action) {
+        ("server", action) => {
+            let force = if action == Action::Change { "true" } else { "false" };
+            Request::post(&["servers"]).query("force", force)
+        }
+        (_, Action::Change) => Request::put(&["tool-groups", &item.name]),
+        (_, Action::Add | Action::Skip) => Request::post(&["tool-groups"]),
+    };
+    let answer = session.remote.ask(request.object(&item.input)).await;
+    drop(spinner);
+    match answer {
+        Ok(answer) if answer.status == 202 => Ok(Some(WANTS_AUTHORIZATION.to_owned())),
+        Ok(_) => Ok(None),
+        Err(RemoteError::Refused { code: Some(code), .. }) if code == NEEDS_CALLBACK => {
+            Ok(Some(WANTS_AUTHORIZATION.to_owned()))
+        }
+        Err(RemoteError::Refused { sentence, .. }) => Ok(Some(sentence)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn table(items: &[Item], done: bool) -> String {
+    let mut table = Table::new(["NAME", "KIND", if done { "RESULT" } else { "ACTION" }, "NOTE"]).whole();
+    for item in items {
+        let (word, tone) = match (item.action, &item.failure, done) {
+            (_, Some(_), _) => ("failed", Tone::Bad),
+            (Action::Skip, None, _) => ("skipped", if item.unusable { Tone::Doubtful } else { Tone::Faint }),
+            (Action::Add, None, true) => ("added", Tone::Good),
+            (Action::Change, None, true) => ("changed", Tone::Good),
+            (action, None, false) => (action.as_str(), Tone::Plain),
+        };
+        let word = if !done && item.action == Action::Skip { "skip" } else { word };
+        let note = item.failure.clone().unwrap_or_else(|| item.note.clone());
+        table.row([item.name.clone().into(), item.kind.into(), Cell::new(word, tone), note.into()]);
+    }
+    table.render(output::width())
+}
+
+fn record(item: &Item, dry_run: bool) -> Value {
+    let mut record = item.shown.clone();
+    record.insert("kind".into(), item.kind.into());
+    record.insert("name".into(), item.name.clone().into());
+    record.insert("action".into(), item.action.as_str().into());
+    if item.action == Action::Skip {
+        record.insert("reason".into(), item.note.clone().into());
+    } else if let Some(failure) = &item.failure {
+        record.insert("error".into(), failure.clone().into());
+    }
+    if !dry_run && item.action != Action::Skip {
+        record.insert("done".into(), item.failure.is_none().into());
+    }
+    record.into()
+}

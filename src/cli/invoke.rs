@@ -1,0 +1,125 @@
+//! `toolgate invoke`: calls a tool, shows how far it is, and then what it gave back. Ctrl-C takes the call back.
+
+use std::path::Path;
+
+use anyhow::bail;
+use clap::Args;
+use serde_json::Value;
+
+use super::arguments::Arguments;
+use super::events::Events;
+use super::output::{self, Format, Spinner};
+use super::remote::{RemoteError, Request};
+use super::suggestion::{Kind, explain};
+use super::{Session, ToolError, UsageError, content, files, schema, tools};
+
+/// Call a tool
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate invoke everything__echo message=hello
+  toolgate invoke github__create_issue owner=me repo=mine labels=bug labels=ui
+  toolgate invoke maps__route from.city=Rome to.city=Oslo
+  toolgate invoke everything__echo --input '{\"message\": \"hello\"}'
+  toolgate invoke everything__echo --input @message.json
+  generate | toolgate invoke everything__echo --input -
+
+Arguments get the types of the tool's schema (`toolgate usage NAME`). Images, audio and other data are saved to
+files in the working directory. The exit code is 1 when the tool reports an error.")]
+pub struct Invoke {
+    /// Full name of the tool: <server>__<tool>
+    name: String,
+    /// Arguments of the tool; dots lead into objects, a repeated key makes a list
+    #[arg(value_name = "KEY=VALUE")]
+    pairs: Vec<String>,
+    /// Arguments as a JSON object: the object itself, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    input: Option<String>,
+    /// Call it only if this group shows it
+    #[arg(long)]
+    group: Option<String>,
+}
+
+pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
+    let mut arguments = match invoke.input.as_deref().map(str::trim) {
+        None => Arguments::default(),
+        Some("-") => Arguments::parse(&files::text(Path::new("-")).await?)?,
+        Some(input) => match input.strip_prefix('@') {
+            Some(path) => Arguments::parse(&files::text(Path::new(path)).await?)?,
+            None => Arguments::parse(input)?,
+        },
+    };
+    if let Some(group) = &invoke.group
+        && !tools::effective(session, group).await?.contains(&invoke.name)
+    {
+        bail!(
+            "tool {:?} is not in group {group:?}; `toolgate list tools --group {group}` shows what is",
+            invoke.name
+        );
+    }
+    let name = Value::from(invoke.name.as_str()).to_string();
+    let body = if invoke.pairs.is_empty() && !arguments.has("name") {
+        arguments.to_json(&[("name", name)])
+    } else {
+        let schema = input_schema(session, &invoke.name).await?;
+        for pair in &invoke.pairs {
+            arguments.add(pair, &schema)?;
+        }
+        match (arguments.has("name"), takes(&schema, "name") && !takes(&schema, "arguments")) {
+            (false, _) => arguments.to_json(&[("name", name)]),
+            // The key is taken by the name of the tool; such tools get their arguments in one piece.
+            (true, true) => format!("{{\"name\":{name},\"arguments\":{}}}", arguments.to_json(&[])),
+            (true, false) => {
+                let sentence = "this tool cannot be given an argument called \"name\" from here";
+                return Err(UsageError(sentence.into()).into());
+            }
+        }
+    };
+    let answer = call(session, body).await;
+    let result = explain(session, Kind::Tool, &invoke.name, answer).await?;
+    match session.format {
+        Format::Json => output::json(&result)?,
+        Format::Table => content::show_result(&result, &invoke.name)?,
+    }
+    let result: Value = serde_json::from_str(&result)?;
+    if result["isError"] == true { Err(ToolError.into()) } else { Ok(()) }
+}
+
+async fn input_schema(session: &Session, name: &str) -> Result<Value, RemoteError> {
+    let answer = session.remote.ask(Request::get(&["tool"]).query("name", name)).await;
+    let tool = explain(session, Kind::Tool, name, answer).await?.json()?;
+    Ok(tool["input_schema"].clone())
+}
+
+fn takes(schema: &Value, name: &str) -> bool {
+    schema::at(schema, &[name]).is_some()
+}
+
+/// Calls and waits; the result as the tool gave it.
+async fn call(session: &Session, body: String) -> Result<String, RemoteError> {
+    let request = Request::post(&["tools", "invoke"]).body(body);
+    let spinner = Spinner::start("calling");
+    let response = session.remote.ask_for_events(request).await?;
+    let mut events = Events::new(&session.remote, response);
+    while let Some(event) = events.next().await? {
+        match event.name.as_str() {
+            "progress" => spinner.tell(&progress(&event.data)),
+            "result" => return Ok(event.data),
+            "error" => {
+                let said: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                let sentence = said["error"].as_str().unwrap_or("the call failed").to_owned();
+                return Err(RemoteError::Refused { status: 500, sentence, code: None });
+            }
+            _ => {}
+        }
+    }
+    let reason = "the connection ended before the result came".to_owned();
+    Err(RemoteError::Unreachable { registry: session.remote.registry().to_owned(), reason })
+}
+
+/// `3/10 downloading`, as far as it is known.
+fn progress(data: &str) -> String {
+    let params: Value = serde_json::from_str(data).unwrap_or_default();
+    let (done, total) = (&params["progress"], &params["total"]);
+    let count = if total.is_number() { format!("{done}/{total}") } else { done.to_string() };
+    format!("{count} {}", params["message"].as_str().unwrap_or_default()).trim_end().to_owned()
+}

@@ -1,0 +1,67 @@
+//! JSON with line ends and indentation. Works on the text, so that nothing is lost on the way: not the order of keys,
+//! not a digit of a number.
+
+const STEP: &str = "  ";
+
+/// The JSON text in the form in which people read it; a text that is not JSON comes out in some form, too.
+pub fn indented(text: &str) -> String {
+    let mut page = String::with_capacity(text.len() * 2);
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    let mut rest = text.trim().chars().peekable();
+    while let Some(next) = rest.next() {
+        if in_string {
+            page.push(next);
+            in_string = next != '"' || escaped;
+            escaped = next == '\\' && !escaped;
+            continue;
+        }
+        match next {
+            '"' => {
+                in_string = true;
+                page.push(next);
+            }
+            '{' | '[' => {
+                page.push(next);
+                while rest.next_if(|next| next.is_whitespace()).is_some() {}
+                if let Some(close) = rest.next_if(|next| matches!(next, '}' | ']')) {
+                    page.push(close);
+                } else {
+                    depth += 1;
+                    break_line(&mut page, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                break_line(&mut page, depth);
+                page.push(next);
+            }
+            ',' => {
+                page.push(next);
+                break_line(&mut page, depth);
+            }
+            ':' => page.push_str(": "),
+            _ if next.is_whitespace() => {}
+            _ => page.push(next),
+        }
+    }
+    page
+}
+
+fn break_line(page: &mut String, depth: usize) {
+    page.push('\n');
+    page.push_str(&STEP.repeat(depth));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_but_white_space_stays() {
+        let text = r#"{"b":[1.0,{ } , 12345678901234567890123],"a":"x: {\"y\"}, [\\","e":[],"n":null}"#;
+        let expected = "{\n  \"b\": [\n    1.0,\n    {},\n    12345678901234567890123\n  ],\n  \"a\": \"x: {\\\"y\\\"}, [\\\\\",\n  \"e\": [],\n  \"n\": null\n}";
+        assert_eq!(indented(text), expected);
+        assert_eq!(indented(expected), expected);
+        assert_eq!(indented(" [] "), "[]");
+    }
+}

@@ -1,0 +1,77 @@
+//! A line on standard error that moves while something takes time, and is gone afterwards. Only on a terminal;
+//! elsewhere only what is told to it is written, a line each.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use console::{Term, truncate_str};
+use tokio::task::JoinHandle;
+
+use super::{message, printable};
+
+const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const PACE: Duration = Duration::from_millis(100);
+
+pub struct Spinner {
+    text: Arc<Mutex<String>>,
+    drawing: Option<JoinHandle<()>>,
+}
+
+impl Spinner {
+    /// Shows the text and how long it has been there.
+    pub fn start(text: &str) -> Self {
+        let since = Instant::now();
+        Self::draw(text, move || match since.elapsed().as_secs() {
+            0..=1 => String::new(),
+            seconds => format!(" ({seconds} s)"),
+        })
+    }
+
+    /// Shows the text and how much time is left.
+    pub fn countdown(text: &str, limit: Duration) -> Self {
+        let end = Instant::now() + limit;
+        Self::draw(text, move || {
+            let left = end.saturating_duration_since(Instant::now()).as_secs();
+            format!(" ({}:{:02} left)", left / 60, left % 60)
+        })
+    }
+
+    fn draw(text: &str, clock: impl Fn() -> String + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(text.to_owned()));
+        let shown = text.clone();
+        let drawing = std::io::stderr().is_terminal().then(|| {
+            tokio::spawn(async move {
+                for frame in FRAMES.iter().cycle() {
+                    let line = format!("{frame} {}{}", current(&shown), clock());
+                    let columns = usize::from(Term::stderr().size().1).saturating_sub(1);
+                    let _ = write!(std::io::stderr(), "\r{}\x1b[K", truncate_str(&line, columns, "…"));
+                    tokio::time::sleep(PACE).await;
+                }
+            })
+        });
+        Self { text, drawing }
+    }
+
+    /// Something new to tell.
+    pub fn tell(&self, text: &str) {
+        let text = printable(text).replace('\n', " ");
+        if self.drawing.is_none() {
+            message(&text);
+        }
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        if let Some(drawing) = self.drawing.take() {
+            drawing.abort();
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn current(text: &Mutex<String>) -> String {
+    text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}

@@ -1,0 +1,113 @@
+//! Prompts: listing, switching and rendering them.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::output::{self, Format, Table};
+use super::remote::Request;
+use super::servers::text;
+use super::suggestion::{Kind, explain};
+use super::tools::{enabled, switch_entity};
+use super::verbs::Switch;
+use super::{Session, UsageError, content};
+
+/// List prompts, all or those of a server
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate list prompts
+  toolgate list prompts --server github")]
+pub struct ListPrompts {
+    /// Only those of this server
+    #[arg(long)]
+    server: Option<String>,
+    /// Also those of disabled servers
+    #[arg(long)]
+    all: bool,
+}
+
+/// Render a prompt with arguments
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate get prompt github__review
+  toolgate get prompt github__review --arg language=rust --arg style=\"short and kind\"")]
+pub struct GetPrompt {
+    /// Full name of the prompt: <server>__<prompt>
+    name: String,
+    /// Argument of the prompt, as KEY=VALUE; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    arg: Vec<String>,
+}
+
+/// Switch one prompt, or all prompts of a server
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate disable prompt github__review
+  toolgate enable prompt github")]
+pub struct SwitchPrompt {
+    /// Full name of a prompt, or the name of a server
+    name: String,
+}
+
+pub async fn list(session: &Session, list: ListPrompts) -> anyhow::Result<()> {
+    let mut request = Request::get(&["prompts"]);
+    if let Some(server) = &list.server {
+        request = request.query("server", server);
+    }
+    if list.all {
+        request = request.query("all", "true");
+    }
+    let answer = session.remote.ask(request).await;
+    let answer = explain(session, Kind::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
+    session.show(&answer, |prompts| page(prompts.as_array().map(Vec::as_slice).unwrap_or_default()))
+}
+
+pub async fn get(session: &Session, get: GetPrompt) -> anyhow::Result<()> {
+    let mut arguments = Map::new();
+    for pair in &get.arg {
+        let (key, value) = pair
+            .split_once('=')
+            .ok_or_else(|| UsageError(format!("--arg {pair:?} must have the form KEY=VALUE")))?;
+        arguments.insert(key.to_owned(), value.into());
+    }
+    let body = json!({ "name": get.name, "arguments": arguments }).to_string();
+    let answer = session.remote.ask(Request::post(&["prompts", "render"]).body(body)).await;
+    let answer = explain(session, Kind::Prompt, &get.name, answer).await?;
+    if session.format == Format::Json {
+        return output::json(&answer.text);
+    }
+    let rendered = answer.json()?;
+    let description = text(&rendered, "description");
+    if !description.is_empty() {
+        output::message(&description);
+    }
+    for message in rendered["messages"].as_array().into_iter().flatten() {
+        output::line(&format!("[{}]", output::printable(&text(message, "role"))))?;
+        content::show_block(&message["content"], &get.name)?;
+    }
+    Ok(())
+}
+
+pub async fn switch(session: &Session, switch: Switch, prompt: SwitchPrompt) -> anyhow::Result<()> {
+    switch_entity(session, switch, Kind::Prompt, "prompts", &prompt.name).await
+}
+
+fn page(prompts: &[Value]) -> String {
+    if prompts.is_empty() {
+        output::message("There are no prompts.");
+        return String::new();
+    }
+    let mut table = Table::new(["NAME", "ENABLED", "ARGUMENTS", "DESCRIPTION"]);
+    for prompt in prompts {
+        let arguments = prompt["arguments"].as_array().into_iter().flatten().map(|argument| {
+            let name = text(argument, "name");
+            if argument["required"] == true { name } else { format!("[{name}]") }
+        });
+        table.row([
+            text(prompt, "name").into(),
+            enabled(prompt),
+            arguments.collect::<Vec<_>>().join(" ").into(),
+            text(prompt, "description").into(),
+        ]);
+    }
+    table.render(output::width())
+}

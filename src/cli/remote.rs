@@ -1,0 +1,241 @@
+//! The gateway as the command line sees it: an HTTP client of a running one, and the sentences for when it is not
+//! there or does not want.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Client, Method, Response, redirect};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Map, Value};
+use url::{Host, Url};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    #[error(
+        "cannot reach a gateway at {registry}: {reason}; start one with `toolgate start`, or name another with --registry"
+    )]
+    Unreachable { registry: String, reason: String },
+    #[error("{sentence}")]
+    Refused { status: u16, sentence: String, code: Option<String> },
+    #[error("{registry} does not answer like a gateway ({found}); check --registry")]
+    Foreign { registry: String, found: String },
+}
+
+/// A request to the REST API: where, and what with it.
+pub struct Request {
+    method: Method,
+    path: Vec<String>,
+    query: Vec<(&'static str, String)>,
+    body: Option<String>,
+}
+
+impl Request {
+    fn new(method: Method, path: &[&str]) -> Self {
+        let path = path.iter().map(|part| (*part).to_owned()).collect();
+        Self { method, path, query: Vec::new(), body: None }
+    }
+
+    pub fn get(path: &[&str]) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub fn post(path: &[&str]) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    pub fn put(path: &[&str]) -> Self {
+        Self::new(Method::PUT, path)
+    }
+
+    pub fn patch(path: &[&str]) -> Self {
+        Self::new(Method::PATCH, path)
+    }
+
+    pub fn delete(path: &[&str]) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
+    pub fn query(mut self, key: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((key, value.into()));
+        self
+    }
+
+    pub fn object(self, body: &Map<String, Value>) -> Self {
+        self.body(Value::Object(body.clone()).to_string())
+    }
+
+    /// A body that is JSON already.
+    pub fn body(mut self, json: String) -> Self {
+        self.body = Some(json);
+        self
+    }
+}
+
+/// What the gateway said to a request that it accepted.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub text: String,
+    registry: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Result<Value, RemoteError> {
+        serde_json::from_str(&self.text).map_err(|error| RemoteError::Foreign {
+            registry: self.registry.clone(),
+            found: format!("the answer is not JSON: {error}"),
+        })
+    }
+}
+
+pub struct Remote {
+    client: Client,
+    registry: Url,
+    authorization: Option<HeaderValue>,
+}
+
+impl Remote {
+    pub fn new(registry: Url, token: Option<&str>) -> anyhow::Result<Self> {
+        let mut client = Client::builder()
+            .connect_timeout(CONNECT_LIMIT)
+            .redirect(redirect::Policy::none())
+            .tls_backend_preconfigured(tls(&registry)?);
+        if is_this_machine(&registry) {
+            client = client.no_proxy();
+        }
+        let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
+        let authorization = authorization
+            .transpose()
+            .map_err(|_| anyhow::anyhow!("the access token has characters that a header cannot carry"))?;
+        Ok(Self { client: client.build()?, registry, authorization })
+    }
+
+    pub fn registry(&self) -> &str {
+        self.registry.as_str().trim_end_matches('/')
+    }
+
+    pub fn has_token(&self) -> bool {
+        self.authorization.is_some()
+    }
+
+    /// Asks the REST API.
+    pub async fn ask(&self, request: Request) -> Result<Answer, RemoteError> {
+        self.read(self.send(&["api", "v0"], request, None).await?).await
+    }
+
+    /// Asks one of the routes about the gateway itself.
+    pub async fn ask_system(&self, request: Request) -> Result<Answer, RemoteError> {
+        self.read(self.send(&[], request, None).await?).await
+    }
+
+    /// Asks the REST API for an event stream; dropping it takes the question back.
+    pub async fn ask_for_events(&self, request: Request) -> Result<Response, RemoteError> {
+        let events = HeaderValue::from_static("text/event-stream");
+        let response = self.send(&["api", "v0"], request, Some(events)).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        self.read(response).await.and_then(|answer| {
+            Err(RemoteError::Foreign {
+                registry: self.registry().to_owned(),
+                found: format!("HTTP {}", answer.status),
+            })
+        })
+    }
+
+    /// What went wrong underway, in words.
+    pub fn unreachable(&self, error: &reqwest::Error) -> RemoteError {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        let reason = if error.is_timeout() { "it took too long".to_owned() } else { cause.to_string() };
+        RemoteError::Unreachable { registry: self.registry().to_owned(), reason }
+    }
+
+    async fn send(
+        &self,
+        prefix: &[&str],
+        request: Request,
+        accept: Option<HeaderValue>,
+    ) -> Result<Response, RemoteError> {
+        let mut url = self.registry.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(prefix).extend(&request.path);
+        }
+        if !request.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&request.query);
+        }
+        let mut builder = self.client.request(request.method, url);
+        if let Some(authorization) = &self.authorization {
+            builder = builder.header(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(accept) = accept {
+            builder = builder.header(ACCEPT, accept);
+        }
+        if let Some(body) = request.body {
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        builder.send().await.map_err(|error| self.unreachable(&error))
+    }
+
+    async fn read(&self, response: Response) -> Result<Answer, RemoteError> {
+        let status = response.status().as_u16();
+        let header = |name: &str| {
+            response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let (code, location) = (header("x-error-code"), header("location"));
+        let text = response.text().await.map_err(|error| self.unreachable(&error))?;
+        let registry = self.registry().to_owned();
+        if (200..300).contains(&status) {
+            return Ok(Answer { status, text, registry });
+        }
+        if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
+            return Err(RemoteError::Foreign { registry, found: format!("it points to {location}") });
+        }
+        let said: Option<Value> = serde_json::from_str(&text).ok();
+        match said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str) {
+            Some(sentence) => {
+                let sentence = self.advise(status, sentence);
+                Err(RemoteError::Refused { status, sentence, code })
+            }
+            None => Err(RemoteError::Foreign { registry, found: format!("HTTP {status}") }),
+        }
+    }
+
+    /// The gateway's sentence, with what to do about it at a terminal.
+    fn advise(&self, status: u16, sentence: &str) -> String {
+        match status {
+            401 if self.has_token() => {
+                format!("{sentence} (the token was refused; log in with `toolgate login <token>`)")
+            }
+            401 => format!("{sentence} (log in with `toolgate login <token>`, or set TOOLGATE_TOKEN)"),
+            403 if sentence.contains("not initialized") => format!("{sentence}; run `toolgate init-server`"),
+            _ => sentence.to_owned(),
+        }
+    }
+}
+
+/// The system's certificates, where they are needed: a machine without any can still talk to a gateway over `http`.
+fn tls(registry: &Url) -> Result<ClientConfig, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    if registry.scheme() == "https" {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// A proxy has no business between a program and its own machine.
+fn is_this_machine(registry: &Url) -> bool {
+    match registry.host() {
+        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}

@@ -1,0 +1,167 @@
+//! Resources: listing, looking at and reading them. A resource is named by its URI, or by its name where that is unique.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::output::{self, Format, Table};
+use super::remote::Request;
+use super::servers::{one, text};
+use super::suggestion::{Kind, explain};
+use super::tools::enabled;
+use super::{Session, content};
+
+/// List resources, all or those of a server
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate list resources
+  toolgate list resources --server docs
+  toolgate list resources --templates")]
+pub struct ListResources {
+    /// Only those of this server
+    #[arg(long)]
+    server: Option<String>,
+    /// Templates of URIs instead
+    #[arg(long)]
+    templates: bool,
+}
+
+/// Show a resource, or its content
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate get resource docs://readme
+  toolgate get resource docs://readme --read
+  toolgate get resource readme --server docs --read > readme.md")]
+pub struct GetResource {
+    /// URI of the resource, or its name
+    name: String,
+    /// The server that offers it, where several do
+    #[arg(long)]
+    server: Option<String>,
+    /// Show its content
+    #[arg(long)]
+    read: bool,
+}
+
+/// Show the content of a resource
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate read resource docs://readme")]
+pub struct ReadResource {
+    /// URI of the resource, or its name
+    name: String,
+    /// The server that offers it, where several do
+    #[arg(long)]
+    server: Option<String>,
+}
+
+pub async fn list(session: &Session, list: ListResources) -> anyhow::Result<()> {
+    let mut request = Request::get(&[if list.templates { "resource_templates" } else { "resources" }]);
+    if let Some(server) = &list.server {
+        request = request.query("server", server);
+    }
+    let answer = session.remote.ask(request).await;
+    let answer = explain(session, Kind::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
+    session.show(&answer, |resources| {
+        let resources = resources.as_array().map(Vec::as_slice).unwrap_or_default();
+        if list.templates { templates_page(resources) } else { page(resources) }
+    })
+}
+
+pub async fn get(session: &Session, get: GetResource) -> anyhow::Result<()> {
+    let uri = find(session, &get.name, get.server.as_deref()).await?;
+    if get.read {
+        return show_content(session, &uri).await;
+    }
+    let request = Request::post(&["resources", "get"]).object(&one("uri", uri));
+    let answer = session.remote.ask(request).await?;
+    session.show(&answer, |resource| {
+        output::card(&[
+            ("URI", text(resource, "uri")),
+            ("Qualified URI", text(resource, "qualified_uri")),
+            ("Name", text(resource, "name")),
+            ("Title", text(resource, "title")),
+            ("Server", text(resource, "server")),
+            ("Enabled", if resource["enabled"] == false { "no" } else { "yes" }.into()),
+            ("Type", text(resource, "mime_type")),
+            ("Description", text(resource, "description")),
+        ])
+    })
+}
+
+pub async fn read(session: &Session, read: ReadResource) -> anyhow::Result<()> {
+    let uri = find(session, &read.name, read.server.as_deref()).await?;
+    show_content(session, &uri).await
+}
+
+async fn show_content(session: &Session, uri: &str) -> anyhow::Result<()> {
+    let request = Request::post(&["resources", "read"]).object(&one("uri", uri));
+    let answer = session.remote.ask(request).await?;
+    if session.format == Format::Json {
+        return output::json(&answer.text);
+    }
+    let name = uri.rsplit('/').find(|part| !part.is_empty()).unwrap_or(uri);
+    for content in answer.json()?["contents"].as_array().into_iter().flatten() {
+        content::show_resource(content, name)?;
+    }
+    Ok(())
+}
+
+/// The URI that is meant. What is not listed is left to the gateway: templates may match it.
+async fn find(session: &Session, name: &str, server: Option<&str>) -> anyhow::Result<String> {
+    if server.is_none() && name.contains("://") {
+        return Ok(name.to_owned());
+    }
+    let mut request = Request::get(&["resources"]);
+    if let Some(server) = server {
+        request = request.query("server", server);
+    }
+    let answer = session.remote.ask(request).await;
+    let listed = explain(session, Kind::Server, server.unwrap_or_default(), answer).await?.json()?;
+    let is_meant = |resource: &&Value| resource["uri"] == name || resource["name"] == name;
+    let meant: Vec<&Value> = listed.as_array().into_iter().flatten().filter(is_meant).collect();
+    match meant.as_slice() {
+        [] => Ok(name.to_owned()),
+        [one] => Ok(text(one, "qualified_uri")),
+        several => {
+            let uris: Vec<String> = several.iter().map(|resource| text(resource, "qualified_uri")).collect();
+            anyhow::bail!("several resources are called {name:?}; use one of {}", uris.join(", "))
+        }
+    }
+}
+
+fn page(resources: &[Value]) -> String {
+    if resources.is_empty() {
+        output::message("There are no resources.");
+        return String::new();
+    }
+    let mut table = Table::new(["URI", "NAME", "SERVER", "ENABLED", "TYPE", "DESCRIPTION"]);
+    for resource in resources {
+        table.row([
+            text(resource, "uri").into(),
+            text(resource, "name").into(),
+            text(resource, "server").into(),
+            enabled(resource),
+            text(resource, "mime_type").into(),
+            text(resource, "description").into(),
+        ]);
+    }
+    table.render(output::width())
+}
+
+fn templates_page(templates: &[Value]) -> String {
+    if templates.is_empty() {
+        output::message("There are no templates.");
+        return String::new();
+    }
+    let mut table = Table::new(["TEMPLATE", "NAME", "SERVER", "TYPE", "DESCRIPTION"]);
+    for template in templates {
+        table.row([
+            text(template, "uri_template").into(),
+            text(template, "name").into(),
+            text(template, "server").into(),
+            text(template, "mime_type").into(),
+            text(template, "description").into(),
+        ]);
+    }
+    table.render(output::width())
+}

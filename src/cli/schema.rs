@@ -1,0 +1,160 @@
+//! Reading a tool's input schema as far as people need it: which parameters there are, of which type, nested ones
+//! included. References within the schema are followed.
+
+use serde_json::{Map, Value};
+
+/// Deeper is shown as one value; a schema may refer to itself.
+const DEEPEST: usize = 4;
+const MOST_REFERENCES: usize = 16;
+
+/// One parameter of a tool.
+#[derive(Debug)]
+pub struct Parameter {
+    /// With dots between the levels.
+    pub path: String,
+    pub kind: String,
+    pub required: bool,
+    pub description: String,
+    pub default: Option<String>,
+    pub choices: Vec<String>,
+    /// Something that could be given.
+    pub example: String,
+}
+
+/// All parameters, required ones first on each level.
+pub fn parameters(schema: &Value) -> Vec<Parameter> {
+    let mut found = Vec::new();
+    collect(schema, schema, "", true, 0, &mut found);
+    found
+}
+
+/// The part of the schema that describes the value at the end of a path.
+pub fn at<'a>(root: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(resolve(root, root), |schema, name| {
+        schema["properties"].get(*name).map(|property| resolve(root, property))
+    })
+}
+
+/// What a reference means; anything else is itself.
+pub fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let mut schema = schema;
+    for _ in 0..MOST_REFERENCES {
+        let pointer = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+        match pointer.and_then(|pointer| root.pointer(pointer)) {
+            Some(target) => schema = target,
+            None => break,
+        }
+    }
+    schema
+}
+
+/// The types that a schema allows; `null` beside another one only says that it is optional.
+pub fn types<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a str> {
+    let schema = resolve(root, schema);
+    let mut types: Vec<&str> = match &schema["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => {
+            let branches = ["anyOf", "oneOf"].iter().find_map(|key| schema[*key].as_array());
+            branches.into_iter().flatten().flat_map(|branch| types(root, branch)).collect()
+        }
+    };
+    types.retain(|name| *name != "null");
+    types.dedup();
+    types
+}
+
+fn collect(
+    root: &Value,
+    schema: &Value,
+    prefix: &str,
+    needed: bool,
+    depth: usize,
+    found: &mut Vec<Parameter>,
+) {
+    let schema = resolve(root, schema);
+    let none = Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&none);
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut names: Vec<&String> = properties.keys().collect();
+    names.sort_by_key(|name| (!required.contains(&name.as_str()), name.to_owned()));
+    for name in names {
+        let (property, outer) = (resolve(root, &properties[name]), &properties[name]);
+        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        let needed = needed && required.contains(&name.as_str());
+        if property["properties"].is_object() && depth < DEEPEST {
+            collect(root, property, &path, needed, depth + 1, found);
+            continue;
+        }
+        let text = |key: &str| outer[key].as_str().or(property[key].as_str()).unwrap_or_default().to_owned();
+        let default = outer.get("default").or(property.get("default"));
+        found.push(Parameter {
+            kind: kind(root, property),
+            required: needed,
+            description: text("description"),
+            default: default.map(Value::to_string),
+            choices: choices(root, property),
+            example: example(root, property),
+            path,
+        });
+    }
+}
+
+/// The type in words, with what limits it.
+fn kind(root: &Value, schema: &Value) -> String {
+    let names = types(root, schema);
+    let mut kind = match names.as_slice() {
+        [] => "any".to_owned(),
+        ["array"] => match types(root, &schema["items"]).join("|") {
+            items if items.is_empty() => "array".to_owned(),
+            items => format!("array of {items}"),
+        },
+        names => names.join("|"),
+    };
+    if let Some(format) = schema["format"].as_str() {
+        kind.push_str(&format!(" ({format})"));
+    }
+    let limit = |key: &str| schema.get(key).filter(|limit| limit.is_number()).map(Value::to_string);
+    match (limit("minimum"), limit("maximum")) {
+        (Some(least), Some(most)) => kind.push_str(&format!(" {least}..{most}")),
+        (Some(least), None) => kind.push_str(&format!(" >= {least}")),
+        (None, Some(most)) => kind.push_str(&format!(" <= {most}")),
+        (None, None) => {}
+    }
+    kind
+}
+
+fn choices(root: &Value, schema: &Value) -> Vec<String> {
+    let schema = if schema["type"] == "array" { resolve(root, &schema["items"]) } else { schema };
+    let fixed = schema.get("const").map(|value| vec![value.clone()]);
+    let values = schema["enum"].as_array().cloned().or(fixed).unwrap_or_default();
+    values.iter().map(plain).collect()
+}
+
+fn example(root: &Value, schema: &Value) -> String {
+    let given = schema["examples"].get(0).or(schema.get("default")).or(schema["enum"].get(0));
+    if let Some(given) = given.or(schema.get("const")).filter(|given| !given.is_null()) {
+        return plain(given);
+    }
+    match types(root, schema).first() {
+        Some(&"integer" | &"number") => schema.get("minimum").map_or("1".to_owned(), Value::to_string),
+        Some(&"boolean") => "true".to_owned(),
+        Some(&"array") => format!("[{}]", quoted_example(root, &schema["items"])),
+        Some(&"object") => "{}".to_owned(),
+        Some(_) | None => "text".to_owned(),
+    }
+}
+
+fn quoted_example(root: &Value, items: &Value) -> String {
+    match types(root, items).first() {
+        None => String::new(),
+        Some(&"string") => Value::from(example(root, resolve(root, items))).to_string(),
+        Some(_) => example(root, resolve(root, items)),
+    }
+}
+
+/// Text without quotes, everything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

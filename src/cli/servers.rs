@@ -1,0 +1,216 @@
+//! Servers: listing them, looking at one, changing, switching, refreshing and removing it. Registering is a file of
+//! its own.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::output::{self, Cell, Spinner, Table, Tone};
+use super::register::{ServerFlags, conf_decides};
+use super::remote::Request;
+use super::suggestion::{Kind, explain};
+use super::verbs::Switch;
+use super::{Session, UsageError, files};
+
+/// List registered servers
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate list servers")]
+pub struct ListServers {}
+
+/// Show how a server is reached, how it is doing and what it offers
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate get server github")]
+pub struct GetServer {
+    /// Name of the server
+    name: String,
+}
+
+/// Change a server; what is not named stays as it is
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate update server github --bearer-token \"$NEW_TOKEN\"
+  toolgate update server files -- npx -y @modelcontextprotocol/server-filesystem /srv
+  toolgate update server --conf github.yaml")]
+pub struct UpdateServer {
+    /// Name of the server; with --conf the file may name it
+    name: Option<String>,
+    /// File with the keys to change, JSON or YAML; `-` is standard input
+    #[arg(short, long, value_name = "FILE")]
+    conf: Option<PathBuf>,
+    #[command(flatten)]
+    flags: ServerFlags,
+}
+
+/// Turn all of a server on or off
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate disable server github
+  toolgate enable server github")]
+pub struct SwitchServer {
+    /// Name of the server
+    name: String,
+}
+
+/// Read again what a server offers
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate refresh github")]
+pub struct Refresh {
+    /// Name of the server
+    name: String,
+}
+
+/// Remove a server and everything it offers
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate deregister github")]
+pub struct Deregister {
+    /// Name of the server
+    name: String,
+}
+
+pub async fn list(session: &Session) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::get(&["servers"])).await?;
+    session.show(&answer, |servers| {
+        let servers = servers.as_array().map(Vec::as_slice).unwrap_or_default();
+        if servers.is_empty() {
+            output::message("There are no servers; add one with `toolgate register`.");
+            return String::new();
+        }
+        let mut table = Table::new(["NAME", "STATUS", "TRANSPORT", "TOOLS", "PROMPTS", "RESOURCES", "NOTE"]);
+        for server in servers {
+            let reason = text(server, "status_reason");
+            let note = if reason.is_empty() { text(server, "description") } else { reason };
+            table.row([
+                text(server, "name").into(),
+                status(server),
+                text(server, "transport").into(),
+                count(server, "tool_count"),
+                count(server, "prompt_count"),
+                count(server, "resource_count"),
+                note.into(),
+            ]);
+        }
+        table.render(output::width())
+    })
+}
+
+pub async fn get(session: &Session, get: GetServer) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::get(&["servers", &get.name])).await;
+    let answer = explain(session, Kind::Server, &get.name, answer).await?;
+    session.show(&answer, page)
+}
+
+pub async fn update(session: &Session, update: UpdateServer) -> anyhow::Result<()> {
+    let mut changes = match &update.conf {
+        Some(conf) => {
+            conf_decides(update.flags.is_empty());
+            files::object(conf).await?
+        }
+        None => update.flags.to_object()?,
+    };
+    let named = changes.remove("name").and_then(|name| name.as_str().map(str::to_owned));
+    let Some(name) = update.name.or(named) else {
+        return Err(UsageError("name the server: `toolgate update server NAME`".into()).into());
+    };
+    if changes.is_empty() {
+        return Err(UsageError("name at least one thing to change; see --help".into()).into());
+    }
+    let spinner = Spinner::start(&format!("changing {name}"));
+    let answer = session.remote.ask(Request::patch(&["servers", &name]).object(&changes)).await;
+    drop(spinner);
+    let answer = explain(session, Kind::Server, &name, answer).await?;
+    output::message(&format!("Changed server {name:?}."));
+    session.show(&answer, |answer| page(&answer["server"]))
+}
+
+pub async fn switch(session: &Session, switch: Switch, server: SwitchServer) -> anyhow::Result<()> {
+    let request = Request::post(&["servers", &server.name, switch.route()]);
+    let answer = session.remote.ask(request).await;
+    let answer = explain(session, Kind::Server, &server.name, answer).await?;
+    session.show(&answer, |answer| {
+        let names: Vec<&str> = ["tools_affected", "prompts_affected"]
+            .iter()
+            .flat_map(|key| answer[*key].as_array().map(Vec::as_slice).unwrap_or_default())
+            .filter_map(Value::as_str)
+            .collect();
+        output::message(&format!("Server {:?} is {}.", server.name, switch.done()));
+        names.join("\n")
+    })
+}
+
+pub async fn refresh(session: &Session, refresh: Refresh) -> anyhow::Result<()> {
+    let spinner = Spinner::start(&format!("asking {}", refresh.name));
+    let answer = session.remote.ask(Request::post(&["servers", &refresh.name, "refresh"])).await;
+    drop(spinner);
+    let answer = explain(session, Kind::Server, &refresh.name, answer).await?;
+    session.show(&answer, |answer| page(&answer["server"]))
+}
+
+pub async fn deregister(session: &Session, deregister: Deregister) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::delete(&["servers", &deregister.name])).await;
+    explain(session, Kind::Server, &deregister.name, answer).await?;
+    output::message(&format!("Removed server {:?} and everything it offered.", deregister.name));
+    Ok(())
+}
+
+/// One server as people read it.
+pub fn page(server: &Value) -> String {
+    let names = |key: &str| {
+        let keys = server[key].as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
+        keys.unwrap_or_default().join(", ")
+    };
+    let command = std::iter::once(text(server, "command"))
+        .chain(server["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+    let command = command.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+    let info = &server["server_info"];
+    let implementation = [text(info, "name"), text(info, "version")].join(" ");
+    let offers = format!(
+        "{} tools, {} prompts, {} resources",
+        server["tool_count"], server["prompt_count"], server["resource_count"]
+    );
+    output::card(&[
+        ("Name", text(server, "name")),
+        ("Description", text(server, "description")),
+        ("Status", text(server, "status")),
+        ("Reason", text(server, "status_reason")),
+        ("Transport", text(server, "transport")),
+        ("URL", text(server, "url")),
+        ("Command", command),
+        ("Variables", names("env")),
+        ("Session mode", text(server, "session_mode")),
+        ("Protocol", text(server, "protocol_version")),
+        ("Server", implementation.trim().to_owned()),
+        ("Offers", offers),
+        ("Instructions", text(server, "instructions")),
+    ])
+}
+
+fn status(server: &Value) -> Cell {
+    let status = text(server, "status");
+    let tone = match status.as_str() {
+        "connected" => Tone::Good,
+        "connecting" | "degraded" => Tone::Doubtful,
+        "failed" => Tone::Bad,
+        "disabled" => Tone::Faint,
+        _ => Tone::Plain,
+    };
+    Cell::new(status, tone)
+}
+
+fn count(server: &Value, key: &str) -> Cell {
+    server[key].to_string().into()
+}
+
+/// A field that is text, or nothing.
+pub fn text(object: &Value, key: &str) -> String {
+    object[key].as_str().unwrap_or_default().to_owned()
+}
+
+/// A map with one key.
+pub fn one(key: &str, value: impl Into<Value>) -> Map<String, Value> {
+    Map::from_iter([(key.to_owned(), value.into())])
+}

@@ -1,0 +1,100 @@
+//! "Did you mean": a name that the gateway does not know, and the known one that looks most like it.
+
+use serde_json::Value;
+
+use super::Session;
+use super::remote::{RemoteError, Request};
+
+/// What kind of thing a name is of, and where its names are listed.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    Server,
+    Tool,
+    Prompt,
+    Group,
+    Client,
+    User,
+}
+
+impl Kind {
+    fn list(self) -> Request {
+        match self {
+            Kind::Server => Request::get(&["servers"]),
+            Kind::Tool => Request::get(&["tools"]).query("all", "true"),
+            Kind::Prompt => Request::get(&["prompts"]).query("all", "true"),
+            Kind::Group => Request::get(&["tool-groups"]),
+            Kind::Client => Request::get(&["clients"]),
+            Kind::User => Request::get(&["users"]),
+        }
+    }
+}
+
+/// Passes the answer on; a refused name is given a suggestion where there is one.
+pub async fn explain<T>(
+    session: &Session,
+    kind: Kind,
+    name: &str,
+    answer: Result<T, RemoteError>,
+) -> Result<T, RemoteError> {
+    let (sentence, status, code) = match answer {
+        Err(RemoteError::Refused { status: status @ (400 | 404), sentence, code }) => {
+            (sentence, status, code)
+        }
+        other => return other,
+    };
+    if name.is_empty() {
+        return Err(RemoteError::Refused { status, sentence, code });
+    }
+    let names = match session.remote.ask(kind.list()).await.and_then(|answer| answer.json()) {
+        Ok(Value::Array(items)) => items,
+        Ok(_) | Err(_) => Vec::new(),
+    };
+    let names = names.iter().filter_map(|item| item["name"].as_str().or(item["username"].as_str()));
+    let sentence = match nearest(name, names) {
+        Some(nearest) => format!("{sentence}; did you mean {nearest:?}?"),
+        None => sentence,
+    };
+    Err(RemoteError::Refused { status, sentence, code })
+}
+
+/// The name that looks most like `name`; none when none is close, or when it is there as it is.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let folded = name.to_lowercase();
+    let distance = |known: &str| {
+        let known = known.to_lowercase();
+        // A tool is often called by its own name alone.
+        let item = known.split_once("__").map_or(known.as_str(), |(_, item)| item);
+        let whole = strsim::damerau_levenshtein(&folded, &known);
+        if folded.contains("__") { whole } else { whole.min(strsim::damerau_levenshtein(&folded, item)) }
+    };
+    let mut best: Option<(usize, &str)> = None;
+    for known in names {
+        if known == name {
+            return None;
+        }
+        let found = distance(known);
+        if best.is_none_or(|(best, _)| found < best) {
+            best = Some((found, known));
+        }
+    }
+    let close = (name.chars().count() / 3).max(1);
+    best.filter(|(found, _)| *found <= close).map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_close_name_is_suggested() {
+        let names = ["github", "gitlab", "time", "files__read_file"];
+        let nearest = |name: &str| nearest(name, names.into_iter());
+        assert_eq!(nearest("gihtub"), Some("github"));
+        assert_eq!(nearest("GitHub"), Some("github"));
+        assert_eq!(nearest("read_file"), Some("files__read_file"));
+        assert_eq!(nearest("files__raed_file"), Some("files__read_file"));
+        assert_eq!(nearest("time"), None);
+        assert_eq!(nearest("weather"), None);
+        assert_eq!(nearest(""), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! The gateway itself: first set-up, logging in, who one is, which version runs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::json;
+
+use super::output::{self, Format};
+use super::remote::{Remote, RemoteError, Request};
+use super::servers::{one, text};
+use super::{Session, files, settings, users};
+
+const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+/// Longer is too long for a question on the side.
+const VERSION_LIMIT: Duration = Duration::from_secs(5);
+
+/// Initialize a gateway that runs in enterprise mode, and keep the administrator's token
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate --registry https://gate.example.com init-server")]
+pub struct InitServer {}
+
+/// Keep a token for further commands
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate login \"$TOKEN\"
+  toolgate login - < token.txt
+  toolgate --registry https://gate.example.com login -")]
+pub struct Login {
+    /// Access token, or - to read it from standard input
+    #[arg(allow_hyphen_values = true)]
+    token: String,
+}
+
+/// Show whose token is used (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate whoami")]
+pub struct Whoami {}
+
+/// Print the version
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate version")]
+pub struct Version {}
+
+pub async fn init_server(session: &Session) -> anyhow::Result<()> {
+    // Known before the one answer that shows the token.
+    settings::path().context("there is no home directory to keep the token in: set HOME")?;
+    let request = Request::post(&["init"]).object(&one("mode", "enterprise"));
+    let answer = session.remote.ask_system(request).await?;
+    let token = text(&answer.json()?, "admin_access_token");
+    if token.is_empty() {
+        bail!("the gateway gave no token; it seems to be initialized already");
+    }
+    match settings::save(session.remote.registry(), &token) {
+        Ok(path) => output::message(&format!(
+            "Initialized. The administrator's token is kept in {}; you are logged in.",
+            path.display()
+        )),
+        Err(error) => {
+            // It is shown only once, so it must not be lost here.
+            match session.format {
+                Format::Json => output::json(&answer.text)?,
+                Format::Table => output::line(&token)?,
+            }
+            return Err(error.context("initialized, but the administrator's token above could not be kept"));
+        }
+    }
+    match session.format {
+        Format::Json => output::json(&answer.text),
+        Format::Table => Ok(()),
+    }
+}
+
+pub async fn login(session: &Session, login: Login) -> anyhow::Result<()> {
+    let token = match login.token.as_str() {
+        "-" => files::text(Path::new("-")).await?,
+        token => token.to_owned(),
+    };
+    let token = token.trim();
+    if token.is_empty() {
+        bail!("the token is empty");
+    }
+    let registry = settings::parse_registry(session.remote.registry()).map_err(anyhow::Error::msg)?;
+    let remote = Remote::new(registry, Some(token))?;
+    let answer = remote.ask(Request::get(&["users", "whoami"])).await?;
+    let user = answer.json()?;
+    let path = settings::save(remote.registry(), token)?;
+    output::message(&format!(
+        "You are logged in as {:?} ({}). The token is kept in {}.",
+        text(&user, "username"),
+        text(&user, "role"),
+        path.display()
+    ));
+    match session.format {
+        Format::Json => output::json(&answer.text),
+        Format::Table => Ok(()),
+    }
+}
+
+pub async fn whoami(session: &Session) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::get(&["users", "whoami"])).await?;
+    session.show(&answer, users::page)
+}
+
+pub async fn version(session: &Session) -> anyhow::Result<()> {
+    let asking = session.remote.ask_system(Request::get(&["metadata"]));
+    let answered = match tokio::time::timeout(VERSION_LIMIT, asking).await {
+        Ok(answer) => answer.and_then(|answer| answer.json()).map(|metadata| text(&metadata, "version")),
+        Err(_) => Err(RemoteError::Unreachable {
+            registry: session.remote.registry().to_owned(),
+            reason: "it took too long".to_owned(),
+        }),
+    };
+    let registry = session.remote.registry();
+    if session.format == Format::Json {
+        let versions = json!({ "version": VERSION, "registry": registry, "gateway_version": answered.ok() });
+        return output::json(&versions.to_string());
+    }
+    output::line(&format!("toolgate {VERSION}"))?;
+    match answered {
+        Ok(version) => output::message(&format!("The gateway at {registry} is {version}.")),
+        Err(_) => output::message(&format!("No gateway can be reached at {registry}.")),
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! `toolgate usage`: what a tool does and which parameters it takes, with a call to begin from.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::Session;
+use super::output::{self, Table, Tone};
+use super::remote::Request;
+use super::schema::{self, Parameter};
+use super::servers::text;
+use super::suggestion::{Kind, explain};
+
+/// Show how a tool is used
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate usage github__create_issue")]
+pub struct Usage {
+    /// Full name of the tool: <server>__<tool>
+    name: String,
+}
+
+pub async fn run(session: &Session, usage: Usage) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::get(&["tool"]).query("name", &usage.name)).await;
+    let answer = explain(session, Kind::Tool, &usage.name, answer).await?;
+    session.show(&answer, page)
+}
+
+fn page(tool: &Value) -> String {
+    let name = text(tool, "name");
+    let mut page = match text(tool, "title") {
+        title if title.is_empty() => format!("{name}\n"),
+        title => format!("{name}: {title}\n"),
+    };
+    if tool["enabled"] == false {
+        page.push_str("This tool is disabled: agents do not see it.\n");
+    }
+    for hint in hints(&tool["annotations"]) {
+        page.push_str(&format!("{hint}\n"));
+    }
+    let description = text(tool, "description");
+    if !description.trim().is_empty() {
+        page.push_str(&format!("\n{}\n", description.trim()));
+    }
+    let parameters = schema::parameters(&tool["input_schema"]);
+    if parameters.is_empty() {
+        page.push_str("\nIt takes no parameters.\n");
+    } else {
+        page.push_str(&format!("\nParameters:\n{}", table(&parameters)));
+    }
+    page.push_str(&format!("\nExample:\n  {}\n", example(&name, &parameters)));
+    output::printable(&page)
+}
+
+fn hints(annotations: &Value) -> Vec<&'static str> {
+    let known = [
+        ("readOnlyHint", true, "It changes nothing."),
+        ("destructiveHint", true, "It may destroy something."),
+        ("openWorldHint", true, "It reaches out to the world."),
+    ];
+    let given = |key: &str, wanted: bool| annotations[key] == wanted;
+    known.iter().filter(|(key, wanted, _)| given(key, *wanted)).map(|(_, _, hint)| *hint).collect()
+}
+
+fn table(parameters: &[Parameter]) -> String {
+    let mut table = Table::new(["NAME", "TYPE", "REQUIRED", "DEFAULT", "DESCRIPTION"]);
+    for parameter in parameters {
+        let description = match parameter.choices.as_slice() {
+            [] => parameter.description.replace('\n', " "),
+            choices => {
+                format!("{} (one of {})", parameter.description.replace('\n', " "), choices.join(", "))
+            }
+        };
+        table.row([
+            parameter.path.clone().into(),
+            parameter.kind.clone().into(),
+            if parameter.required { "yes".into() } else { output::Cell::new("no", Tone::Faint) },
+            parameter.default.clone().unwrap_or_default().into(),
+            description.trim().into(),
+        ]);
+    }
+    indent(&table.render(output::width().map(|width| width.saturating_sub(2))))
+}
+
+fn indent(page: &str) -> String {
+    page.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// A call with everything that is required, as a shell takes it.
+fn example(name: &str, parameters: &[Parameter]) -> String {
+    let mut call = format!("toolgate invoke {name}");
+    for parameter in parameters.iter().filter(|parameter| parameter.required) {
+        call.push_str(&format!(" {}", quoted(&format!("{}={}", parameter.path, parameter.example))));
+    }
+    call
+}
+
+fn quoted(argument: &str) -> String {
+    let is_plain = |next: char| next.is_ascii_alphanumeric() || "._-=/:,+@%".contains(next);
+    if argument.chars().all(is_plain) {
+        argument.to_owned()
+    } else {
+        format!("'{}'", argument.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parameters_read_as_people_say_them() {
+        let tool = json!({
+            "name": "s__t", "title": "A tool", "enabled": true, "description": "Does\nthings.",
+            "annotations": {"readOnlyHint": true},
+            "input_schema": {
+                "type": "object",
+                "required": ["where", "kind", "many"],
+                "properties": {
+                    "kind": {"enum": ["a b", "c"], "type": "string"},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
+                    "where": {"$ref": "#/$defs/place"},
+                    "many": {"type": "array", "items": {"type": "string"}},
+                    "loose": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "maybe"},
+                },
+                "$defs": {"place": {"type": "object", "required": ["city"], "properties": {
+                    "city": {"type": "string", "description": "its name"}, "zip": {"type": "string"}}}},
+            },
+        });
+        let expected = "s__t: A tool\nIt changes nothing.\n\nDoes\nthings.\n\nParameters:\n\
+            \x20 NAME        TYPE             REQUIRED  DEFAULT  DESCRIPTION\n\
+            \x20 kind        string           yes                (one of a b, c)\n\
+            \x20 many        array of string  yes\n\
+            \x20 where.city  string           yes                its name\n\
+            \x20 where.zip   string           no\n\
+            \x20 limit       integer 1..9     no        3\n\
+            \x20 loose       string           no                 maybe\n\
+            \nExample:\n  toolgate invoke s__t 'kind=a b' 'many=[\"text\"]' where.city=text\n";
+        let shown = page(&tool);
+        let order = |page: &str| page.lines().map(str::trim_end).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(order(&shown), order(expected), "{shown}");
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_comes_to_an_end() {
+        let schema = json!({"properties": {"tree": {"$ref": "#/$defs/n"}},
+            "$defs": {"n": {"properties": {"child": {"$ref": "#/$defs/n"}, "loop": {"$ref": "#/$defs/l"}}},
+                "l": {"$ref": "#/$defs/l"}}});
+        assert!(!schema::parameters(&schema).is_empty());
+        assert!(schema::parameters(&json!(true)).is_empty());
+    }
+}

@@ -1,0 +1,154 @@
+//! Users: people with a token and a role. Only in enterprise mode.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::output::{self, Table};
+use super::register::conf_decides;
+use super::remote::Request;
+use super::servers::text;
+use super::suggestion::{Kind, explain};
+use super::{Session, UsageError, files};
+
+/// List users (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate list users")]
+pub struct ListUsers {}
+
+/// Create a user and show the token (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate create user alice
+  toolgate create user bob --role admin
+  toolgate create user --conf alice.json
+
+A file has `name`, `role`, and `access_token` or `access_token_ref` with `env` or `file`.")]
+pub struct CreateUser {
+    /// Name of the user; with --conf the file names it
+    username: Option<String>,
+    #[command(flatten)]
+    flags: UserFlags,
+}
+
+/// Change a user; what is not named stays as it is (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate update user alice --role admin
+  toolgate update user alice --username alicia
+  toolgate update user alice --access-token \"$NEW_TOKEN\"")]
+pub struct UpdateUser {
+    /// Name of the user; with --conf the file may name it
+    #[arg(value_name = "USERNAME")]
+    current: Option<String>,
+    /// A new name
+    #[arg(long, value_name = "NAME")]
+    username: Option<String>,
+    #[command(flatten)]
+    flags: UserFlags,
+}
+
+/// Delete a user; the token ends at once (enterprise mode)
+#[derive(Args)]
+#[command(after_help = "Example:
+  toolgate delete user alice")]
+pub struct DeleteUser {
+    /// Name of the user
+    username: String,
+}
+
+#[derive(Args)]
+struct UserFlags {
+    /// File that describes the user, JSON or YAML; `-` is standard input
+    #[arg(short, long, value_name = "FILE")]
+    conf: Option<PathBuf>,
+    /// What the user may do: all, or only look and call tools
+    #[arg(long, value_parser = ["admin", "user"])]
+    role: Option<String>,
+    /// A token of your choice, at least 8 characters [default: a generated one]
+    #[arg(long, allow_hyphen_values = true, value_name = "TOKEN")]
+    access_token: Option<String>,
+}
+
+impl UserFlags {
+    /// The keys of the REST API, from the file or the flags, and the name that the file has.
+    async fn to_object(&self) -> anyhow::Result<(Map<String, Value>, Option<Value>)> {
+        let given = [("role", &self.role), ("access_token", &self.access_token)];
+        let given: Map<String, Value> = given
+            .into_iter()
+            .filter_map(|(key, value)| value.clone().map(|value| (key.to_owned(), value.into())))
+            .collect();
+        let Some(conf) = &self.conf else { return Ok((given, None)) };
+        conf_decides(given.is_empty());
+        let mut object = files::object(conf).await?;
+        files::resolve_token(&mut object).await?;
+        let name = object.remove("name").or_else(|| object.remove("username"));
+        Ok((object, name))
+    }
+}
+
+pub async fn list(session: &Session) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::get(&["users"])).await?;
+    session.show(&answer, |users| {
+        let mut table = Table::new(["USERNAME", "ROLE"]);
+        for user in users.as_array().into_iter().flatten() {
+            table.row([text(user, "username").into(), text(user, "role").into()]);
+        }
+        table.render(output::width())
+    })
+}
+
+pub async fn create(session: &Session, create: CreateUser) -> anyhow::Result<()> {
+    let (mut user, named) = create.flags.to_object().await?;
+    match (named, create.username, create.flags.conf) {
+        (Some(name), _, _) => user.insert("username".into(), name),
+        (None, Some(name), None) => user.insert("username".into(), name.into()),
+        (None, _, Some(_)) => None,
+        (None, None, None) => {
+            let sentence = "name the user, or describe them in a file with --conf";
+            return Err(UsageError(sentence.into()).into());
+        }
+    };
+    let answer = session.remote.ask(Request::post(&["users"]).object(&user)).await?;
+    output::message(&format!(
+        "Created user {:?}. They log in with `toolgate login <token>`.",
+        text(&answer.json()?, "username")
+    ));
+    session.show(&answer, page)
+}
+
+pub async fn update(session: &Session, update: UpdateUser) -> anyhow::Result<()> {
+    let (mut changes, named) = update.flags.to_object().await?;
+    let named = named.and_then(|name| name.as_str().map(str::to_owned));
+    let Some(current) = update.current.or(named) else {
+        return Err(UsageError("name the user: `toolgate update user USERNAME`".into()).into());
+    };
+    if let Some(username) = update.username {
+        changes.insert("username".into(), username.into());
+    }
+    if changes.is_empty() {
+        return Err(UsageError("name at least one thing to change; see --help".into()).into());
+    }
+    let answer = session.remote.ask(Request::put(&["users", &current]).object(&changes)).await;
+    let answer = explain(session, Kind::User, &current, answer).await?;
+    output::message(&format!("Changed user {current:?}."));
+    session.show(&answer, page)
+}
+
+pub async fn delete(session: &Session, delete: DeleteUser) -> anyhow::Result<()> {
+    let answer = session.remote.ask(Request::delete(&["users", &delete.username])).await;
+    explain(session, Kind::User, &delete.username, answer).await?;
+    output::message(&format!("Deleted user {:?}.", delete.username));
+    Ok(())
+}
+
+/// One user as people read it; the token where the gateway shows it.
+pub fn page(user: &Value) -> String {
+    output::card(&[
+        ("Username", text(user, "username")),
+        ("Role", text(user, "role")),
+        ("Access token", text(user, "access_token")),
+    ])
+}

@@ -1,0 +1,112 @@
+//! MCP clients: agents with a token and an allow list of servers.
+
+use serde_json::{Map, Value};
+
+use super::user::token;
+use super::{AllowList, FieldError, Fields, HolderName, Token};
+
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub name: HolderName,
+    pub description: String,
+    pub allow_list: AllowList,
+    pub token: Token,
+    /// Whether somebody brought the token along.
+    pub is_custom_token: bool,
+}
+
+impl Client {
+    /// A new client, with a token made here unless one is given. Without an allow list it may use nothing.
+    pub fn parse(object: Map<String, Value>) -> Result<Self, FieldError> {
+        let mut fields = Fields::new(object);
+        let name = fields.required_text("name")?;
+        let name = HolderName::parse(&name).map_err(|problem| FieldError::new("name", problem))?;
+        let given = Given::take(fields)?;
+        Ok(Self {
+            name,
+            description: given.description,
+            allow_list: given.allow_list.unwrap_or_default(),
+            is_custom_token: given.token.is_some(),
+            token: given.token.unwrap_or_else(Token::generate),
+        })
+    }
+
+    /// The client with everything overwritten: what the body leaves out becomes empty, except for the token, and for
+    /// an allow list that is explicitly `null`. A name in the body says nothing.
+    pub fn replaced(&self, mut object: Map<String, Value>) -> Result<Self, FieldError> {
+        let keeps_allow_list = object.get("allow_list").is_some_and(Value::is_null);
+        object.remove("name");
+        let given = Given::take(Fields::new(object))?;
+        let kept = if keeps_allow_list { self.allow_list.clone() } else { AllowList::default() };
+        // The same text again is no new token.
+        let new = given.token.filter(|token| token.secret() != self.token.secret());
+        Ok(Self {
+            name: self.name.clone(),
+            description: given.description,
+            allow_list: given.allow_list.unwrap_or(kept),
+            is_custom_token: self.is_custom_token || new.is_some(),
+            token: new.unwrap_or_else(|| self.token.clone()),
+        })
+    }
+}
+
+/// What a body says beside the name.
+struct Given {
+    description: String,
+    allow_list: Option<AllowList>,
+    token: Option<Token>,
+}
+
+impl Given {
+    fn take(mut fields: Fields) -> Result<Self, FieldError> {
+        let given = Self {
+            description: fields.text("description")?.unwrap_or_default(),
+            allow_list: fields.texts("allow_list")?.map(AllowList::new),
+            token: token(&mut fields)?,
+        };
+        // Answers carry it; a body that was read and is sent back may have it too.
+        fields.take("is_custom_access_token");
+        fields.finish()?;
+        Ok(given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn every_mistake_names_its_field() {
+        let field = |value: Value| Client::parse(object(value)).unwrap_err().field;
+        assert_eq!(field(json!({})), "name");
+        assert_eq!(field(json!({"name": "a/b"})), "name");
+        assert_eq!(field(json!({"name": "a", "allow_list": "*"})), "allow_list");
+        assert_eq!(field(json!({"name": "a", "allow_list": ["s", 1]})), "allow_list[1]");
+        assert_eq!(field(json!({"name": "a", "allowed_servers": []})), "allowed_servers");
+        assert_eq!(field(json!({"name": "a", "access_token": "1234 5678"})), "access_token");
+        assert_eq!(field(json!({"name": "a", "description": 1})), "description");
+    }
+
+    #[test]
+    fn replacing_overwrites_all_but_the_token_and_what_is_null() {
+        let body = json!({"name": "a", "description": "d", "allow_list": ["s"]});
+        let client = Client::parse(object(body)).unwrap();
+        let kept = client.replaced(object(json!({"name": "b", "allow_list": null}))).unwrap();
+        assert_eq!((kept.name.as_str(), kept.description.as_str()), ("a", ""));
+        assert_eq!(kept.allow_list.names(), ["s"]);
+        assert_eq!((kept.token.id(), kept.is_custom_token), (client.token.id(), false));
+        let same = client.token.secret().expose();
+        let same = client.replaced(object(json!({"access_token": same}))).unwrap();
+        assert_eq!((same.token.id(), same.is_custom_token), (client.token.id(), false));
+        assert!(same.allow_list.names().is_empty());
+        let other = client.replaced(object(json!({"access_token": "12345678"}))).unwrap();
+        assert_ne!(other.token.id(), client.token.id());
+        assert!(other.is_custom_token);
+    }
+}

@@ -1,0 +1,163 @@
+//! People who may use the gateway, what their role lets them do, and what others may say about them.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{FieldError, Fields, Token};
+
+const MAX_LENGTH: usize = 128;
+
+/// The name of a user or an MCP client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct HolderName(String);
+
+impl HolderName {
+    /// Err is a sentence fragment that tells what is wrong with the name.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("must not be empty".into());
+        }
+        if text.chars().count() > MAX_LENGTH {
+            return Err(format!("must have at most {MAX_LENGTH} characters"));
+        }
+        if text.contains(|c: char| c.is_control() || c == '/') {
+            return Err("must not contain '/' or control characters".into());
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for HolderName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HolderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Admin,
+    User,
+}
+
+impl Role {
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "admin" => Some(Role::Admin),
+            "user" => Some(Role::User),
+            _ => None,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Admin => "admin",
+            Role::User => "user",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct User {
+    pub username: HolderName,
+    pub role: Role,
+    pub token: Token,
+}
+
+impl User {
+    /// A new user, with a token made here unless one is given.
+    pub fn parse(object: Map<String, Value>) -> Result<Self, FieldError> {
+        let mut fields = Fields::new(object);
+        let name = fields.required_text("username")?;
+        let user = Self {
+            username: username(&name)?,
+            role: role(&mut fields)?.unwrap_or(Role::User),
+            token: token(&mut fields)?.unwrap_or_else(Token::generate),
+        };
+        fields.finish()?;
+        Ok(user)
+    }
+}
+
+/// What is to become different about a user; the rest stays.
+#[derive(Debug)]
+pub struct UserChange {
+    pub username: Option<HolderName>,
+    pub role: Option<Role>,
+    pub token: Option<Token>,
+}
+
+impl UserChange {
+    pub fn parse(object: Map<String, Value>) -> Result<Self, FieldError> {
+        let mut fields = Fields::new(object);
+        let name = fields.text("username")?;
+        let change = Self {
+            username: name.as_deref().map(username).transpose()?,
+            role: role(&mut fields)?,
+            token: token(&mut fields)?,
+        };
+        fields.finish()?;
+        Ok(change)
+    }
+}
+
+fn username(text: &str) -> Result<HolderName, FieldError> {
+    let wrong = |problem: String| FieldError::new("username", problem);
+    if text == "whoami" {
+        return Err(wrong("must not be \"whoami\", whose path tells people who they are".into()));
+    }
+    HolderName::parse(text).map_err(wrong)
+}
+
+fn role(fields: &mut Fields) -> Result<Option<Role>, FieldError> {
+    let wrong = || FieldError::new("role", "must be \"admin\" or \"user\"");
+    fields.text("role")?.map(|text| Role::parse(&text).ok_or_else(wrong)).transpose()
+}
+
+/// The token of somebody's own in a body, if there is one.
+pub(super) fn token(fields: &mut Fields) -> Result<Option<Token>, FieldError> {
+    let wrong = |problem| FieldError::new("access_token", problem);
+    fields.text("access_token")?.map(|text| Token::parse(&text).map_err(wrong)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_mistake_names_its_field() {
+        let field = |value: Value| User::parse(value.as_object().unwrap().clone()).unwrap_err().field;
+        assert_eq!(field(json!({})), "username");
+        for bad in ["", "a/b", "a\nb", "\u{7f}", &"x".repeat(129), "whoami"] {
+            assert_eq!(field(json!({"username": bad})), "username", "{bad:?}");
+        }
+        for bad in [json!("root"), json!("Admin"), json!(""), json!(1)] {
+            assert_eq!(field(json!({"username": "a", "role": bad})), "role", "{bad}");
+        }
+        assert_eq!(field(json!({"username": "a", "access_token": "short"})), "access_token");
+        assert_eq!(field(json!({"username": "a", "name": "b"})), "name");
+    }
+
+    #[test]
+    fn names_may_be_written_in_any_script() {
+        for good in ["a", "Ada Lovelace", "münchen@example.com", "名前", "..", &"ä".repeat(128)] {
+            assert!(HolderName::parse(good).is_ok(), "{good}");
+        }
+    }
+}

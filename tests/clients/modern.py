@@ -1,0 +1,142 @@
+"""The Python SDK as a client of the gateway without a handshake, with servers of both eras behind it.
+
+Usage: modern.py GATEWAY. Prints what it did; the first thing that is not as it should be ends it.
+"""
+
+import asyncio
+import sys
+import warnings
+
+from mcp import Client, MCPDeprecationWarning, MCPError, types
+from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
+
+GATEWAY = sys.argv[1]
+REVISION = "2026-07-28"
+# Sampling is on its way out, and servers still ask for it.
+warnings.simplefilter("ignore", MCPDeprecationWarning)
+
+
+async def elicit(_context, params):
+    content = {"color": "green"} if "color" in params.message else {"name": "Ada", "username": "Ada"}
+    return types.ElicitResult(action="accept", content=content)
+
+
+async def sample(_context, _params):
+    text = types.TextContent(type="text", text="forty-two")
+    return types.CreateMessageResult(role="assistant", model="none", content=text)
+
+
+async def resource_of(client, server, name=None):
+    """A resource under the address that the gateway gives it: both fixtures have the same ones."""
+    for resource in (await client.list_resources()).resources:
+        if str(resource.uri).startswith(f"toolgate://res/{server}/") and name in (None, resource.name):
+            return str(resource.uri)
+    raise AssertionError(f"no resource {name} of {server} is listed")
+
+
+async def tools_of(client):
+    return [tool.name for tool in (await client.list_tools()).tools]
+
+
+async def refused(call, code):
+    try:
+        await call
+    except MCPError as error:
+        assert error.error.code == code, error
+    else:
+        raise AssertionError("what does not exist was found")
+
+
+async def tour(client, server):
+    """What one of the project's own fixtures offers: `modern` speaks this revision, `fixture` only older ones."""
+
+    def call(name, arguments=None, **options):
+        return client.call_tool(f"{server}__{name}", arguments or {}, **options)
+
+    assert f"{server}__test_simple_text" in await tools_of(client)
+    assert f"{server}__test_simple_prompt" in [prompt.name for prompt in (await client.list_prompts()).prompts]
+    assert (await client.list_resource_templates()).resource_templates
+    assert "simple text" in (await call("test_simple_text")).content[0].text
+    assert (await call("test_error_handling")).is_error
+    # An argument that the client repeats in a header, in base64 where it must.
+    assert "norrlånd" in (await call("test_custom_header", {"region": "norrlånd"})).content[0].text
+    await refused(call("no-such-tool"), -32602)
+
+    steps = []
+
+    async def progress(done, _total, _message):
+        steps.append(done)
+
+    await call("test_tool_with_progress", progress_callback=progress)
+    assert steps == [0, 50, 100], steps
+
+    prompt = await client.get_prompt(f"{server}__test_prompt_with_arguments", {"arg1": "one", "arg2": "twö"})
+    assert "arg2='twö'" in prompt.messages[0].content.text
+    uri = await resource_of(client, server, "static-text")
+    assert "static text" in (await client.read_resource(uri)).contents[0].text
+    reference = types.PromptReference(type="ref/prompt", name=f"{server}__test_prompt_with_arguments")
+    completed = await client.complete(reference, {"name": "arg1", "value": "par"})
+    assert completed.completion.values == ["paris", "park", "party"]
+    await refused(client.read_resource("test://nothing"), -32602)
+
+
+async def listening(client, server):
+    """A change that a server announces is heard, and the next list shows it."""
+    uri = await resource_of(client, server, "watched-resource")
+    wanted = [uri, "test://nothing"]
+    async with client.listen(tools_list_changed=True, resource_subscriptions=wanted) as subscription:
+        assert subscription.honored.tools_list_changed, subscription.honored
+        assert subscription.honored.resource_subscriptions == [uri], subscription.honored
+        before = f"{server}__test_changed_tool" in await tools_of(client)
+        await client.call_tool(f"{server}__test_trigger_tool_change", {})
+        missing = {ToolsListChanged, ResourceUpdated}
+        async for event in subscription:
+            missing.discard(type(event))
+            assert not isinstance(event, ResourceUpdated) or event.uri == uri, event
+            if not missing:
+                break
+        assert (f"{server}__test_changed_tool" in await tools_of(client)) != before
+
+
+async def questions(client):
+    """What a modern server asks is answered by the client, in as many rounds as it takes."""
+
+    async def call(name, arguments=None):
+        return (await client.call_tool(f"modern__{name}", arguments or {})).content[0].text
+
+    assert "accept" in await call("test_elicitation", {"message": "Who?"})
+    assert "forty-two" in await call("test_sampling", {"prompt": "What?"})
+    assert "state-ok" in await call("test_input_required_result_request_state")
+    answers = await call("test_input_required_result_multi_round")
+    assert "Ada" in answers and "green" in answers, answers
+    prompt = await client.get_prompt("modern__test_input_required_result_prompt")
+    assert "Use this context" in prompt.messages[0].content.text
+
+
+async def visit(mode):
+    callbacks = {"elicitation_callback": elicit, "sampling_callback": sample}
+    async with Client(f"{GATEWAY}/mcp", mode=mode, **callbacks) as client:
+        assert client.protocol_version == REVISION, client.protocol_version
+        for server in ["modern", "fixture"]:
+            await tour(client, server)
+            await listening(client, server)
+        # A server of others, which knows nothing of this revision.
+        for server in ["stdio", "http", "sse"]:
+            said = await client.call_tool(f"{server}__echo", {"message": "hé 😀"})
+            assert said.content[0].text == "Echo: hé 😀"
+            assert (await client.read_resource(await resource_of(client, server))).contents[0].text
+        await questions(client)
+    for server in ["modern", "fixture"]:
+        async with Client(f"{GATEWAY}/v0/servers/{server}/mcp", mode=mode) as native:
+            assert "test_simple_text" in await tools_of(native)
+            assert "Data for ID: 7" in (await native.read_resource("test://template/7/data")).contents[0].text
+    print(f"  Python SDK in mode {mode}: all well")
+
+
+async def main():
+    for mode in ["auto", REVISION]:
+        await visit(mode)
+
+
+# Something that never comes is a failure, too.
+asyncio.run(asyncio.wait_for(main(), timeout=60))

@@ -1,0 +1,96 @@
+//! What the command line says about itself: every help text, and what it says to those who mistype.
+
+use std::fmt::Write;
+
+use crate::support::cli::Cli;
+use crate::support::snapshot;
+
+/// The names under `Commands:` of a help text.
+fn commands(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| line.starts_with("  "));
+    let names =
+        listed.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_has_a_help_text_with_examples() {
+    let cli = Cli::new("127.0.0.1:1");
+    let (mut page, mut waiting) = (String::new(), vec![Vec::new(), vec!["read".to_owned()]]);
+    while let Some(path) = waiting.pop() {
+        let mut arguments: Vec<&str> = path.iter().map(String::as_str).collect();
+        arguments.push("--help");
+        let help = cli.ok(&arguments).await;
+        assert!(help.contains("\nExample"), "{path:?} shows no example:\n{help}");
+        let too_long = help.lines().find(|line| line.chars().count() > 120);
+        assert_eq!(too_long, None, "{path:?} has a line that no terminal shows whole");
+        writeln!(page, "$ toolgate {}\n{help}", arguments.join(" ")).unwrap();
+        let inner = commands(&help).into_iter().map(|name| [path.clone(), vec![name]].concat());
+        waiting.extend(inner.collect::<Vec<_>>().into_iter().rev());
+    }
+    snapshot::compare("help.txt", &page);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_command_is_wrong_usage_and_gets_a_tip() {
+    let cli = Cli::new("127.0.0.1:1");
+    for (arguments, tip) in [
+        (&["lst", "tools"][..], "'list'"),
+        (&["list", "tols"], "'tools'"),
+        (&["list", "tools", "--sever", "x"], "'--server'"),
+        (&["create", "grup"], "'group'"),
+        (&["--output", "yaml", "list", "tools"], "table, json"),
+        (&["completions", "bsh"], "'bash'"),
+    ] {
+        let ended = cli.run(arguments).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(ended.stderr.contains(tip), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_that_do_not_fit_together_are_wrong_usage() {
+    let cli = Cli::new("127.0.0.1:1");
+    for arguments in [
+        &["register"][..],
+        &["register", "--name", "a"],
+        &["register", "--name", "a", "--url", "http://h/", "--", "npx"],
+        &["register", "--name", "a", "--url", "http://h/", "--header", "nothing"],
+        &["register", "--name", "a", "--env", "A", "--", "npx"],
+        &["register", "--name", "a", "--url", "http://h/", "--transport", "pigeon"],
+        &["list", "tools", "--server", "a", "--group", "b"],
+        &["invoke"],
+        &["invoke", "a__b", "--input", "{"],
+        &["invoke", "a__b", "--input", "[1]"],
+        &["get", "prompt", "a__b", "--arg", "novalue"],
+        &["enable"],
+        &["create", "group"],
+        &["create", "mcp-client"],
+        &["create", "user"],
+        &["create", "user", "a", "--role", "king"],
+        &["update", "server", "a"],
+        &["update", "group", "a"],
+        &["update", "mcp-client", "a"],
+        &["update", "user", "a"],
+        &["import"],
+        &["login"],
+        &["--registry", "localhost:8080", "list", "servers"],
+        &["--registry", "ftp://h", "list", "servers"],
+    ] {
+        let ended = cli.run(arguments).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}: {ended:?}");
+        assert!(!ended.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shells_get_completions_for_every_command() {
+    let cli = Cli::new("127.0.0.1:1");
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let script = cli.ok(&["completions", shell]).await;
+        for word in ["init-server", "mcp-client", "with-secrets", "reset-admin"] {
+            assert!(script.contains(word), "{shell} does not know {word}");
+        }
+    }
+}

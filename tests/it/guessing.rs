@@ -1,0 +1,83 @@
+//! Tokens cannot be guessed by trying, and those who have a valid one do not notice that somebody tries.
+
+use serde_json::json;
+
+use crate::support::{Answer, TestApp, client};
+
+async fn guess(app: &TestApp, path: &str, source: Option<&str>) -> Answer {
+    let mut headers = vec![("authorization", "Bearer not-a-valid-token")];
+    headers.extend(source.map(|source| ("x-forwarded-for", source)));
+    client::request(&app.address, "GET", path, &headers, Vec::new()).await
+}
+
+/// Tries until it is too often; more than the first burst must not be needed but for the time that passes.
+async fn exhaust(app: &TestApp, path: &str, source: Option<&str>) -> Answer {
+    for tried in 0..5000 {
+        let answer = guess(app, path, source).await;
+        if answer.status == 429 {
+            assert!(tried >= 300, "{tried} were not too many");
+            return answer;
+        }
+        answer.expect(401).error();
+    }
+    panic!("nobody minds");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_wrong_tokens_are_429_and_valid_ones_never() {
+    let app = TestApp::start_enterprise().await;
+    let agent = app.create_client("agent", &["*"]).await;
+    let user = app.create_user("user", "user").await;
+    let answer = exhaust(&app, "/api/v0/tools", None).await;
+    assert_eq!(answer.headers["retry-after"], "1");
+    assert!(!answer.headers.contains_key("www-authenticate"));
+    answer.error();
+    app.get("/api/v0/tools").await.expect(200);
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    app.send_as(&agent, "POST", "/mcp", list.clone()).await.expect(200);
+    // Known tokens in the wrong place are no guesses, and nobody without a token guesses anything.
+    for _ in 0..20 {
+        app.send_as(&agent, "GET", "/api/v0/tools", json!({})).await.expect(401).error();
+        app.send_as(&user, "POST", "/mcp", list.clone()).await.expect(401).error();
+        client::request(&app.address, "GET", "/api/v0/tools", &[], Vec::new()).await.expect(401).error();
+        app.send_as(&user, "GET", "/api/v0/clients", json!({})).await.expect(403).error();
+    }
+    // All doors count together.
+    exhausted(&app, "/mcp").await;
+    client::request(&app.address, "GET", "/health", &[], Vec::new()).await.expect(200);
+    guess(&app, "/nothing", None).await.expect(404);
+}
+
+/// Some of a few tries are refused: one may pass each tenth of a second.
+async fn exhausted(app: &TestApp, path: &str) {
+    let mut statuses = Vec::new();
+    for _ in 0..50 {
+        statuses.push(guess(app, path, None).await.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_trusted_proxy_each_source_counts_for_itself() {
+    let app = TestApp::start_enterprise_with(|config| config.trust_proxy = true).await;
+    exhaust(&app, "/mcp", Some("203.0.113.1")).await;
+    // What stands before the proxy's own word is said by the client, who may say anything.
+    let mut statuses = Vec::new();
+    for number in 0..50 {
+        statuses.push(guess(&app, "/mcp", Some(&format!("198.51.100.{number}, 203.0.113.1"))).await.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+    guess(&app, "/mcp", Some("203.0.113.2")).await.expect(401);
+    guess(&app, "/mcp", None).await.expect(401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_trusted_proxy_the_header_says_nothing() {
+    let app = TestApp::start_enterprise().await;
+    exhaust(&app, "/api/v0/tools", Some("203.0.113.1")).await;
+    let mut statuses = Vec::new();
+    for number in 0..50 {
+        statuses.push(guess(&app, "/mcp", Some(&format!("198.51.100.{number}"))).await.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+}

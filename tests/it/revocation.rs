@@ -1,0 +1,197 @@
+//! A token that is deleted or replaced is dead at once: streams end, calls fail, upstream sessions close.
+
+use serde_json::{Value, json};
+
+use crate::support::client::Events;
+use crate::support::{Agent, Behaviour, Fake, SseAgent, TestApp, bearer, client, eventually};
+
+async fn start() -> (TestApp, Fake) {
+    let app = TestApp::start_enterprise().await;
+    let fake = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
+    app.register_http("s", &fake).await;
+    app.post("/api/v0/tool-groups", json!({"name": "g", "included_servers": ["s"]})).await.expect(201);
+    (app, fake)
+}
+
+/// The two ways of taking a client's token away.
+async fn revoke(app: &TestApp, how: &str) {
+    match how {
+        "delete" => drop(app.delete("/api/v0/clients/agent").await.expect(204)),
+        _ => {
+            let change = json!({"allow_list": ["*"], "access_token": format!("new-token-{how}")});
+            app.put("/api/v0/clients/agent", change).await.expect(200);
+        }
+    }
+}
+
+fn slow_call(tool: &str) -> Value {
+    let params = json!({"name": tool, "arguments": {"ms": 60_000}});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_in_flight_fail_and_are_cancelled_upstream() {
+    let (app, fake) = start().await;
+    for how in ["replace", "delete"] {
+        for (path, tool) in
+            [("/mcp", "s__slow"), ("/v0/groups/g/mcp", "s__slow"), ("/v0/servers/s/mcp", "slow")]
+        {
+            let said = format!("{how} {path}");
+            let created = app.post("/api/v0/clients", json!({"name": "agent", "allow_list": ["*"]})).await;
+            let token = created.expect(201).json()["access_token"].as_str().unwrap().to_owned();
+            let agent = Agent::connect_as(&app, path, &token).await;
+            let (cancelled, ran) = (fake.cancelled().len(), fake.calls_of("slow"));
+            // With a session, and without one.
+            let call = slow_call(tool);
+            let waiting = agent.post(&call);
+            let without = app.send_as(&token, "POST", path, slow_call(tool));
+            let revoking = async {
+                eventually("both calls run", async || fake.calls_of("slow") == ran + 2).await;
+                revoke(&app, how).await;
+            };
+            let (waiting, without, ()) = tokio::join!(waiting, without, revoking);
+            for answer in [waiting, without] {
+                assert_eq!(answer.status, 401, "{said}: {}", answer.text());
+                assert_eq!(answer.headers["www-authenticate"], "Bearer", "{said}");
+                answer.expect(401).error();
+            }
+            eventually("the server need not go on", async || fake.cancelled().len() == cancelled + 2).await;
+            agent.post(&slow_call(tool)).await.expect(401).error();
+            if how != "delete" {
+                app.delete("/api/v0/clients/agent").await.expect(204);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_every_kind_end() {
+    let (app, fake) = start().await;
+    for how in ["replace", "delete"] {
+        let token = app.create_client("agent", &["*"]).await;
+        let stays = app.create_client(how, &["*"]).await;
+        let unharmed = Agent::connect_as(&app, "/mcp", &stays).await;
+        let mut goes_on = unharmed.listen().await;
+        let mut streams = Vec::new();
+        for path in ["/mcp", "/v0/groups/g/mcp", "/v0/servers/s/mcp"] {
+            let agent = Agent::connect_as(&app, path, &token).await;
+            streams.push(agent.listen().await);
+        }
+        let agent = Agent::connect_as(&app, "/mcp", &token).await;
+        let params = json!({"name": "s__progress", "arguments": {"steps": 1000, "ms": 100}, "_meta": {"progressToken": 1}});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let mut progress = agent.begin(&call).await;
+        progress.expect("notifications/progress").await;
+        let mut old = [
+            SseAgent::connect_as(&app, "/sse", &token).await,
+            SseAgent::connect_as(&app, "/v0/groups/g/sse", &token).await,
+        ];
+        old[0].send(&slow_call("s__slow")).await;
+        let running = fake.running();
+        assert!(running > 0);
+        revoke(&app, how).await;
+        for stream in &mut streams {
+            assert!(stream.next().await.is_none(), "{how}");
+        }
+        for stream in &mut old {
+            assert!(stream.next().await.is_none(), "{how}: no answer comes");
+        }
+        while let Some(message) = progress.next().await {
+            assert_eq!(message["method"], "notifications/progress", "{how}: no answer comes");
+        }
+        eventually("the server need not go on", async || fake.running() == 0).await;
+        app.post("/api/v0/tools/disable?entity=s__echo", json!({})).await.expect(200);
+        goes_on.expect("notifications/tools/list_changed").await;
+        app.post("/api/v0/tools/enable?entity=s__echo", json!({})).await.expect(200);
+        if how != "delete" {
+            app.delete("/api/v0/clients/agent").await.expect(204);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstream_sessions_and_subscriptions_go_with_the_token() {
+    let (app, fake) = start().await;
+    let stateful = json!({"name": "kept", "transport": "streamable_http", "url": fake.url(), "session_mode": "stateful"});
+    app.register(stateful).await;
+    let token = app.create_client("agent", &["*"]).await;
+    let agent = Agent::connect_as(&app, "/mcp", &token).await;
+    let headers: Value = serde_json::from_str(&agent.call_text("kept__headers", json!({})).await).unwrap();
+    let session = headers["mcp-session-id"].as_str().unwrap().to_owned();
+    let uri = "toolgate://res/s/ZmFrZTovL3RleHQ";
+    assert_eq!(agent.request("resources/subscribe", json!({"uri": uri})).await["result"], json!({}));
+    revoke(&app, "replace").await;
+    eventually("its upstream session ends", async || fake.deleted_sessions().contains(&session)).await;
+    eventually("nobody wants the resource", async || fake.seen_of("resources/unsubscribe").len() == 1).await;
+    // The holder of the new token begins anew.
+    let headers = [("authorization", "Bearer new-token-replace"), ("mcp-session-id", agent.session.as_str())];
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    app.send("POST", "/mcp", &headers, ping.to_string()).await.expect(404).error();
+    assert!(Agent::connect_as(&app, "/mcp", "new-token-replace").await.tools().await.len() > 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_holder_of_the_same_token_gets_nothing_of_the_earlier_one() {
+    let (app, _fake) = start().await;
+    let body = |name: &str| json!({"name": name, "allow_list": ["*"], "access_token": "the-same-token"});
+    app.post("/api/v0/clients", body("first")).await.expect(201);
+    let agent = Agent::connect_as(&app, "/mcp", "the-same-token").await;
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    agent.post(&ping).await.expect(200);
+    app.delete("/api/v0/clients/first").await.expect(204);
+    agent.post(&ping).await.expect(401).error();
+    app.post("/api/v0/clients", body("second")).await.expect(201);
+    agent.post(&ping).await.expect(404).error();
+    app.delete("/api/v0/clients/second").await.expect(204);
+    app.post("/api/v0/clients", body("first")).await.expect(201);
+    agent.post(&ping).await.expect(404).error();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_keeps_the_token_ends_nothing() {
+    let (app, fake) = start().await;
+    let token = app.create_client("agent", &["*"]).await;
+    let agent = Agent::connect_as(&app, "/mcp", &token).await;
+    let mut stream = agent.listen().await;
+    let params = json!({"name": "s__slow", "arguments": {"ms": 500}});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let changing = async {
+        eventually("the call runs", async || fake.calls_of("slow") == 1).await;
+        let same = json!({"allow_list": ["*"], "description": "new", "access_token": token});
+        app.put("/api/v0/clients/agent", same).await.expect(200);
+    };
+    let (answer, ()) = tokio::join!(agent.post(&call), changing);
+    assert_eq!(answer.expect(200).json()["result"]["content"][0]["text"], "done");
+    app.post("/api/v0/tools/disable?entity=s__echo", json!({})).await.expect(200);
+    stream.expect("notifications/tools/list_changed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_deleted_user_fail_and_their_streams_end() {
+    let (app, fake) = start().await;
+    for how in ["delete", "replace"] {
+        let token = app.create_user("user", "user").await;
+        let (cancelled, ran) = (fake.cancelled().len(), fake.calls_of("slow"));
+        let body = json!({"name": "s__slow", "ms": 60_000});
+        let waiting = app.send_as(&token, "POST", "/api/v0/tools/invoke", body.clone());
+        let authorization = bearer(&token);
+        let headers = [("authorization", authorization.as_str()), ("accept", "text/event-stream")];
+        let stream =
+            client::open(&app.address, "POST", "/api/v0/tools/invoke", &headers, body.to_string().into());
+        let mut events = Events::new(stream.await);
+        let revoking = async {
+            eventually("both calls run", async || fake.calls_of("slow") == ran + 2).await;
+            match how {
+                "delete" => drop(app.delete("/api/v0/users/user").await.expect(204)),
+                _ => {
+                    app.put("/api/v0/users/user", json!({"access_token": "another-token"})).await.expect(200);
+                }
+            }
+        };
+        let (waiting, ()) = tokio::join!(waiting, revoking);
+        waiting.expect(401).error();
+        assert!(events.next().await.is_none(), "{how}: no result comes");
+        eventually("the server need not go on", async || fake.cancelled().len() == cancelled + 2).await;
+        app.send_as(&token, "GET", "/api/v0/tools", json!({})).await.expect(401);
+    }
+}
