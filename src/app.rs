@@ -6,7 +6,7 @@ mod front;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tokio::net::{TcpListener, TcpSocket};
@@ -15,7 +15,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
 use crate::gateway::{Gateway, init};
-use crate::http::{Face, Settings, client_metadata};
+use crate::http::ui::Ui;
+use crate::http::{About, Face, Settings, client_metadata};
 use crate::mcp::{Mcp, Seals};
 use crate::model::{Mode, Secret};
 use crate::store::{OpenOptions, Store};
@@ -34,6 +35,7 @@ const BACKLOG: u32 = 4096;
 pub struct App {
     gateway: Arc<Gateway>,
     front: Front,
+    closing: CancellationToken,
     listeners: Vec<TcpListener>,
 }
 
@@ -48,6 +50,7 @@ impl App {
             guard: config.program.clone(),
             child_env: config.child_env.clone(),
             tls: upstream::Tls::default(),
+            newsroom: upstream::Newsroom::default(),
             oauth: upstream::oauth::Settings {
                 allow_private: config.oauth_allow_private,
                 client_metadata_url: config.public_url.as_ref().map(client_metadata::address),
@@ -64,10 +67,24 @@ impl App {
             checks_host: config.mode == Mode::Development && config.bind.is_loopback(),
             telemetry: config.telemetry,
         };
-        let face = Face { gateway: gateway.clone(), settings: Arc::new(settings), guesses: Arc::default() };
+        let about = About {
+            started: Instant::now(),
+            config_source: config.source.clone(),
+            database: format!("SQLite, {}", config.sqlite_path.display()),
+            openapi: routes::openapi(),
+            ui: Ui::default(),
+        };
+        let closing = CancellationToken::new();
+        let face = Face {
+            gateway: gateway.clone(),
+            settings: Arc::new(settings),
+            guesses: Arc::default(),
+            about: Arc::new(about),
+            closing: closing.clone(),
+        };
         let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
-        Ok(Self { gateway, front: Front { router, mcp, face }, listeners })
+        Ok(Self { gateway, front: Front { router, mcp, face }, closing, listeners })
     }
 
     /// Where the gateway can be reached.
@@ -88,6 +105,7 @@ impl App {
         }
         shutdown.cancelled().await;
         self.front.mcp.end_streams();
+        self.closing.cancel();
         connections.close();
         tokio::select! {
             () = connections.wait() => {}

@@ -2,6 +2,7 @@
 //! Flags win over the environment, the environment over `.env` in the working directory. A value that does not
 //! parse stops the start with one sentence that names the variable.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
@@ -29,6 +30,12 @@ pub struct Flags {
     pub enterprise: bool,
 }
 
+impl Flags {
+    fn is_given(&self) -> bool {
+        self.port.is_some() || self.host.is_some() || self.sqlite_db_path.is_some() || self.enterprise
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Config {
     pub port: u16,
@@ -51,6 +58,8 @@ pub struct Config {
     pub child_env: Vec<(OsString, OsString)>,
     /// This program, which also starts the children.
     pub program: PathBuf,
+    /// Where the settings came from, in words for people.
+    pub source: String,
 }
 
 /// Which addresses to listen on.
@@ -124,6 +133,7 @@ impl Config {
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
             child_env: environment.into_iter().filter(|(name, _)| !is_our_own(name)).collect(),
             program,
+            source: variables.source(flags),
         })
     }
 }
@@ -150,18 +160,36 @@ fn variables() -> Result<Variables<impl Fn(&str) -> Option<String>>, ConfigError
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashMap::new(),
         Err(error) => return Err(ConfigError(format!(".env cannot be read: {error}"))),
     };
-    Ok(Variables { file, environment: |name: &str| std::env::var(name).ok() })
+    Ok(Variables::new(file, |name: &str| std::env::var(name).ok()))
 }
 
 struct Variables<E> {
     file: HashMap<String, String>,
     environment: E,
+    /// Whether the environment and the file had anything that was asked for.
+    used: Cell<(bool, bool)>,
 }
 
 impl<E: Fn(&str) -> Option<String>> Variables<E> {
+    fn new(file: HashMap<String, String>, environment: E) -> Self {
+        Self { file, environment, used: Cell::default() }
+    }
+
     /// An empty value counts as not set, as in a compose file that passes everything through.
     fn get(&self, name: &str) -> Option<String> {
-        (self.environment)(name).or_else(|| self.file.get(name).cloned()).filter(|value| !value.is_empty())
+        let (given, written) = ((self.environment)(name), self.file.get(name).cloned());
+        let (environment, file) = self.used.get();
+        self.used.set((environment || given.is_some(), file || given.is_none() && written.is_some()));
+        given.or(written).filter(|value| !value.is_empty())
+    }
+
+    /// Where the settings came from that were read so far.
+    fn source(&self, flags: &Flags) -> String {
+        let (environment, file) = self.used.get();
+        let sources = [(flags.is_given(), "flags"), (environment, "environment"), (file, ".env")];
+        let used: Vec<_> =
+            sources.into_iter().filter(|(is_used, _)| *is_used).map(|(_, name)| name).collect();
+        if used.is_empty() { "defaults".into() } else { used.join(", ") }
     }
 
     fn parse<T>(
@@ -293,7 +321,7 @@ mod tests {
     fn load(flags: &Flags, env: &[(&str, &str)], file: &str) -> Result<Config, ConfigError> {
         let find =
             |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        let variables = Variables { file: parse_env_file(file)?, environment: find };
+        let variables = Variables::new(parse_env_file(file)?, find);
         let environment =
             env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect();
         Config::from(flags, &variables, environment, PathBuf::from("toolgate"))

@@ -10,10 +10,12 @@ use axum::http::Method;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
+use bytes::Bytes;
 
 use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tools, users};
 use crate::http::error::Refusal;
-use crate::http::{Face, access, client_metadata, dashboard, guard, system};
+use crate::http::openapi::Row;
+use crate::http::{Face, access, client_metadata, dashboard, guard, openapi, system, ui};
 use crate::mcp::{Place, Scope, Transport};
 
 pub use crate::http::access::Access;
@@ -35,6 +37,15 @@ pub const MCP: [(&str, Access, Transport); 7] = [
     ("/v0/groups/{name}/message", Access::Client, Transport::Message),
     ("/v0/servers/{name}/mcp", Access::Client, Transport::Streamable),
 ];
+
+/// What an endpoint for agents answers to with anything but a refusal.
+fn methods(transport: Transport) -> &'static [Method] {
+    match transport {
+        Transport::Streamable => &[Method::GET, Method::POST, Method::DELETE],
+        Transport::Sse => &[Method::GET],
+        Transport::Message => &[Method::POST],
+    }
+}
 
 /// What a path means to an agent, and who may use it; `None` for everything that is the router's.
 pub fn mcp_place(path: &str) -> Option<(Place, Access)> {
@@ -58,6 +69,7 @@ pub fn table() -> Vec<Route> {
         get("/metadata", Open, system::metadata),
         get("/metrics", Open, system::metrics),
         post("/init", Open, system::init),
+        get("/api/v0/openapi.json", User, openapi::show),
         get(client_metadata::PATH, Open, client_metadata::get),
         get("/api/v0/servers", User, servers::list),
         post("/api/v0/servers", Admin, servers::register),
@@ -99,11 +111,50 @@ pub fn table() -> Vec<Route> {
         get("/api/v0/users/whoami", User, users::whoami),
         put("/api/v0/users/{name}", Admin, users::change),
         delete("/api/v0/users/{name}", Admin, users::delete),
-        post("/api/dashboard/servers", Development, dashboard::oauth::add),
+        get("/", Development, ui::root),
+        get("/index.html", Development, ui::index),
+        get("/assets/{*path}", Development, ui::asset),
+        get("/api/dashboard/overview", Development, dashboard::overview::show),
+        get("/api/dashboard/diagnostics", Development, dashboard::diagnostics::show),
+        get("/api/dashboard/events", Development, dashboard::events::stream),
+        get("/api/dashboard/servers", Development, dashboard::servers::list),
+        post("/api/dashboard/servers", Development, dashboard::servers::add),
+        delete("/api/dashboard/servers/{name}", Development, dashboard::servers::remove),
+        patch("/api/dashboard/servers/{name}/enabled", Development, dashboard::servers::switch),
+        post("/api/dashboard/servers/{name}/refresh", Development, dashboard::servers::refresh),
         post("/api/dashboard/servers/{name}/reauthorize", Development, dashboard::oauth::reauthorize),
         get("/api/dashboard/oauth/session/{id}", Development, dashboard::oauth::session),
         get(dashboard::oauth::CALLBACK, Development, dashboard::oauth::callback_page),
+        get("/api/dashboard/tools", Development, dashboard::tools::list),
+        patch("/api/dashboard/tools/{name}/enabled", Development, dashboard::tools::switch),
+        post("/api/dashboard/tools/{name}/invoke", Development, dashboard::tools::invoke),
+        get("/api/dashboard/prompts", Development, dashboard::prompts::list),
+        patch("/api/dashboard/prompts/{name}/enabled", Development, dashboard::prompts::switch),
+        post("/api/dashboard/prompts/{name}/render", Development, dashboard::prompts::render),
+        get("/api/dashboard/resources", Development, dashboard::resources::list),
+        post("/api/dashboard/resources/read", Development, dashboard::resources::read),
+        post("/api/dashboard/import/preview", Development, dashboard::import::preview),
+        post("/api/dashboard/import", Development, dashboard::import::apply),
+        get("/api/dashboard/tool-groups", Development, dashboard::groups::list),
+        post("/api/dashboard/tool-groups", Development, dashboard::groups::create),
+        get("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::get),
+        put("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::replace),
+        delete("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::delete),
     ]
+}
+
+/// The OpenAPI document of everything on this page.
+pub fn openapi() -> Bytes {
+    let row = |method: &Method, path, access: Access| Row {
+        method: method.as_str().to_ascii_lowercase(),
+        path,
+        access: access.as_str(),
+    };
+    let rows: Vec<_> = table().iter().map(|route| row(&route.method, route.path, route.access)).collect();
+    let endpoints = MCP.iter().flat_map(|(path, access, transport)| {
+        methods(*transport).iter().map(|method| row(method, path, *access))
+    });
+    openapi::document(&rows, &endpoints.collect::<Vec<_>>())
 }
 
 /// The table as a service, each row behind its access level. What requests must pass before stands in `app::front`.

@@ -6,7 +6,6 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use memchr::memmem;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +15,7 @@ use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::lists::Caching;
+use super::outcome::{outcome_of, said_by};
 use super::route::{self, ReturnedState, Route};
 use crate::model::{Mode, Redactor};
 use crate::telemetry::{CallMeasure, Outcome};
@@ -199,7 +199,16 @@ impl Forward {
             CallError::TimedOut(_) => Outcome::TimedOut,
             _ => Outcome::Failed,
         });
-        explain(&self.route.entry, error)
+        let refusal = explain(&self.route.entry, error);
+        self.note(&refusal.to_string());
+        refusal
+    }
+
+    /// Remembers why a tool failed, for people.
+    fn note(&self, reason: &str) {
+        if let (Some(tool), Some(upstream)) = (&self.route.tool, &self.route.entry.upstream) {
+            upstream.note_failure(tool, reason);
+        }
     }
 
     fn end(&mut self, outcome: Outcome) {
@@ -223,13 +232,11 @@ impl Forward {
             reads: self.route.reads.as_deref().map(|uri| (uri, caching)),
         };
         let settled = asked.settle(answer);
-        self.end(match memmem::find(answer, br#""isError""#) {
-            _ if settled.is_none() => Outcome::Failed,
-            Some(at) if answer[at + 9..].iter().find(|byte| !b": ".contains(byte)) == Some(&b't') => {
-                Outcome::ToolError
-            }
-            Some(_) | None => Outcome::Ok,
-        });
+        let outcome = if settled.is_none() { Outcome::Failed } else { outcome_of(answer) };
+        if outcome != Outcome::Ok {
+            self.note(&said_by(answer));
+        }
+        self.end(outcome);
         match settled {
             Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),
             Some(Settled::InputRequired(answer)) => Ok(Outbound::InputRequired(answer)),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
@@ -53,7 +54,18 @@ impl Gateway {
             Err(_) => Outcome::Failed,
         });
         tracing::debug!(tool = full_name, elapsed = ?begun.elapsed(), ok = outcome.is_ok(), "called a tool");
-        outcome.map_err(|failure| failure.explain(full_name, entry))
+        if let (Ok(result), Some(upstream)) = (&outcome, &entry.upstream)
+            && result.is_error()
+        {
+            upstream.note_failure(&tool.name, &said_in(&result.0));
+        }
+        outcome.map_err(|failure| {
+            let error = failure.explain(full_name, entry);
+            if let Some(upstream) = &entry.upstream {
+                upstream.note_failure(&tool.name, &error.to_string());
+            }
+            error
+        })
     }
 }
 
@@ -75,6 +87,19 @@ impl ToolResult {
         }
         authored::object(&shown)
     }
+}
+
+/// What a tool that reported an error said first, for people.
+pub fn said_in(result: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Block {
+        text: Option<String>,
+    }
+    let content = members(result).get("content").and_then(|content| {
+        let blocks: Result<Vec<Block>, _> = serde_json::from_str(content.get());
+        blocks.ok()?.into_iter().find_map(|block| block.text)
+    });
+    content.unwrap_or_else(|| "the tool reported an error without saying which".into())
 }
 
 /// The members of a result; none where it is no object.

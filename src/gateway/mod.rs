@@ -11,6 +11,7 @@ pub mod call;
 pub mod caller;
 pub mod catalog;
 pub mod clients;
+pub mod difference;
 pub mod error;
 pub mod forward;
 mod grants;
@@ -20,6 +21,8 @@ pub mod init;
 pub mod invoke;
 pub mod lists;
 pub mod oauth;
+pub mod outcome;
+pub mod overview;
 pub mod prompts;
 pub mod record;
 pub mod resources;
@@ -34,14 +37,14 @@ pub mod view;
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{LogLevel, Mode, Offering, ServerName, SessionMode};
+use crate::model::{LogLevel, Mode, Offering, ServerName, SessionMode, time};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::token::Tokens;
@@ -49,6 +52,8 @@ use crate::upstream::{Event, Options, Owner, Upstream};
 
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, Kind};
+
+pub use crate::upstream::News;
 
 use access::Access;
 use grants::Keeper;
@@ -219,6 +224,11 @@ impl Gateway {
         self.changed.subscribe()
     }
 
+    /// What happens to servers from now on: how connecting goes, and whose status changed.
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.upstream_options.newsroom.watch()
+    }
+
     /// Server and URI of every resource that is updated from now on.
     pub fn resource_updates(&self) -> broadcast::Receiver<(String, String)> {
         self.updated.subscribe()
@@ -289,6 +299,5 @@ async fn check_mode(store: &Store, mode: Mode) -> Result<bool, Error> {
 }
 
 pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    time::milliseconds(SystemTime::now())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::record::ServerRecord;
 use super::servers::{Keeps, Unconnected};
@@ -26,7 +27,8 @@ impl Outcome {
 }
 
 /// An authorization that waits for a person.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = PendingAuthorization)]
 pub struct Pending {
     pub session_id: String,
     pub authorization_url: String,

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::catalog::Entry;
 use crate::model::offering::PromptArgument;
 use crate::model::redact::MASK;
 use crate::model::{Prompt, Resource, Status, Template, Tool, Transport, uri};
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ServerRecord {
     pub name: String,
     pub transport: &'static str,
@@ -25,6 +26,7 @@ pub struct ServerRecord {
     pub status: &'static str,
     pub status_reason: String,
     pub protocol_version: String,
+    #[schema(value_type = HashMap<String, Value>)]
     pub server_info: Box<RawValue>,
     pub instructions: String,
     pub tool_count: usize,
@@ -51,13 +53,7 @@ impl ServerRecord {
                 (String::new(), process.command.clone(), process.args.clone(), env)
             }
         };
-        let (status, status_reason) = match &entry.upstream {
-            Some(upstream) => {
-                let state = upstream.state();
-                (state.status, state.reason)
-            }
-            None => (Status::Disabled, String::new()),
-        };
+        let (status, status_reason) = state_of(entry);
         Self {
             name: config.name.to_string(),
             transport: config.transport.as_str(),
@@ -80,23 +76,42 @@ impl ServerRecord {
     }
 }
 
+/// How a server is doing and why.
+pub fn state_of(entry: &Entry) -> (Status, String) {
+    match &entry.upstream {
+        Some(upstream) => {
+            let state = upstream.state();
+            (state.status, state.reason)
+        }
+        None => (Status::Disabled, String::new()),
+    }
+}
+
 /// A tool; what the upstream wrote is passed on as it wrote it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ToolRecord<'a> {
     pub name: String,
     pub enabled: bool,
+    #[schema(value_type = String)]
     pub description: &'a RawValue,
+    #[schema(value_type = HashMap<String, Value>)]
     pub input_schema: &'a RawValue,
+    #[schema(value_type = HashMap<String, Value>)]
     pub annotations: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub title: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, Value>>)]
     pub output_schema: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Value>>)]
     pub icons: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, Value>>)]
     pub meta: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, Value>>)]
     pub execution: Option<&'a RawValue>,
 }
 
@@ -118,17 +133,21 @@ impl<'a> ToolRecord<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct PromptRecord<'a> {
     pub name: String,
     pub enabled: bool,
+    #[schema(value_type = String)]
     pub description: &'a RawValue,
     pub arguments: Vec<PromptArgument>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub title: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Value>>)]
     pub icons: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, Value>>)]
     pub meta: Option<&'a RawValue>,
 }
 
@@ -147,16 +166,22 @@ impl<'a> PromptRecord<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ResourceRecord<'a> {
     pub uri: &'a str,
     pub qualified_uri: String,
+    #[schema(value_type = String)]
     pub name: &'a RawValue,
+    #[schema(value_type = String)]
     pub title: &'a RawValue,
     pub enabled: bool,
+    #[schema(value_type = String)]
     pub description: &'a RawValue,
+    #[schema(value_type = String)]
     pub mime_type: &'a RawValue,
+    #[schema(value_type = HashMap<String, Value>)]
     pub annotations: &'a RawValue,
+    #[schema(value_type = HashMap<String, Value>)]
     pub meta: &'a RawValue,
     pub server: &'a str,
 }
@@ -179,11 +204,14 @@ impl<'a> ResourceRecord<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct TemplateRecord<'a> {
     pub uri_template: &'a str,
+    #[schema(value_type = String)]
     pub name: &'a RawValue,
+    #[schema(value_type = String)]
     pub description: &'a RawValue,
+    #[schema(value_type = String)]
     pub mime_type: &'a RawValue,
     pub server: &'a str,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::catalog::Entry;
 use super::oauth::{Outcome, Purpose};
@@ -16,7 +17,8 @@ use crate::upstream::token::Tokens;
 use crate::upstream::{ConnectError, Denial, Upstream};
 
 /// What became visible or hidden when a server was switched.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SwitchedServer)]
 pub struct Switched {
     pub name: String,
     pub tools_affected: Vec<String>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::oauth::{Content, Purpose};
 use super::record::ServerRecord;
@@ -30,9 +31,10 @@ pub struct Refused {
 }
 
 /// A session as whoever waits for it sees it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SessionRecord {
     pub session_id: String,
+    /// `pending`, `completed`, `failed` or `expired`.
     pub status: &'static str,
     pub server_name: String,
     pub expires_at: String,

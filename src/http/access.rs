@@ -32,6 +32,18 @@ pub enum Access {
     Development,
 }
 
+impl Access {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Access::Open => "open",
+            Access::User => "user",
+            Access::Admin => "admin",
+            Access::Client => "client",
+            Access::Development => "development",
+        }
+    }
+}
+
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);

@@ -17,6 +17,9 @@ pub fn address(public_url: &Url) -> String {
     format!("{}{PATH}", base(public_url))
 }
 
+/// Who this gateway is to authorization servers.
+#[utoipa::path(get, path = "/client-metadata.json", tag = "system",
+    responses((status = 200, body = std::collections::HashMap<String, Value>)))]
 pub async fn get(State(face): State<Face>) -> Answer<Json<Value>> {
     let Some(public_url) = &face.settings.public_url else {
         return Err(Refusal::not_here("there is no client metadata; start the gateway with PUBLIC_URL"));

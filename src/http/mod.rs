@@ -1,4 +1,4 @@
-//! The people's face: the REST API under `/api/v0` and the system routes. Handlers take the request apart, call the
+//! The people's face: the REST API under `/api/v0`, the dashboard with its own API, and the system routes. Handlers take the request apart, call the
 //! gateway once and shape the answer; what they may answer with in trouble is decided in `error`.
 
 pub mod access;
@@ -10,13 +10,18 @@ pub mod error;
 pub mod extract;
 pub mod guard;
 pub mod guesses;
+pub mod openapi;
 pub mod reply;
 pub mod revocable;
 pub mod stream;
 pub mod system;
+pub mod ui;
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::gateway::Gateway;
@@ -29,6 +34,22 @@ pub struct Face {
     pub gateway: Arc<Gateway>,
     pub settings: Arc<Settings>,
     pub guesses: Arc<Guesses>,
+    pub about: Arc<About>,
+    /// Cancelled when the gateway is about to end, so that open streams do not hold it up.
+    pub closing: CancellationToken,
+}
+
+/// The version, as people read it.
+pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// What this process is and how it came to be so.
+pub struct About {
+    pub started: Instant,
+    pub config_source: String,
+    pub database: String,
+    /// The OpenAPI document of all routes.
+    pub openapi: Bytes,
+    pub ui: ui::Ui,
 }
 
 /// How this gateway presents itself to browsers and proxies.

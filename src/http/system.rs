@@ -4,24 +4,42 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
-use super::Face;
 use super::error::Refusal;
 use super::extract::json_object;
 use super::reply::{Answer, Json};
+use super::{Face, VERSION};
 use crate::gateway::record::ServerRecord;
 use crate::model::{FieldError, Fields, Mode};
 
-pub async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
+#[derive(Serialize, ToSchema)]
+pub struct Health {
+    status: &'static str,
 }
 
-pub async fn metadata() -> Json<Value> {
-    Json(json!({ "version": concat!("v", env!("CARGO_PKG_VERSION")) }))
+#[derive(Serialize, ToSchema)]
+pub struct Metadata {
+    version: &'static str,
+}
+
+/// Whether the gateway runs.
+#[utoipa::path(get, path = "/health", tag = "system", responses((status = 200, body = Health)))]
+pub async fn health() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// The version of the gateway.
+#[utoipa::path(get, path = "/metadata", tag = "system", responses((status = 200, body = Metadata)))]
+pub async fn metadata() -> Json<Metadata> {
+    Json(Metadata { version: VERSION })
 }
 
 /// A development server initializes itself at start, so there this only confirms it.
+#[utoipa::path(post, path = "/init", tag = "system",
+    request_body = HashMap<String, String>, responses((status = 200, body = HashMap<String, String>)))]
 pub async fn init(State(face): State<Face>, body: Bytes) -> Answer<Json<Value>> {
     let mode = if body.iter().all(u8::is_ascii_whitespace) { None } else { requested_mode(&body)? };
     let admin = face.gateway.initialize(mode).await?;
@@ -40,6 +58,9 @@ fn requested_mode(body: &Bytes) -> Result<Option<Mode>, Refusal> {
     Ok(mode.map(|mode| Mode::parse(&mode).ok_or_else(wrong)).transpose()?)
 }
 
+/// Metrics as text, when telemetry is on.
+#[utoipa::path(get, path = "/metrics", tag = "system",
+    responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
 pub async fn metrics(State(face): State<Face>) -> Answer<Response> {
     if !face.settings.telemetry {
         return Err(Refusal::not_here("metrics are off; start the gateway with OTEL_ENABLED=true"));

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::{FieldError, Fields};
 
@@ -51,8 +52,9 @@ impl fmt::Display for GroupName {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Group {
+    #[schema(value_type = String)]
     pub name: GroupName,
     pub description: String,
     pub included_tools: Vec<String>,

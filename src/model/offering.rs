@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 #[derive(Clone, Debug, Default)]
 pub struct Offering {
@@ -161,7 +162,7 @@ impl Tool {
 }
 
 /// An argument of a prompt, as people see it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct PromptArgument {
     pub name: String,
     #[serde(default, deserialize_with = "null_or")]

@@ -102,6 +102,16 @@ impl Endpoint {
         shown
     }
 
+    /// Scheme, host, port and path: nothing that could be a secret.
+    pub fn bare_url(&self) -> String {
+        let mut shown = self.url.clone();
+        shown.set_query(None);
+        shown.set_fragment(None);
+        // Both fail only for URLs without a host, which are refused at registration.
+        let _ = shown.set_username("").and_then(|()| shown.set_password(None));
+        shown.into()
+    }
+
     /// Whether the registration itself says how to authenticate, which leaves no room for OAuth.
     pub fn has_credentials(&self) -> bool {
         self.bearer_token.is_some()

@@ -11,13 +11,14 @@ use super::error::{CallError, ConnectError, Denial, seconds};
 use super::exchange::{Exchange, Inbound};
 use super::http::{HttpClient, Streamable, start_listening};
 use super::link::{Carrier, Link, Purpose, Request};
+use super::news::{News, Newsroom};
 use super::pace::Pace;
 use super::probe::{self, Greeting};
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
 use super::token::Tokens;
 use super::{Options, lists};
-use crate::model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport};
+use crate::model::{Capabilities, Offering, Process, Redactor, ServerConfig, ServerName, Transport};
 use crate::wire::{Era, Head, Version};
 
 /// What a server turned out to offer.
@@ -28,13 +29,23 @@ pub struct Discovery {
     pub problems: Vec<String>,
 }
 
-/// What connecting is busy with, for the sentence when its time is up.
-#[derive(Default)]
-pub struct Step(Mutex<String>);
+/// What connecting is busy with, for those who watch and for the sentence when its time is up.
+pub struct Step {
+    doing: Mutex<String>,
+    server: ServerName,
+    newsroom: Newsroom,
+}
 
 impl Step {
+    fn of(config: &ServerConfig, options: &Options) -> Self {
+        let (server, newsroom) = (config.name.clone(), options.newsroom.clone());
+        Self { doing: Mutex::default(), server, newsroom }
+    }
+
     pub fn set(&self, doing: impl Into<String>) {
-        *self.0.lock().expect("no code panics while it holds the step") = doing.into();
+        let doing = doing.into();
+        self.newsroom.tell(News::Step(self.server.clone(), doing.clone()));
+        *self.doing.lock().expect("no code panics while it holds the step") = doing;
     }
 }
 
@@ -53,7 +64,7 @@ pub async fn connect(
     to: &Destination<'_>,
     known: Option<Era>,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
-    let step = Step::default();
+    let step = Step::of(to.config, to.options);
     let attempt = attempt(to, known, &step);
     let Ok(result) = tokio::time::timeout(to.options.init_timeout, attempt).await else {
         let late = late(to.config, to.options, &step);
@@ -80,7 +91,7 @@ pub async fn read_again(
         server_info: before.server_info.clone(),
         instructions: before.instructions.clone(),
     };
-    let step = Step::default();
+    let step = Step::of(config, options);
     match tokio::time::timeout(options.init_timeout, lists::read(link, &greeting, &step)).await {
         Ok(discovery) => discovery.map_err(|refusal| explain(refusal, config, &Redactor::of(config))),
         Err(_) => Err(late(config, options, &step)),
@@ -88,7 +99,7 @@ pub async fn read_again(
 }
 
 fn late(config: &ServerConfig, options: &Options, step: &Step) -> ConnectError {
-    let doing = step.0.lock().expect("no code panics while it holds the step").clone();
+    let doing = step.doing.lock().expect("no code panics while it holds the step").clone();
     let limit = seconds(options.init_timeout);
     ConnectError::Failed(format!("{} did not finish {doing} within {limit}", config.target()))
 }
@@ -116,7 +127,7 @@ pub async fn connect_further(
     capabilities: Capabilities,
     known: Option<Era>,
 ) -> Result<Arc<Link>, ConnectError> {
-    let step = Step::default();
+    let step = Step::of(to.config, to.options);
     let mut unfinished = Unfinished::default();
     let met = meet(to, capabilities, known, &step, &mut unfinished);
     let met = tokio::time::timeout(to.options.init_timeout, met).await;

@@ -10,9 +10,11 @@ mod calls;
 mod connect;
 mod error;
 mod exchange;
+mod failures;
 mod http;
 mod link;
 mod lists;
+mod news;
 pub mod oauth;
 mod pace;
 mod pool;
@@ -32,8 +34,10 @@ use crate::wire::authored::ClientInfo;
 pub use connect::Discovery;
 pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, Inbound, Replier};
+pub use failures::Failure;
 pub use http::Tls;
 pub use link::{Link, OnBehalf, Purpose, Request};
+pub use news::{News, Newsroom};
 pub use pool::Owner;
 pub use supervise::{Event, State, Upstream};
 
@@ -47,6 +51,8 @@ pub struct Options {
     /// The environment that children inherit, already without what is the gateway's own.
     pub child_env: Vec<(OsString, OsString)>,
     pub tls: Tls,
+    /// Where watchers learn what happens.
+    pub newsroom: Newsroom,
     pub oauth: oauth::Settings,
 }
 

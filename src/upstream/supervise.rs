@@ -13,7 +13,9 @@ use super::Options;
 use super::attend::Supervisor;
 use super::connect::{Destination, Discovery, connect};
 use super::error::{CallError, ConnectError, seconds};
+use super::failures::{Failure, Failures};
 use super::link::Link;
+use super::news::News;
 use super::pool::Pool;
 use super::stdio::StderrTail;
 use super::token::Tokens;
@@ -50,6 +52,7 @@ pub(super) struct Shared {
     /// What the lists said the last time they were read.
     pub offering: ArcSwapOption<Offering>,
     pub stderr: StderrTail,
+    failures: Failures,
     /// The era found the last time; forgotten when something fails.
     known_era: Mutex<Option<Era>>,
     /// A caller wants the server back now.
@@ -121,6 +124,7 @@ impl Upstream {
             }),
             offering: ArcSwapOption::new(connected.as_ref().map(|(_, discovery)| discovery.offering.clone())),
             stderr,
+            failures: Failures::default(),
             known_era: Mutex::new(known_era),
             wanted: Notify::new(),
             refreshes,
@@ -161,6 +165,17 @@ impl Upstream {
 
     pub fn stderr(&self) -> Vec<String> {
         self.0.stderr.lines()
+    }
+
+    /// Remembers a call that failed, for people who look later.
+    pub fn note_failure(&self, tool: &str, reason: &str) {
+        self.0.failures.note(tool, reason, &Redactor::of(&self.0.config));
+        self.0.options.newsroom.tell(News::Failure);
+    }
+
+    /// The last calls that failed, oldest first.
+    pub fn failures(&self) -> Vec<Failure> {
+        self.0.failures.all()
     }
 
     pub fn is(&self, other: &Upstream) -> bool {
@@ -217,6 +232,7 @@ impl Upstream {
         };
         self.0.pool.forget(link);
         if self.0.state.send_if_modified(is_current) {
+            self.0.tell_status();
             self.0.forget_era();
             link.calls.signals.suspect(&error.to_string());
         }
@@ -297,6 +313,11 @@ impl Shared {
         // Reasons may quote the server, for example the names of its tools.
         let reason = Redactor::of(&self.config).redact(&reason.into());
         self.state.send_replace(State { status, reason, link });
+        self.tell_status();
+    }
+
+    fn tell_status(&self) {
+        self.options.newsroom.tell(News::Status(self.config.name.clone()));
     }
 
     pub fn show_connected(&self, link: &Arc<Link>, discovery: &Discovery) {

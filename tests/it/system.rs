@@ -104,7 +104,6 @@ async fn a_removed_server_leaves_no_series_behind() {
 async fn unknown_routes_are_404_with_one_sentence() {
     let app = TestApp::start().await;
     for path in [
-        "/",
         "/nothing",
         "/health/",
         "//health",

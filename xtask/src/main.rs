@@ -4,6 +4,8 @@
 mod clients;
 mod command;
 mod conformance;
+mod dashboard;
+mod packages;
 mod run;
 mod steps;
 mod tally;
@@ -18,6 +20,9 @@ cargo xtask conformance [FILTER]
                             the official suite alone; FILTER narrows the cases by name, such as client-modern
 cargo xtask clients [FILTER]
                             the real clients alone; FILTER narrows them by name, such as Python
+cargo xtask browser [FILTER]
+                            the dashboard in a real browser alone; FILTER narrows the scripts by name
+cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask extra           what a fresh machine lacks: cargo-deny, 60 seconds of each fuzz target
 cargo xtask help            this text
 
@@ -43,6 +48,11 @@ fn main() -> ExitCode {
         ["clients", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::CLIENTS)
         }
+        ["browser"] => Run::new(None).walk(steps::BROWSE),
+        ["browser", filter] if !filter.starts_with('-') => {
+            Run::new(Some((*filter).to_owned())).walk(steps::BROWSE)
+        }
+        ["web"] => Run::new(None).walk(steps::WEB),
         ["extra"] => Run::new(None).walk(steps::EXTRA),
         _ => {
             eprintln!("unknown command \"{}\"\n\n{HELP}", words.join(" "));

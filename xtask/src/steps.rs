@@ -6,6 +6,7 @@ use anyhow::Result;
 use crate::clients;
 use crate::command;
 use crate::conformance;
+use crate::dashboard;
 use crate::run::{Need, Run, Step};
 use crate::tally::Tally;
 
@@ -18,11 +19,17 @@ pub const TEST: &[Step] = &[
     CONFORMANCE_GATEWAY,
     CONFORMANCE_LINKS,
     REAL_CLIENTS,
+    DASHBOARD,
+    BROWSER,
 ];
 
 pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_LINKS];
 
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
+
+pub const BROWSE: &[Step] = &[BROWSER];
+
+pub const WEB: &[Step] = &[Step { name: "build of the dashboard", needs: &[NPM], run: dashboard::update }];
 
 pub const EXTRA: &[Step] = &[
     Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies },
@@ -39,6 +46,11 @@ const CONFORMANCE_LINKS: Step =
 
 const REAL_CLIENTS: Step = Step { name: "real clients", needs: &[NPM, PYTHON], run: clients::run };
 
+/// Sources, unit tests, and that what is committed is what they give.
+const DASHBOARD: Step = Step { name: "dashboard", needs: &[NPM], run: dashboard::check };
+const BROWSER: Step =
+    Step { name: "dashboard in a browser", needs: &[NPM, CHROMIUM], run: dashboard::browse };
+
 const RUSTFMT: Need =
     Need::Works { probe: &["cargo", "fmt", "--version"], remedy: "rustup component add rustfmt" };
 const CLIPPY: Need =
@@ -46,6 +58,7 @@ const CLIPPY: Need =
 const CARGO_DENY: Need =
     Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
 const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["nodejs", "npm"] };
+const CHROMIUM: Need = Need::Debian { probe: &["chromium", "--version"], packages: &["chromium"] };
 const PYTHON: Need = Need::Debian {
     probe: &["python3", "-c", "import venv, ensurepip"],
     packages: &["python3", "python3-venv"],

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use bytes::Bytes;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::http::Face;
 use crate::http::extract::{Name, json_object};
@@ -10,8 +11,9 @@ use crate::http::reply::{Answer, Created, Json, NoContent};
 use crate::model::{Client, HolderName};
 
 /// A client; its token stays readable for admins.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ClientRecord {
+    #[schema(value_type = String)]
     name: HolderName,
     description: String,
     access_token: String,
@@ -31,21 +33,42 @@ impl From<Client> for ClientRecord {
     }
 }
 
+/// What a client is made of; `name` counts only for a new one. It is read by the gateway; this is its description.
+#[derive(ToSchema)]
+pub struct ClientInput {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub access_token: Option<String>,
+    /// Names of servers, or `*` for all of them.
+    pub allow_list: Option<Vec<String>>,
+}
+
+/// All clients.
+#[utoipa::path(get, path = "/api/v0/clients", tag = "clients", responses((status = 200, body = [ClientRecord])))]
 pub async fn list(State(face): State<Face>) -> Answer<Json<Vec<ClientRecord>>> {
     Ok(Json(face.gateway.clients()?.into_iter().map(ClientRecord::from).collect()))
 }
 
+/// Makes a client.
+#[utoipa::path(post, path = "/api/v0/clients", tag = "clients",
+    request_body = ClientInput, responses((status = 201, body = ClientRecord)))]
 pub async fn create(State(face): State<Face>, body: Bytes) -> Answer<Created<ClientRecord>> {
     // Whether there are clients at all is the first thing to say, before what is wrong with the body.
     face.gateway.clients()?;
     Ok(Created(face.gateway.create_client(json_object(&body)?).await?.into()))
 }
 
+/// Overwrites everything of a client but its name.
+#[utoipa::path(put, path = "/api/v0/clients/{name}", tag = "clients", params(("name" = String, Path)),
+    request_body = ClientInput, responses((status = 200, body = ClientRecord)))]
 pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<ClientRecord>> {
     face.gateway.client(&name)?;
     Ok(Json(face.gateway.replace_client(&name, json_object(&body)?).await?.into()))
 }
 
+/// Deletes a client; its token is worthless at once.
+#[utoipa::path(delete, path = "/api/v0/clients/{name}", tag = "clients",
+    params(("name" = String, Path)), responses((status = 204)))]
 pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
     face.gateway.delete_client(&name).await?;
     Ok(NoContent)

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::http::Face;
 use crate::http::address::base_url;
@@ -12,31 +13,72 @@ use crate::http::reply::{Answer, Created, Json, NoContent};
 use crate::model::{Group, GroupName};
 
 /// A group with the addresses of its endpoints.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct GroupWithEndpoints {
     #[serde(flatten)]
     group: Group,
+    #[serde(flatten)]
+    endpoints: GroupEndpoints,
+}
+
+/// Where agents reach a group.
+#[derive(Serialize, ToSchema)]
+pub struct GroupEndpoints {
     streamable_http_endpoint: String,
     sse_endpoint: String,
     sse_message_endpoint: String,
 }
 
-#[derive(Serialize)]
+impl GroupEndpoints {
+    pub fn of(base: &str, group: &str) -> Self {
+        let base = format!("{base}/v0/groups/{group}");
+        Self {
+            streamable_http_endpoint: format!("{base}/mcp"),
+            sse_endpoint: format!("{base}/sse"),
+            sse_message_endpoint: format!("{base}/message"),
+        }
+    }
+}
+
+/// The configuration of a group. It is read by `model::group`; this is its description.
+#[derive(ToSchema)]
+pub struct GroupInput {
+    pub name: String,
+    pub description: Option<String>,
+    /// Full names.
+    pub included_tools: Option<Vec<String>>,
+    pub included_servers: Option<Vec<String>>,
+    /// Taken away after everything was included.
+    pub excluded_tools: Option<Vec<String>>,
+    /// Full names, or `*` for those of the included servers.
+    pub included_prompts: Option<Vec<String>>,
+    /// URIs, or `*` for those of the included servers.
+    pub included_resources: Option<Vec<String>>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = ReplacedGroup)]
 pub struct Replaced {
+    #[schema(value_type = String)]
     name: GroupName,
     old: Group,
     new: Group,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct EffectiveTools {
     tools: Vec<String>,
 }
 
+/// All groups.
+#[utoipa::path(get, path = "/api/v0/tool-groups", tag = "tool groups", responses((status = 200, body = [Group])))]
 pub async fn list(State(face): State<Face>) -> Json<Vec<Group>> {
     Json(face.gateway.catalog().groups().cloned().collect())
 }
 
+/// One group.
+#[utoipa::path(get, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
+    params(("name" = String, Path)), responses((status = 200, body = GroupWithEndpoints)))]
 pub async fn get(
     State(face): State<Face>,
     headers: HeaderMap,
@@ -46,6 +88,9 @@ pub async fn get(
     Ok(Json(with_endpoints(&face, &headers, group)))
 }
 
+/// Makes a group.
+#[utoipa::path(post, path = "/api/v0/tool-groups", tag = "tool groups",
+    request_body = GroupInput, responses((status = 201, body = GroupWithEndpoints)))]
 pub async fn create(
     State(face): State<Face>,
     headers: HeaderMap,
@@ -55,6 +100,9 @@ pub async fn create(
     Ok(Created(with_endpoints(&face, &headers, group)))
 }
 
+/// Replaces the whole configuration of a group.
+#[utoipa::path(put, path = "/api/v0/tool-groups/{name}", tag = "tool groups", params(("name" = String, Path)),
+    request_body = GroupInput, responses((status = 200, body = Replaced)))]
 pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Replaced>> {
     // A missing group is the first thing to say, before what is wrong with the body.
     face.gateway.catalog().group(&name)?;
@@ -62,11 +110,17 @@ pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) ->
     Ok(Json(Replaced { name: replaced.new.name.clone(), old: replaced.old, new: replaced.new }))
 }
 
+/// Deletes a group.
+#[utoipa::path(delete, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
+    params(("name" = String, Path)), responses((status = 204)))]
 pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
     face.gateway.delete_group(&name).await?;
     Ok(NoContent)
 }
 
+/// Exactly what the endpoints of a group show now.
+#[utoipa::path(get, path = "/api/v0/tool-groups/{name}/effective-tools", tag = "tool groups",
+    params(("name" = String, Path)), responses((status = 200, body = EffectiveTools)))]
 pub async fn effective_tools(State(face): State<Face>, Name(name): Name) -> Answer<Json<EffectiveTools>> {
     let catalog = face.gateway.catalog();
     catalog.group(&name)?;
@@ -74,11 +128,6 @@ pub async fn effective_tools(State(face): State<Face>, Name(name): Name) -> Answ
 }
 
 fn with_endpoints(face: &Face, headers: &HeaderMap, group: Group) -> GroupWithEndpoints {
-    let base = format!("{}/v0/groups/{}", base_url(&face.settings, headers), group.name);
-    GroupWithEndpoints {
-        group,
-        streamable_http_endpoint: format!("{base}/mcp"),
-        sse_endpoint: format!("{base}/sse"),
-        sse_message_endpoint: format!("{base}/message"),
-    }
+    let endpoints = GroupEndpoints::of(&base_url(&face.settings, headers), group.name.as_str());
+    GroupWithEndpoints { group, endpoints }
 }

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use bytes::Bytes;
+use utoipa::ToSchema;
 
 use super::servers::OneServer;
 use crate::gateway::sessions::{Refused, Response};
@@ -10,6 +11,19 @@ use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created};
 use crate::model::{FieldError, Fields, Secret};
 
+/// What came back with the person.
+#[derive(ToSchema)]
+pub struct CompletionInput {
+    pub state: String,
+    pub code: Option<String>,
+    pub iss: Option<String>,
+    pub error: Option<String>,
+    pub error_description: Option<String>,
+}
+
+/// Finishes an authorization.
+#[utoipa::path(post, path = "/api/v0/upstream_oauth/sessions/{id}/complete", tag = "servers",
+    params(("id" = String, Path)), request_body = CompletionInput, responses((status = 201, body = OneServer)))]
 pub async fn complete(State(face): State<Face>, Name(id): Name, body: Bytes) -> Answer<Created<OneServer>> {
     let mut fields = Fields::new(json_object(&body)?);
     let mut text = |key: &str| Ok::<_, FieldError>(fields.text(key)?.filter(|text| !text.is_empty()));

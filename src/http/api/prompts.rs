@@ -1,25 +1,66 @@
 //! `/api/v0/prompts`: listing, rendering and switching prompts.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{coverage, entity};
+use crate::gateway::record::PromptRecord;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::extract::{Query, json_object};
 use crate::http::reply::{Answer, Json, Written};
 use crate::model::Fields;
 
+/// The body of a rendering.
+#[derive(ToSchema)]
+pub struct RenderInput {
+    /// The full name.
+    pub name: String,
+    pub arguments: Option<HashMap<String, String>>,
+}
+
+/// A prompt with its arguments filled in.
+#[derive(ToSchema)]
+pub struct RenderedPrompt {
+    pub description: Option<String>,
+    pub messages: Vec<PromptMessage>,
+    pub meta: Option<HashMap<String, Value>>,
+}
+
+#[derive(ToSchema)]
+pub struct PromptMessage {
+    /// `user` or `assistant`.
+    pub role: String,
+    pub content: HashMap<String, Value>,
+}
+
+/// All prompts.
+#[utoipa::path(get, path = "/api/v0/prompts", tag = "prompts",
+    params(
+        ("server" = Option<String>, Query, description = "Only of this server"),
+        ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
+    ), responses((status = 200, body = [PromptRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
     Ok(Json(face.gateway.catalog().prompt_records(&coverage(&query)?)?).into_response())
 }
 
+/// One prompt.
+#[utoipa::path(get, path = "/api/v0/prompt", tag = "prompts",
+    params(("name" = String, Query, description = "The full name")),
+    responses((status = 200, body = PromptRecord)))]
 pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
     let name = query.required("name")?;
     Ok(Json(face.gateway.catalog().prompt_record(name)?).into_response())
 }
 
+/// Renders a prompt.
+#[utoipa::path(post, path = "/api/v0/prompts/render", tag = "prompts",
+    request_body = RenderInput, responses((status = 200, body = RenderedPrompt)))]
 pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
     let mut fields = Fields::new(json_object(&body)?);
     let name = fields.required_text("name")?;
@@ -28,10 +69,18 @@ pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> An
     Ok(Written(face.gateway.render(caller.owner(), &name, &arguments).await?))
 }
 
+/// Switches a prompt, or all prompts of a server, on.
+#[utoipa::path(post, path = "/api/v0/prompts/enable", tag = "prompts",
+    params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
+    responses((status = 200, body = [String])))]
 pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, true).await?))
 }
 
+/// Switches a prompt, or all prompts of a server, off.
+#[utoipa::path(post, path = "/api/v0/prompts/disable", tag = "prompts",
+    params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
+    responses((status = 200, body = [String])))]
 pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, false).await?))
 }

@@ -3,8 +3,11 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::coverage;
+use crate::gateway::record::{ResourceRecord, TemplateRecord};
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::error::Refusal;
@@ -12,19 +15,50 @@ use crate::http::extract::{Query, json_object};
 use crate::http::reply::{Answer, Json, Written};
 use crate::model::{FieldError, Fields};
 
+/// The URI of a resource, the server's own or the qualified one.
+#[derive(ToSchema)]
+pub struct ResourceInput {
+    pub uri: String,
+}
+
+/// What a resource holds, as its server sent it.
+#[derive(ToSchema)]
+pub struct ResourceContents {
+    /// Each with `uri`, `mimeType`, and `text` or `blob`.
+    pub contents: Vec<Value>,
+}
+
+/// All resources.
+#[utoipa::path(get, path = "/api/v0/resources", tag = "resources",
+    params(
+        ("server" = Option<String>, Query, description = "Only of this server"),
+        ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
+    ), responses((status = 200, body = [ResourceRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
     Ok(Json(face.gateway.catalog().resource_records(&coverage(&query)?)?).into_response())
 }
 
+/// All resource templates.
+#[utoipa::path(get, path = "/api/v0/resource_templates", tag = "resources",
+    params(
+        ("server" = Option<String>, Query, description = "Only of this server"),
+        ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
+    ), responses((status = 200, body = [TemplateRecord])))]
 pub async fn templates(State(face): State<Face>, query: Query) -> Answer<Response> {
     Ok(Json(face.gateway.catalog().template_records(&coverage(&query)?)?).into_response())
 }
 
+/// One resource.
+#[utoipa::path(post, path = "/api/v0/resources/get", tag = "resources",
+    request_body = ResourceInput, responses((status = 200, body = ResourceRecord)))]
 pub async fn get(State(face): State<Face>, body: Bytes) -> Answer<Response> {
     let uri = uri(&body)?;
     Ok(Json(face.gateway.catalog().resource_record(&uri)?).into_response())
 }
 
+/// Reads a resource.
+#[utoipa::path(post, path = "/api/v0/resources/read", tag = "resources",
+    request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
 pub async fn read(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
     Ok(Written(face.gateway.read_resource(caller.owner(), &uri(&body)?).await?))
 }

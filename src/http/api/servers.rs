@@ -1,10 +1,13 @@
 //! `/api/v0/servers`: registering servers and looking after them.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::gateway::oauth::Outcome;
 use crate::gateway::record::ServerRecord;
@@ -16,23 +19,55 @@ use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
 use crate::model::{Fields, Role};
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct OneServer {
     pub(super) server: ServerRecord,
 }
 
 /// The record under `server`, and its fields at the top level too.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct Registered {
     server: ServerRecord,
     #[serde(flatten)]
     fields: ServerRecord,
 }
 
+/// How to reach a server. It is read by `model::registration`; this is its description.
+#[derive(ToSchema)]
+pub struct RegistrationInput {
+    pub name: String,
+    /// `stdio`, `streamable_http` or `sse`.
+    pub transport: String,
+    pub description: Option<String>,
+    pub url: Option<String>,
+    pub bearer_token: Option<String>,
+    pub headers: Option<HashMap<String, String>>,
+    pub command: Option<String>,
+    pub args: Option<Vec<String>>,
+    pub env: Option<HashMap<String, String>>,
+    pub cwd: Option<String>,
+    /// `stateless` or `stateful`.
+    pub session_mode: Option<String>,
+    pub timeout_ms: Option<u64>,
+    pub max_concurrency: Option<u64>,
+    pub enabled: Option<bool>,
+    pub disabled_tools: Option<Vec<String>>,
+    pub disabled_prompts: Option<Vec<String>>,
+    pub oauth_redirect_uri: Option<String>,
+    pub oauth_client_id: Option<String>,
+    pub oauth_client_secret: Option<String>,
+    pub oauth_scopes: Option<Vec<String>>,
+}
+
+/// All servers.
+#[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerRecord])))]
 pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerRecord>> {
     Json(face.gateway.servers().into_iter().map(|server| shown_to(&caller, server)).collect())
 }
 
+/// One server.
+#[utoipa::path(get, path = "/api/v0/servers/{name}", tag = "servers",
+    params(("name" = String, Path)), responses((status = 200, body = ServerRecord)))]
 pub async fn get(State(face): State<Face>, caller: Caller, Name(name): Name) -> Answer<Json<ServerRecord>> {
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
@@ -45,6 +80,11 @@ fn shown_to(caller: &Caller, server: ServerRecord) -> ServerRecord {
     }
 }
 
+/// Registers a server. Where a person must authorize it first, the answer is 202 with the page to open.
+#[utoipa::path(post, path = "/api/v0/servers", tag = "servers",
+    params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
+    request_body = RegistrationInput,
+    responses((status = 201, body = Registered), (status = 202, body = AuthorizationRequired)))]
 pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
     Ok(match face.gateway.register(json_object(&body)?, existing).await? {
@@ -57,6 +97,10 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> An
     })
 }
 
+/// Changes what is given of a server; what is left out stays.
+#[utoipa::path(patch, path = "/api/v0/servers/{name}", tag = "servers", params(("name" = String, Path)),
+    request_body = HashMap<String, Value>,
+    responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]
 pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Response> {
     Ok(match face.gateway.amend(&name, json_object(&body)?).await? {
         Outcome::Stored(server) => Json(OneServer { server: *server }).into_response(),
@@ -67,6 +111,8 @@ pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> A
 }
 
 /// Asks a person to authorize a server anew; the way back is the registered one unless the body says another.
+#[utoipa::path(post, path = "/api/v0/servers/{name}/reauthorize", tag = "servers", params(("name" = String, Path)),
+    request_body = HashMap<String, String>, responses((status = 202, body = AuthorizationRequired)))]
 pub async fn reauthorize(
     State(face): State<Face>,
     Name(name): Name,
@@ -81,24 +127,38 @@ pub async fn reauthorize(
     Ok(Accepted(face.gateway.reauthorize(&name, redirect_uri).await?.into()))
 }
 
+/// Removes a server.
+#[utoipa::path(delete, path = "/api/v0/servers/{name}", tag = "servers",
+    params(("name" = String, Path)), responses((status = 204)))]
 pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
     face.gateway.remove(&name).await?;
     Ok(NoContent)
 }
 
+/// Switches a server on.
+#[utoipa::path(post, path = "/api/v0/servers/{name}/enable", tag = "servers",
+    params(("name" = String, Path)), responses((status = 200, body = Switched)))]
 pub async fn enable(State(face): State<Face>, Name(name): Name) -> Answer<Json<Switched>> {
     Ok(Json(face.gateway.switch_server(&name, true).await?))
 }
 
+/// Switches a server off.
+#[utoipa::path(post, path = "/api/v0/servers/{name}/disable", tag = "servers",
+    params(("name" = String, Path)), responses((status = 200, body = Switched)))]
 pub async fn disable(State(face): State<Face>, Name(name): Name) -> Answer<Json<Switched>> {
     Ok(Json(face.gateway.switch_server(&name, false).await?))
 }
 
+/// Reads the lists of a server now.
+#[utoipa::path(post, path = "/api/v0/servers/{name}/refresh", tag = "servers",
+    params(("name" = String, Path)), responses((status = 200, body = OneServer)))]
 pub async fn refresh(State(face): State<Face>, Name(name): Name) -> Answer<Json<OneServer>> {
     let server = face.gateway.refresh(&name).await?;
     Ok(Json(OneServer { server }))
 }
 
+/// The registrations of all servers, secrets in clear.
+#[utoipa::path(get, path = "/api/v0/server_configs", tag = "servers", responses((status = 200, body = [RegistrationInput])))]
 pub async fn configs(State(face): State<Face>) -> Json<Vec<Map<String, Value>>> {
     Json(face.gateway.server_configs())
 }

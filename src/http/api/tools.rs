@@ -1,12 +1,17 @@
 //! `/api/v0/tools`: listing, calling and switching tools.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
 use super::{coverage, entity};
+use crate::gateway::record::ToolRecord;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::error::Refusal;
@@ -19,24 +24,58 @@ use crate::wire::{authored, scan, sse, text};
 /// Progress events that wait for a slow reader.
 const PROGRESS_BACKLOG: usize = 64;
 
+/// What a tool answered. A tool that reports an error is an answer, too.
+#[derive(ToSchema)]
+pub struct ToolResult {
+    /// Blocks with a `type` each, such as `text` or `image`.
+    pub content: Vec<Value>,
+    #[schema(rename = "isError")]
+    pub is_error: bool,
+    #[schema(rename = "structuredContent")]
+    pub structured_content: Option<Value>,
+    #[schema(rename = "_meta")]
+    pub meta: Option<HashMap<String, Value>>,
+}
+
+/// All tools.
+#[utoipa::path(get, path = "/api/v0/tools", tag = "tools",
+    params(
+        ("server" = Option<String>, Query, description = "Only of this server"),
+        ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
+    ), responses((status = 200, body = [ToolRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
     Ok(Json(face.gateway.catalog().tool_records(&coverage(&query)?)?).into_response())
 }
 
+/// One tool.
+#[utoipa::path(get, path = "/api/v0/tool", tag = "tools",
+    params(("name" = String, Query, description = "The full name")),
+    responses((status = 200, body = ToolRecord)))]
 pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
     let name = query.required("name")?;
     Ok(Json(face.gateway.catalog().tool_record(name)?).into_response())
 }
 
+/// Switches a tool, or all tools of a server, on.
+#[utoipa::path(post, path = "/api/v0/tools/enable", tag = "tools",
+    params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
+    responses((status = 200, body = [String])))]
 pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true).await?))
 }
 
+/// Switches a tool, or all tools of a server, off.
+#[utoipa::path(post, path = "/api/v0/tools/disable", tag = "tools",
+    params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
+    responses((status = 200, body = [String])))]
 pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
 }
 
 /// Calls a tool; with `Accept: text/event-stream` the answer streams progress and then the result.
+#[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
+    request_body(content = HashMap<String, Value>, description = "`name`, and the arguments beside it"),
+    responses((status = 200, body = ToolResult)))]
 pub async fn invoke(
     State(face): State<Face>,
     caller: Caller,
@@ -44,7 +83,12 @@ pub async fn invoke(
     body: Bytes,
 ) -> Answer<Response> {
     let call = Call::parse(&face, &body)?;
-    if !wants_events(&headers) {
+    run(face, caller, &headers, call).await
+}
+
+/// Calls a tool and answers in the way that the caller accepts.
+pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) -> Answer<Response> {
+    if !wants_events(headers) {
         let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None).await?;
         return Ok(Written(result.to_json()).into_response());
     }
@@ -87,9 +131,9 @@ fn wants_events(headers: &HeaderMap) -> bool {
 }
 
 /// Which tool to call with which arguments, the latter as they were written.
-struct Call {
-    name: String,
-    arguments: Vec<u8>,
+pub struct Call {
+    pub name: String,
+    pub arguments: Vec<u8>,
 }
 
 impl Call {

@@ -1,3 +1,98 @@
-//! The API behind the browser's dashboard; development mode only. Nothing here ever shows a secret.
+//! The API behind the browser's dashboard, one file per page; development mode only. Nothing here ever shows a secret:
+//! not a token, a header's value, an environment variable's value, nor the arguments of a process.
 
+pub mod diagnostics;
+pub mod events;
+pub mod groups;
+pub mod import;
 pub mod oauth;
+pub mod overview;
+pub mod prompts;
+pub mod resources;
+pub mod servers;
+pub mod tools;
+
+use bytes::Bytes;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::error::Refusal;
+use super::extract::json_object;
+use crate::gateway::Entry;
+use crate::gateway::record::state_of;
+use crate::model::{FieldError, Fields};
+
+/// What an empty list says: what belongs there, and how the first one gets there.
+#[derive(Serialize, ToSchema)]
+pub struct EmptyState {
+    title: &'static str,
+    description: &'static str,
+    /// Lines to copy into a terminal.
+    commands: Vec<String>,
+}
+
+/// A flag of something was set.
+#[derive(Serialize, ToSchema)]
+pub struct Switched {
+    name: String,
+    /// Its own flag; it is in effect only while its server is enabled, too.
+    enabled: bool,
+}
+
+/// Something is gone.
+#[derive(Serialize, ToSchema)]
+pub struct Deleted {
+    deleted: bool,
+}
+
+impl Deleted {
+    const YES: Self = Self { deleted: true };
+}
+
+/// The body of every switch.
+#[derive(ToSchema)]
+pub struct SwitchInput {
+    pub enabled: bool,
+}
+
+impl SwitchInput {
+    fn parse(body: &Bytes) -> Result<Self, Refusal> {
+        let mut fields = Fields::new(json_object(body)?);
+        let enabled = fields.flag("enabled")?;
+        fields.finish()?;
+        let enabled = enabled.ok_or_else(|| FieldError::new("enabled", "is required: true or false"))?;
+        Ok(Self { enabled })
+    }
+}
+
+/// What a list says about the server of each thing in it.
+struct Home<'a> {
+    server: &'a str,
+    server_enabled: bool,
+    transport: &'static str,
+    server_status: &'static str,
+}
+
+impl<'a> Home<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        Self {
+            server: entry.name().as_str(),
+            server_enabled: entry.is_enabled(),
+            transport: entry.registration.config.transport.as_str(),
+            server_status: state_of(entry).0.as_str(),
+        }
+    }
+}
+
+/// Tools, prompts and resources are empty for one of two reasons.
+fn nothing_offered(
+    has_servers: bool,
+    base: &str,
+    title: &'static str,
+    description: &'static str,
+) -> EmptyState {
+    match has_servers {
+        true => EmptyState { title, description, commands: vec![] },
+        false => servers::no_servers(base),
+    }
+}

@@ -3,9 +3,9 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response as HttpResponse};
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::gateway::oauth::{Outcome, Pending};
 use crate::gateway::servers::Existing;
@@ -14,33 +14,11 @@ use crate::gateway::{Error, Kind};
 use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Accepted, Answer, Created, Json, Page};
+use crate::http::reply::{Accepted, Answer, Json, Page};
 use crate::model::{Fields, Secret};
 
 /// Where authorization servers send people back to.
 pub const CALLBACK: &str = "/api/dashboard/oauth/callback";
-
-/// Adds a server. Where a person must authorize it, the answer says where.
-pub async fn add(
-    State(face): State<Face>,
-    headers: HeaderMap,
-    query: Query,
-    body: Bytes,
-) -> Answer<HttpResponse> {
-    let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
-    Ok(match register(&face, &headers, json_object(&body)?, existing).await? {
-        Outcome::Stored(server) => Created(json!({
-            "name": server.name,
-            "transport": server.transport,
-            "enabled": server.enabled,
-            "description": server.description,
-        }))
-        .into_response(),
-        Outcome::AuthorizationRequired(pending) => {
-            Accepted(AuthorizationRequired::from(pending)).into_response()
-        }
-    })
-}
 
 /// Registers a server; one that wants OAuth is tried again with our own callback.
 pub async fn register(
@@ -58,6 +36,9 @@ pub async fn register(
     }
 }
 
+/// Asks a person to authorize a server anew.
+#[utoipa::path(post, path = "/api/dashboard/servers/{name}/reauthorize", tag = "dashboard",
+    params(("name" = String, Path)), responses((status = 202, body = AuthorizationRequired)))]
 pub async fn reauthorize(
     State(face): State<Face>,
     headers: HeaderMap,
@@ -71,11 +52,20 @@ pub async fn reauthorize(
     Ok(Accepted(AuthorizationRequired::from(pending)))
 }
 
+/// How an authorization is going.
+#[utoipa::path(get, path = "/api/dashboard/oauth/session/{id}", tag = "dashboard", params(("id" = String, Path)),
+    responses((status = 200, body = SessionRecord)))]
 pub async fn session(State(face): State<Face>, Name(id): Name) -> Answer<Json<SessionRecord>> {
     Ok(Json(face.gateway.oauth_session(&id).await?))
 }
 
 /// The person comes back, with a code or with a refusal.
+#[utoipa::path(get, path = "/api/dashboard/oauth/callback", tag = "dashboard",
+    params(
+        ("state" = Option<String>, Query), ("code" = Option<String>, Query), ("iss" = Option<String>, Query),
+        ("error" = Option<String>, Query), ("error_description" = Option<String>, Query),
+    ),
+    responses((status = 200, content_type = "text/html", body = String)))]
 pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
     let failed = |reason: &str| Page::bad_request("Authorization failed", reason);
     let Some(state) = query.text("state") else { return failed("The parameter \"state\" is missing.") };
@@ -98,7 +88,7 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
 }
 
 /// A person must agree before there is anything more to say.
-#[derive(serde::Serialize)]
+#[derive(serde::Serialize, ToSchema)]
 pub struct AuthorizationRequired {
     authorization_required: Pending,
 }

@@ -253,5 +253,6 @@ pub fn config(folder: &Path) -> Config {
         telemetry: false,
         child_env: std::env::vars_os().collect(),
         program: PathBuf::from(env!("CARGO_BIN_EXE_toolgate")),
+        source: "defaults".into(),
     }
 }

@@ -30,22 +30,35 @@ impl Gateway {
 
     /// A registration that is answered is connected: its lists were read.
     pub fn register(&self, registration: &Value) -> Result<()> {
+        let answer = self.ask("POST", "/api/v0/servers", &registration.to_string())?;
+        if answer.split(' ').nth(1) != Some("201") {
+            bail!("the fixture could not be registered: {answer}");
+        }
+        Ok(())
+    }
+
+    /// The body of an answer.
+    pub fn get(&self, path: &str) -> Result<String> {
+        let answer = self.ask("GET", path, "")?;
+        match answer.split_once("\r\n\r\n") {
+            Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
+            _ => bail!("{path} was not answered: {answer}"),
+        }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> Result<String> {
         let url = self.url();
         let authority = url.trim_start_matches("http://");
-        let body = registration.to_string();
         let mut stream = TcpStream::connect(authority).context("the gateway does not listen")?;
         write!(
             stream,
-            "POST /api/v0/servers HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len(),
         )?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        if answer.split(' ').nth(1) != Some("201") {
-            bail!("the fixture could not be registered: {answer}");
-        }
-        Ok(())
+        Ok(answer)
     }
 }
 

@@ -1,0 +1,133 @@
+//! What changes, told to browsers as it happens: `changed` names the lists that came out differently, `status` tells how a
+//! server is doing and, while it connects, what it is busy with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+
+use crate::gateway::News;
+use crate::gateway::catalog::Catalog;
+use crate::gateway::difference::Noun;
+use crate::gateway::record::state_of;
+use crate::http::Face;
+use crate::http::stream::EventBody;
+use crate::wire::sse;
+
+/// Events that wait for a slow browser.
+const BACKLOG: usize = 64;
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    changed: &'a BTreeSet<Noun>,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize)]
+struct ServerStatus {
+    name: String,
+    status: &'static str,
+    status_reason: String,
+}
+
+/// The stream of changes, from now on.
+#[utoipa::path(get, path = "/api/dashboard/events", tag = "dashboard",
+    responses((status = 200, description = "Events `changed` and `status`", content_type = "text/event-stream",
+        body = String)))]
+pub async fn stream(State(face): State<Face>) -> Response {
+    let (frames, notices) = mpsc::channel(BACKLOG);
+    let (changes, news) = (face.gateway.changes(), face.gateway.news());
+    let seen = face.gateway.catalog();
+    let closing = face.closing.clone();
+    let mut watch = Watch { statuses: statuses(&seen), seen, frames, face };
+    let work = async move {
+        closing.run_until_cancelled(watch.follow(changes, news)).await;
+        Bytes::new()
+    };
+    EventBody::response(work, notices)
+}
+
+/// What one browser was told so far.
+struct Watch {
+    face: Face,
+    seen: Arc<Catalog>,
+    statuses: BTreeMap<String, ServerStatus>,
+    frames: mpsc::Sender<Bytes>,
+}
+
+impl Watch {
+    async fn follow(
+        &mut self,
+        mut changes: tokio::sync::watch::Receiver<()>,
+        mut news: tokio::sync::broadcast::Receiver<News>,
+    ) {
+        loop {
+            tokio::select! {
+                changed = changes.changed() => match changed {
+                    Ok(()) => self.tell_changes().await,
+                    // The gateway is going away, and this stream with it.
+                    Err(_) => return pending().await,
+                },
+                heard = news.recv() => match heard {
+                    Ok(News::Step(server, doing)) => self.tell_step(server.as_str(), doing).await,
+                    Ok(News::Status(_)) | Err(RecvError::Lagged(_)) => self.tell_statuses().await,
+                    Ok(News::Failure) => self.tell_changed(&BTreeSet::from([Noun::Failures])).await,
+                    Err(RecvError::Closed) => return pending().await,
+                },
+            }
+        }
+    }
+
+    async fn tell_changes(&mut self) {
+        let catalog = self.face.gateway.catalog();
+        let changed = catalog.difference(&self.seen);
+        self.seen = catalog;
+        if !changed.is_empty() {
+            self.tell_changed(&changed).await;
+        }
+        self.tell_statuses().await;
+    }
+
+    async fn tell_changed(&self, changed: &BTreeSet<Noun>) {
+        self.tell("changed", &Changed { changed }).await;
+    }
+
+    async fn tell_statuses(&mut self) {
+        let now = statuses(&self.face.gateway.catalog());
+        let before = std::mem::replace(&mut self.statuses, now);
+        let news: Vec<_> =
+            self.statuses.values().filter(|now| before.get(&now.name) != Some(*now)).cloned().collect();
+        for status in news {
+            self.tell("status", &status).await;
+        }
+    }
+
+    async fn tell_step(&mut self, server: &str, doing: String) {
+        // One that works and whose lists are read again is not connecting, and one that failed and is tried again shows
+        // its reason until that changes.
+        if self.statuses.get(server).is_none_or(|known| known.status == "connecting") {
+            let status = ServerStatus { name: server.to_owned(), status: "connecting", status_reason: doing };
+            self.tell("status", &status).await;
+        }
+    }
+
+    async fn tell(&self, event: &str, data: &impl Serialize) {
+        let data = serde_json::to_vec(data).expect("events have string keys and no failing parts");
+        // Nobody reads any longer: the stream is about to be dropped.
+        let _ = self.frames.send(sse::frame(Some(event), &data)).await;
+    }
+}
+
+fn statuses(catalog: &Catalog) -> BTreeMap<String, ServerStatus> {
+    let status = |entry: &Arc<crate::gateway::Entry>| {
+        let (status, status_reason) = state_of(entry);
+        let name = entry.name().to_string();
+        (name.clone(), ServerStatus { name, status: status.as_str(), status_reason })
+    };
+    catalog.entries().map(status).collect()
+}

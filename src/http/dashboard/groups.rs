@@ -1,0 +1,175 @@
+//! The groups page: every group with what it shows right now; making, changing and deleting them.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{Deleted, EmptyState};
+use crate::gateway::catalog::Catalog;
+use crate::gateway::record::ToolRecord;
+use crate::http::Face;
+use crate::http::address::base_url;
+use crate::http::api::groups::GroupEndpoints;
+use crate::http::error::Refusal;
+use crate::http::extract::{Name, json_object};
+use crate::http::reply::{Answer, Created, Json};
+use crate::model::FieldError;
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardGroups)]
+pub struct Groups<'a> {
+    tool_groups: Vec<Group<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty_state: Option<EmptyState>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardGroup)]
+pub struct Group<'a> {
+    name: &'a str,
+    description: &'a str,
+    /// How many tools the group shows right now.
+    tool_count: usize,
+    /// The tools that the group shows right now.
+    tools: Vec<GroupTool<'a>>,
+    included_tools: &'a [String],
+    included_servers: &'a [String],
+    excluded_tools: &'a [String],
+    included_prompts: &'a [String],
+    included_resources: &'a [String],
+    #[serde(flatten)]
+    endpoints: GroupEndpoints,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardGroupTool)]
+pub struct GroupTool<'a> {
+    name: &'a str,
+    canonical_name: String,
+    server: &'a str,
+    #[schema(value_type = String)]
+    description: &'a RawValue,
+}
+
+/// All groups.
+#[utoipa::path(get, path = "/api/dashboard/tool-groups", tag = "dashboard",
+    responses((status = 200, body = Groups)))]
+pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
+    let catalog = face.gateway.catalog();
+    let base = base_url(&face.settings, &headers);
+    let tool_groups: Vec<_> = catalog.groups().map(|group| Group::of(&catalog, group, &base)).collect();
+    let empty_state = tool_groups.is_empty().then(|| no_groups(&base));
+    Json(Groups { tool_groups, empty_state }).into_response()
+}
+
+/// One group.
+#[utoipa::path(get, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
+    params(("name" = String, Path)), responses((status = 200, body = Group)))]
+pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> Answer<Response> {
+    show(&face, &headers, &name, Json)
+}
+
+/// Makes a group. `tools` is a short form of `included_tools`.
+#[utoipa::path(post, path = "/api/dashboard/tool-groups", tag = "dashboard",
+    request_body = crate::http::api::groups::GroupInput, responses((status = 201, body = Group)))]
+pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Response> {
+    let group = face.gateway.create_group(configuration(&body)?).await?;
+    show(&face, &headers, group.name.as_str(), Created)
+}
+
+/// Replaces the whole configuration of a group.
+#[utoipa::path(put, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard", params(("name" = String, Path)),
+    request_body = crate::http::api::groups::GroupInput, responses((status = 200, body = Group)))]
+pub async fn replace(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    Name(name): Name,
+    body: Bytes,
+) -> Answer<Response> {
+    face.gateway.catalog().group(&name)?;
+    face.gateway.replace_group(&name, configuration(&body)?).await?;
+    show(&face, &headers, &name, Json)
+}
+
+/// Deletes a group; its endpoints are gone at once.
+#[utoipa::path(delete, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
+    params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
+pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<Json<Deleted>> {
+    face.gateway.delete_group(&name).await?;
+    Ok(Json(Deleted::YES))
+}
+
+fn show<'a, R: IntoResponse + 'a>(
+    face: &Face,
+    headers: &HeaderMap,
+    name: &str,
+    reply: impl FnOnce(Value) -> R,
+) -> Answer<Response> {
+    let catalog = face.gateway.catalog();
+    let group = Group::of(&catalog, catalog.group(name)?, &base_url(&face.settings, headers));
+    let group = serde_json::to_value(&group).expect("a group has string keys and no failing parts");
+    Ok(reply(group).into_response())
+}
+
+fn configuration(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
+    let mut body = json_object(body)?;
+    if let Some(tools) = body.remove("tools").filter(|tools| !tools.is_null()) {
+        if body.get("included_tools").is_some_and(|tools| !tools.is_null()) {
+            return Err(
+                FieldError::new("tools", "is the same as \"included_tools\"; give one of them").into()
+            );
+        }
+        if !tools.as_array().is_some_and(|tools| tools.iter().all(Value::is_string)) {
+            return Err(
+                FieldError::new("tools", "must be an array of strings, the full names of tools").into()
+            );
+        }
+        body.insert("included_tools".into(), tools);
+    }
+    Ok(body)
+}
+
+impl<'a> Group<'a> {
+    fn of(catalog: &'a Catalog, group: &'a crate::model::Group, base: &str) -> Self {
+        let names = catalog.effective_tools(group.name.as_str());
+        let tools: Vec<_> = names
+            .into_iter()
+            .filter_map(|full_name| {
+                let (entry, tool) = catalog.tool(&full_name).ok()?;
+                Some(GroupTool {
+                    name: &tool.name,
+                    canonical_name: full_name,
+                    server: entry.name().as_str(),
+                    description: ToolRecord::of(entry, tool).description,
+                })
+            })
+            .collect();
+        Self {
+            name: group.name.as_str(),
+            description: &group.description,
+            tool_count: tools.len(),
+            tools,
+            included_tools: &group.included_tools,
+            included_servers: &group.included_servers,
+            excluded_tools: &group.excluded_tools,
+            included_prompts: &group.included_prompts,
+            included_resources: &group.included_resources,
+            endpoints: GroupEndpoints::of(base, group.name.as_str()),
+        }
+    }
+}
+
+fn no_groups(base: &str) -> EmptyState {
+    let input = r#"{"name":"small","included_servers":["everything"]}"#;
+    EmptyState {
+        title: "No tool groups yet",
+        description: "A group is a part of all tools with an MCP endpoint of its own: give an agent the five \
+                      tools that it needs instead of five hundred.",
+        commands: vec![format!("curl -X POST {base}/api/v0/tool-groups -d '{input}'")],
+    }
+}

@@ -1,0 +1,135 @@
+//! The prompts page: every prompt of every server; switching and rendering them.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
+use crate::gateway::catalog::Catalog;
+use crate::gateway::record::PromptRecord;
+use crate::http::Face;
+use crate::http::access::Caller;
+use crate::http::address::base_url;
+use crate::http::error::Refusal;
+use crate::http::extract::{Name, json_object};
+use crate::http::reply::{Answer, Json, Written};
+use crate::model::Fields;
+use crate::model::offering::PromptArgument;
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardPrompts)]
+pub struct Prompts<'a> {
+    prompts: Vec<Prompt<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty_state: Option<EmptyState>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardPrompt)]
+pub struct Prompt<'a> {
+    /// As its server calls it.
+    name: &'a str,
+    /// `<server>__<prompt>`.
+    canonical_name: String,
+    server: &'a str,
+    #[schema(value_type = String)]
+    description: &'a RawValue,
+    /// Its own flag and that of its server.
+    enabled: bool,
+    server_enabled: bool,
+    arguments: Vec<PromptArgument>,
+    /// The arguments in one line, optional ones with a question mark.
+    arguments_preview: String,
+    transport: &'static str,
+    server_status: &'static str,
+}
+
+/// All prompts.
+#[utoipa::path(get, path = "/api/dashboard/prompts", tag = "dashboard", responses((status = 200, body = Prompts)))]
+pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
+    let catalog = face.gateway.catalog();
+    let prompts = records(&catalog);
+    let empty_state = prompts.is_empty().then(|| {
+        let has_servers = catalog.entries().next().is_some();
+        let description =
+            "Prompts are message templates that servers offer. None of the registered ones does.";
+        nothing_offered(has_servers, &base_url(&face.settings, &headers), "No prompts", description)
+    });
+    Json(Prompts { prompts, empty_state }).into_response()
+}
+
+/// Switches a prompt on or off.
+#[utoipa::path(patch, path = "/api/dashboard/prompts/{name}/enabled", tag = "dashboard",
+    params(("name" = String, Path, description = "The full name")),
+    request_body = SwitchInput, responses((status = 200, body = Switched)))]
+pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+    let SwitchInput { enabled } = SwitchInput::parse(&body)?;
+    face.gateway.catalog().prompt(&name)?;
+    face.gateway.switch_prompts(&name, enabled).await?;
+    Ok(Json(Switched { name, enabled }))
+}
+
+/// Renders a prompt. The body has the arguments, either alone or under `arguments`.
+#[utoipa::path(post, path = "/api/dashboard/prompts/{name}/render", tag = "dashboard",
+    params(("name" = String, Path, description = "The full name")),
+    request_body = std::collections::HashMap<String, String>,
+    responses((status = 200, body = crate::http::api::prompts::RenderedPrompt)))]
+pub async fn render(
+    State(face): State<Face>,
+    caller: Caller,
+    Name(name): Name,
+    body: Bytes,
+) -> Answer<Written> {
+    face.gateway.catalog().prompt(&name)?;
+    Ok(Written(face.gateway.render(caller.owner(), &name, &arguments(&body)?).await?))
+}
+
+fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, Refusal> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(BTreeMap::new());
+    }
+    let body = json_object(body)?;
+    // The value of an argument is text, so an object can only be all of them.
+    let object = match body.get("arguments") {
+        Some(Value::Object(_) | Value::Null) if body.len() == 1 => body,
+        Some(_) | None => Map::from_iter([("arguments".to_owned(), Value::Object(body))]),
+    };
+    Ok(Fields::new(object).text_map("arguments")?.unwrap_or_default())
+}
+
+fn records(catalog: &Catalog) -> Vec<Prompt<'_>> {
+    let entries = catalog.entries_by_full_name().into_iter();
+    entries
+        .flat_map(|entry| {
+            let home = Home::of(entry);
+            entry.prompts().map(move |prompt| {
+                let record = PromptRecord::of(entry, prompt);
+                Prompt {
+                    name: &prompt.name,
+                    canonical_name: record.name,
+                    server: home.server,
+                    description: record.description,
+                    enabled: record.enabled,
+                    server_enabled: home.server_enabled,
+                    arguments_preview: preview(&record.arguments),
+                    arguments: record.arguments,
+                    transport: home.transport,
+                    server_status: home.server_status,
+                }
+            })
+        })
+        .collect()
+}
+
+fn preview(arguments: &[PromptArgument]) -> String {
+    let mark = |argument: &PromptArgument| if argument.required { "" } else { "?" };
+    let parts = arguments.iter().map(|argument| format!("{}{}", argument.name, mark(argument)));
+    parts.collect::<Vec<_>>().join(", ")
+}

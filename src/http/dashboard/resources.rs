@@ -1,0 +1,85 @@
+//! The resources page: every resource of every server, and reading them.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{EmptyState, Home, nothing_offered};
+use crate::gateway::catalog::Catalog;
+use crate::gateway::record::ResourceRecord;
+use crate::http::Face;
+use crate::http::access::Caller;
+use crate::http::address::base_url;
+use crate::http::api::resources::{self, ResourceContents, ResourceInput};
+use crate::http::reply::{Answer, Json, Written};
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardResources)]
+pub struct Resources<'a> {
+    resources: Vec<Resource<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty_state: Option<EmptyState>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardResource)]
+pub struct Resource<'a> {
+    uri: &'a str,
+    #[schema(value_type = String)]
+    name: &'a RawValue,
+    server: &'a str,
+    #[schema(value_type = String)]
+    description: &'a RawValue,
+    #[schema(value_type = String)]
+    mime_type: &'a RawValue,
+    enabled: bool,
+    transport: &'static str,
+    server_status: &'static str,
+}
+
+/// All resources.
+#[utoipa::path(get, path = "/api/dashboard/resources", tag = "dashboard",
+    responses((status = 200, body = Resources)))]
+pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
+    let catalog = face.gateway.catalog();
+    let resources = records(&catalog);
+    let empty_state = resources.is_empty().then(|| {
+        let has_servers = catalog.entries().next().is_some();
+        let description = "Resources are documents that servers hold. None of the registered ones lists any.";
+        nothing_offered(has_servers, &base_url(&face.settings, &headers), "No resources", description)
+    });
+    Json(Resources { resources, empty_state }).into_response()
+}
+
+/// Reads a resource.
+#[utoipa::path(post, path = "/api/dashboard/resources/read", tag = "dashboard",
+    request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
+pub async fn read(face: State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+    resources::read(face, caller, body).await
+}
+
+fn records(catalog: &Catalog) -> Vec<Resource<'_>> {
+    catalog
+        .entries()
+        .flat_map(|entry| {
+            let home = Home::of(entry);
+            entry.resources().map(move |resource| {
+                let record = ResourceRecord::of(entry, resource);
+                Resource {
+                    uri: record.uri,
+                    name: record.name,
+                    server: home.server,
+                    description: record.description,
+                    mime_type: record.mime_type,
+                    enabled: record.enabled,
+                    transport: home.transport,
+                    server_status: home.server_status,
+                }
+            })
+        })
+        .collect()
+}

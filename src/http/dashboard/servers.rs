@@ -1,0 +1,238 @@
+//! The servers page: every server with its state, without a single secret; adding, switching and removing them.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::oauth::{self, AuthorizationRequired};
+use super::{Deleted, EmptyState, SwitchInput, Switched};
+use crate::gateway::Entry;
+use crate::gateway::oauth::Outcome;
+use crate::gateway::record::{ServerRecord, state_of};
+use crate::gateway::servers::Existing;
+use crate::http::Face;
+use crate::http::address::base_url;
+use crate::http::extract::{Name, Query, json_object};
+use crate::http::reply::{Accepted, Answer, Created, Json};
+use crate::model::{Status, Transport, time};
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardServers)]
+pub struct Servers {
+    servers: Vec<Server>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty_state: Option<EmptyState>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardServer)]
+pub struct Server {
+    name: String,
+    transport: &'static str,
+    enabled: bool,
+    /// `connecting`, `connected`, `degraded`, `failed` or `disabled`.
+    status: &'static str,
+    status_reason: String,
+    protocol_version: String,
+    /// The last lines that the process wrote to its standard error.
+    stderr_tail: Vec<String>,
+    tool_count: usize,
+    prompt_count: usize,
+    resource_count: usize,
+    last_discovered_at: Option<String>,
+    updated_at: String,
+    connection_summary: String,
+    config_summary: ConfigSummary,
+}
+
+/// How a server is reached, as far as that is no secret.
+#[derive(Serialize, ToSchema)]
+pub struct ConfigSummary {
+    kind: &'static str,
+    /// The URL without user info, query and fragment; of a process its command.
+    target: String,
+    command: String,
+    argument_count: usize,
+    /// Names of the environment variables, never their values.
+    env_keys: Vec<String>,
+    /// Names of the headers, never their values; `Authorization` is not even named.
+    header_keys: Vec<String>,
+    session_mode: &'static str,
+    description: String,
+    sanitized_summary: String,
+}
+
+/// A server that was just added.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardServerAdded)]
+pub struct Added {
+    name: String,
+    transport: &'static str,
+    enabled: bool,
+    description: String,
+}
+
+/// All servers.
+#[utoipa::path(get, path = "/api/dashboard/servers", tag = "dashboard",
+    responses((status = 200, body = Servers)))]
+pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Json<Servers> {
+    let catalog = face.gateway.catalog();
+    let servers: Vec<_> = catalog.entries().map(|entry| Server::of(entry)).collect();
+    let empty_state = servers.is_empty().then(|| no_servers(&base_url(&face.settings, &headers)));
+    Json(Servers { servers, empty_state })
+}
+
+/// Registers a server. Where it wants OAuth, the answer is 202 with the page to open.
+#[utoipa::path(post, path = "/api/dashboard/servers", tag = "dashboard",
+    params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
+    request_body = crate::http::api::servers::RegistrationInput,
+    responses((status = 201, body = Added), (status = 202, body = AuthorizationRequired)))]
+pub async fn add(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    query: Query,
+    body: Bytes,
+) -> Answer<Response> {
+    let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
+    Ok(match oauth::register(&face, &headers, json_object(&body)?, existing).await? {
+        Outcome::Stored(server) => Created(Added::of(*server)).into_response(),
+        Outcome::AuthorizationRequired(pending) => {
+            Accepted(AuthorizationRequired::from(pending)).into_response()
+        }
+    })
+}
+
+/// Reads the lists of a server now; one that failed is tried again.
+#[utoipa::path(post, path = "/api/dashboard/servers/{name}/refresh", tag = "dashboard",
+    params(("name" = String, Path)), responses((status = 200, body = Server)))]
+pub async fn refresh(State(face): State<Face>, Name(name): Name) -> Answer<Json<Server>> {
+    face.gateway.refresh(&name).await?;
+    Ok(Json(Server::of(face.gateway.catalog().require(&name)?)))
+}
+
+/// Removes a server and everything it offers.
+#[utoipa::path(delete, path = "/api/dashboard/servers/{name}", tag = "dashboard",
+    params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
+pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<Json<Deleted>> {
+    face.gateway.remove(&name).await?;
+    Ok(Json(Deleted::YES))
+}
+
+/// Switches a server on or off.
+#[utoipa::path(patch, path = "/api/dashboard/servers/{name}/enabled", tag = "dashboard",
+    params(("name" = String, Path)), request_body = SwitchInput, responses((status = 200, body = Switched)))]
+pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+    let SwitchInput { enabled } = SwitchInput::parse(&body)?;
+    let switched = face.gateway.switch_server(&name, enabled).await?;
+    Ok(Json(Switched { name: switched.name, enabled }))
+}
+
+impl Added {
+    pub fn of(server: ServerRecord) -> Self {
+        let ServerRecord { name, transport, enabled, description, .. } = server;
+        Self { name, transport, enabled, description }
+    }
+}
+
+impl Server {
+    fn of(entry: &Entry) -> Self {
+        let offering = entry.offering();
+        let (status, status_reason) = state_of(entry);
+        let transport = entry.registration.config.transport.as_str();
+        Self {
+            name: entry.name().to_string(),
+            transport,
+            enabled: entry.is_enabled(),
+            status: status.as_str(),
+            status_reason,
+            connection_summary: summarize(status, transport, &offering.protocol_version),
+            protocol_version: offering.protocol_version.clone(),
+            stderr_tail: entry.upstream.as_ref().map(|upstream| upstream.stderr()).unwrap_or_default(),
+            tool_count: offering.tools.len(),
+            prompt_count: offering.prompts.len(),
+            resource_count: offering.resources.len(),
+            last_discovered_at: entry.discovered_at_ms.map(time::rfc3339),
+            updated_at: time::rfc3339(entry.updated_at_ms),
+            config_summary: ConfigSummary::of(entry),
+        }
+    }
+}
+
+fn summarize(status: Status, transport: &str, version: &str) -> String {
+    let over = match transport {
+        "stdio" => "as a process",
+        "sse" => "over HTTP+SSE",
+        _ => "over streamable HTTP",
+    };
+    match (status, version) {
+        (Status::Connected | Status::Degraded, version) if !version.is_empty() => {
+            format!("{} {over}, protocol {version}", status.as_str())
+        }
+        (_, _) => format!("{} {over}", status.as_str()),
+    }
+}
+
+impl ConfigSummary {
+    fn of(entry: &Entry) -> Self {
+        let config = &entry.registration.config;
+        let mut summary = Self {
+            kind: config.transport.as_str(),
+            target: String::new(),
+            command: String::new(),
+            argument_count: 0,
+            env_keys: vec![],
+            header_keys: vec![],
+            session_mode: config.session_mode.as_str(),
+            description: config.description.clone(),
+            sanitized_summary: String::new(),
+        };
+        match &config.transport {
+            Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => {
+                let is_shown = |name: &&String| !name.eq_ignore_ascii_case("authorization");
+                summary.header_keys = endpoint.headers.keys().filter(is_shown).cloned().collect();
+                summary.target = endpoint.bare_url();
+                let headers = count(summary.header_keys.len(), "header");
+                summary.sanitized_summary =
+                    [summary.target.clone()].into_iter().chain(headers).collect::<Vec<_>>().join(", ");
+            }
+            Transport::Stdio(process) => {
+                summary.target.clone_from(&process.command);
+                summary.command.clone_from(&process.command);
+                summary.argument_count = process.args.len();
+                summary.env_keys = process.env.keys().cloned().collect();
+                let more = [
+                    count(summary.argument_count, "argument"),
+                    count(summary.env_keys.len(), "environment variable"),
+                ];
+                let parts = [summary.command.clone()].into_iter().chain(more.into_iter().flatten());
+                summary.sanitized_summary = parts.collect::<Vec<_>>().join(", ");
+            }
+        }
+        summary
+    }
+}
+
+fn count(number: usize, noun: &str) -> Option<String> {
+    match number {
+        0 => None,
+        1 => Some(format!("1 {noun}")),
+        _ => Some(format!("{number} {noun}s")),
+    }
+}
+
+/// What a gateway without servers says, wherever somebody looks.
+pub fn no_servers(base: &str) -> EmptyState {
+    let input = r#"{"name":"everything","transport":"stdio","command":"npx","args":["-y","@modelcontextprotocol/server-everything"]}"#;
+    EmptyState {
+        title: "No servers yet",
+        description: "Register an MCP server: a command that the gateway starts, or a URL. Its tools, prompts and \
+                      resources then appear here and at the gateway's own MCP endpoint.",
+        commands: vec![
+            format!("curl -X POST {base}/api/v0/servers -d '{input}'"),
+            "toolgate register --name deepwiki --url https://mcp.deepwiki.com/mcp".into(),
+        ],
+    }
+}

@@ -1,0 +1,180 @@
+//! The tools page: every tool of every server, disabled ones too; switching and trying them.
+
+use std::borrow::Cow;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
+use crate::gateway::catalog::Catalog;
+use crate::gateway::record::ToolRecord;
+use crate::http::Face;
+use crate::http::access::Caller;
+use crate::http::address::base_url;
+use crate::http::api::tools::{Call, run};
+use crate::http::error::Refusal;
+use crate::http::extract::Name;
+use crate::http::reply::{Answer, Json};
+use crate::wire::scan;
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardTools)]
+pub struct Tools<'a> {
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty_state: Option<EmptyState>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = DashboardTool)]
+pub struct Tool<'a> {
+    /// As its server calls it.
+    name: &'a str,
+    /// `<server>__<tool>`.
+    canonical_name: String,
+    server: &'a str,
+    #[schema(value_type = String)]
+    description: &'a RawValue,
+    /// Its own flag and that of its server.
+    enabled: bool,
+    server_enabled: bool,
+    #[schema(value_type = std::collections::HashMap<String, Value>)]
+    input_schema: &'a RawValue,
+    /// The parameters in one line, optional ones with a question mark.
+    input_preview: String,
+    #[schema(value_type = std::collections::HashMap<String, Value>)]
+    annotations: &'a RawValue,
+    transport: &'static str,
+    server_status: &'static str,
+}
+
+/// All tools.
+#[utoipa::path(get, path = "/api/dashboard/tools", tag = "dashboard", responses((status = 200, body = Tools)))]
+pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
+    let catalog = face.gateway.catalog();
+    let tools = records(&catalog);
+    let empty_state = tools.is_empty().then(|| {
+        let has_servers = catalog.entries().next().is_some();
+        let description = "None of the registered servers offers a tool at the moment.";
+        nothing_offered(has_servers, &base_url(&face.settings, &headers), "No tools", description)
+    });
+    Json(Tools { tools, empty_state }).into_response()
+}
+
+/// Switches a tool on or off.
+#[utoipa::path(patch, path = "/api/dashboard/tools/{name}/enabled", tag = "dashboard",
+    params(("name" = String, Path, description = "The full name")),
+    request_body = SwitchInput, responses((status = 200, body = Switched)))]
+pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+    let SwitchInput { enabled } = SwitchInput::parse(&body)?;
+    face.gateway.catalog().tool(&name)?;
+    face.gateway.switch_tools(&name, enabled).await?;
+    Ok(Json(Switched { name, enabled }))
+}
+
+/// Calls a tool; the body is its arguments. With `Accept: text/event-stream` the answer streams progress first.
+#[utoipa::path(post, path = "/api/dashboard/tools/{name}/invoke", tag = "dashboard",
+    params(("name" = String, Path, description = "The full name")),
+    request_body = std::collections::HashMap<String, Value>,
+    responses((status = 200, body = crate::http::api::tools::ToolResult)))]
+pub async fn invoke(
+    State(face): State<Face>,
+    caller: Caller,
+    Name(name): Name,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer<Response> {
+    face.gateway.catalog().tool(&name)?;
+    let arguments =
+        if body.iter().all(u8::is_ascii_whitespace) { Cow::Borrowed(&b"{}"[..]) } else { object(&body)? };
+    run(face, caller, &headers, Call { name, arguments: arguments.into_owned() }).await
+}
+
+/// The object exactly as it was written.
+fn object(body: &Bytes) -> Result<Cow<'_, [u8]>, Refusal> {
+    let span =
+        scan::whole(body).map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
+    match body.get(span.start) {
+        Some(b'{') => Ok(Cow::Borrowed(&body[span])),
+        Some(_) | None => {
+            Err(Refusal::bad_request("the body must be a JSON object: the arguments of the tool"))
+        }
+    }
+}
+
+fn records(catalog: &Catalog) -> Vec<Tool<'_>> {
+    let entries = catalog.entries_by_full_name().into_iter();
+    entries
+        .flat_map(|entry| {
+            let home = Home::of(entry);
+            entry.tools().map(move |tool| {
+                let record = ToolRecord::of(entry, tool);
+                Tool {
+                    name: &tool.name,
+                    canonical_name: record.name,
+                    server: home.server,
+                    description: record.description,
+                    enabled: record.enabled,
+                    server_enabled: home.server_enabled,
+                    input_schema: record.input_schema,
+                    input_preview: preview(record.input_schema),
+                    annotations: record.annotations,
+                    transport: home.transport,
+                    server_status: home.server_status,
+                }
+            })
+        })
+        .collect()
+}
+
+/// `path: string, limit?: integer`.
+fn preview(schema: &RawValue) -> String {
+    let schema: Map<String, Value> = serde_json::from_str(schema.get()).unwrap_or_default();
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let parts = properties.into_iter().flatten().map(|(name, property)| {
+        let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+        format!("{name}{mark}: {}", type_of(property))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn type_of(property: &Value) -> String {
+    if property.get("enum").is_some() {
+        return "enum".into();
+    }
+    match property.get("type") {
+        Some(Value::String(name)) => name.clone(),
+        Some(Value::Array(names)) => {
+            let names: Vec<_> =
+                names.iter().filter_map(Value::as_str).filter(|name| *name != "null").collect();
+            names.join(" or ")
+        }
+        Some(_) | None => "any".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_preview_names_every_parameter_with_its_type() {
+        let schema = json!({ "required": ["a"], "properties": {
+            "a": { "type": "string" }, "b": { "type": ["integer", "null"] }, "c": { "enum": [1] }, "d": true } });
+        let preview = preview(&serde_json::value::to_raw_value(&schema).unwrap());
+        assert_eq!(preview, "a: string, b?: integer, c?: enum, d?: any");
+    }
+}

@@ -1,0 +1,77 @@
+// A page in Chromium that nothing may leave: every request must go to the gateway, and no error may reach the console.
+
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { after } from 'node:test'
+import { chromium } from 'playwright-core'
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+/** Longer than anything takes on a busy machine. */
+const PATIENCE = 30_000
+
+/** One browser for a file of tests; each visit has a context of its own. */
+let browser
+
+async function launch() {
+  const options = { executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] }
+  // Chromium itself dies now and then while it starts on a machine without a desktop; that says nothing about us.
+  for (let attempts = 1; ; attempts++) {
+    try {
+      return await chromium.launch(options)
+    } catch (error) {
+      if (attempts === 3) throw error
+    }
+  }
+}
+
+after(() => browser?.close())
+
+/** Opens the dashboard. `seen` has everything that was asked and answered. */
+export async function open(test, gateway, { hash = '#/', width = 1280, height = 800, scheme = 'light', mayFail = [] } = {}) {
+  browser ??= await launch()
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, permissions: ['clipboard-read', 'clipboard-write'] })
+  test.after(() => context.close())
+  const page = await context.newPage()
+  page.setDefaultTimeout(PATIENCE)
+  const seen = { foreign: [], errors: [], bodies: [] }
+  page.on('request', (request) => {
+    const url = request.url()
+    if (!url.startsWith(`${gateway.url}/`) && !/^(data|blob):/.test(url)) seen.foreign.push(url)
+  })
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !mayFail.some((part) => message.text().includes(part))) seen.errors.push(message.text())
+  })
+  page.on('pageerror', (error) => seen.errors.push(error.message))
+  page.on('response', async (response) => {
+    // A stream has no end to wait for.
+    if (response.url().includes('/api/') && !response.url().endsWith('/events')) {
+      seen.bodies.push(await response.text().catch(() => ''))
+    }
+  })
+  await page.goto(`${gateway.url}/${hash}`)
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor()
+  return { page, context, seen }
+}
+
+/** What must hold at the end of every visit. */
+export function assertClean({ seen }) {
+  assert.deepEqual(seen.foreign, [], 'no request leaves the gateway')
+  assert.deepEqual(seen.errors, [], 'no error reaches the console')
+}
+
+/** Fails on anything that axe-core calls serious or critical. */
+export async function assertAccessible(page, name) {
+  // Evaluated by the debugger, which the page's policy does not concern.
+  await page.evaluate(axe)
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }))
+  const serious = violations.filter((one) => one.impact === 'serious' || one.impact === 'critical')
+  const told = serious.map((one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).slice(0, 3).join(' | ')}`)
+  assert.deepEqual(told, [], `${name} has no serious violation`)
+}
+
+export function picture(page, name) {
+  const folder = process.env.SCREENSHOTS
+  return folder ? page.screenshot({ path: join(folder, `${name}.png`) }) : undefined
+}

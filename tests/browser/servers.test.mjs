@@ -1,0 +1,198 @@
+// Servers: the first one by form, by pasted config and by keyboard alone; one that fails and comes back; switches.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { assertClean, open } from './browser.mjs'
+import { fakeCommand, startFake, startGateway, stdio } from './gateway.mjs'
+
+const quote = (word) => `'${word}'`
+const commandLine = (behaviour) => {
+  const { command, args } = fakeCommand(behaviour)
+  return [command, ...args].map(quote).join(' ')
+}
+
+test('the first server is added by the form, and its tool is run', async (t) => {
+  const gateway = await startGateway(t)
+  const visit = await open(t, gateway)
+  const { page } = visit
+  await page.getByRole('link', { name: /Enter a command or URL/ }).click()
+  await page.getByLabel('Command', { exact: true }).fill('npx -y @modelcontextprotocol/server-time')
+  assert.equal(await page.getByLabel('Name', { exact: true }).inputValue(), 'time', 'a name is guessed')
+  await page.getByLabel('Command', { exact: true }).fill(commandLine({ stderr: ['ready'] }))
+  await page.getByLabel('Name', { exact: true }).fill('bad name')
+  await page.getByText("The name may contain only letters, digits, '-' and '_'").waitFor()
+  await page.getByLabel('Name', { exact: true }).fill('first')
+  await page.getByRole('button', { name: 'Add first' }).click()
+  await page.getByRole('heading', { name: 'first' }).waitFor()
+  await page.getByText('first is connected: 37 tools').waitFor()
+  await page.getByRole('link', { name: '37 tools', exact: true }).click()
+  await page.getByRole('link', { name: /first__echo Returns/ }).click()
+  await page.getByLabel(/^text/).fill('hello')
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByText('#1 worked').waitFor()
+  await page.getByLabel('text', { exact: true }).getByText('hello').waitFor()
+  assertClean(visit)
+})
+
+test('a command that does not exist is refused with the reason, and nothing is registered', async (t) => {
+  const gateway = await startGateway(t)
+  const visit = await open(t, gateway, { hash: '#/servers/add', mayFail: ['500'] })
+  const { page } = visit
+  await page.getByLabel('Command', { exact: true }).fill('/no/such/program --flag')
+  await page.getByLabel('Name', { exact: true }).fill('none')
+  await page.getByRole('button', { name: 'Add none' }).click()
+  const alert = page.getByRole('alert').filter({ hasText: 'none was not added' })
+  await alert.getByText('/no/such/program').waitFor()
+  await alert.getByText('give its full path').waitFor()
+  assert.deepEqual(await gateway.ask('GET', '/api/v0/servers'), [])
+  assertClean(visit)
+})
+
+test('a server behind a URL is added', async (t) => {
+  const gateway = await startGateway(t)
+  const fake = await startFake(t, { bearer: 'quokka-0003' })
+  const visit = await open(t, gateway, { hash: '#/servers/add', mayFail: ['500'] })
+  const { page } = visit
+  await page.getByRole('tab', { name: 'URL' }).click()
+  await page.getByLabel('URL', { exact: true }).fill(fake.url)
+  await page.getByLabel('Name', { exact: true }).fill('web')
+  await page.getByRole('button', { name: 'Add web' }).click()
+  await page.getByRole('alert').getByText('bearer_token').waitFor()
+  await page.getByLabel('Bearer token').fill('quokka-0003')
+  await page.getByRole('button', { name: 'Add web' }).click()
+  await page.getByRole('heading', { name: 'web' }).waitFor()
+  assertClean(visit)
+})
+
+test('a pasted config is shown before it is applied', async (t) => {
+  const gateway = await startGateway(t)
+  const fake = await startFake(t)
+  const visit = await open(t, gateway, { mayFail: ['400'] })
+  const { page } = visit
+  await page.getByRole('link', { name: /Paste a config/ }).click()
+  await page.getByLabel('The file, or a part of it').fill('not a config')
+  await page.getByText('This cannot be read yet').waitFor()
+  const config = { mcpServers: { local: { ...fakeCommand(), env: { TOKEN: 'lemur-0001' } }, web: { url: fake.url }, broken: { command: 7 } } }
+  await page.getByLabel('The file, or a part of it').fill(JSON.stringify(config))
+  const preview = page.getByRole('list', { name: 'What would happen' })
+  await preview.getByText('will be added').first().waitFor()
+  assert.equal(await preview.getByRole('listitem').count(), 3)
+  await preview.getByText('with TOKEN').waitFor()
+  assert.ok(await page.getByLabel('Register broken').isDisabled())
+  assert.deepEqual(await gateway.ask('GET', '/api/v0/servers'), [], 'nothing is stored yet')
+  await page.getByLabel('Register web').uncheck()
+  await page.getByRole('button', { name: 'Register 1 server' }).click()
+  await page.getByRole('heading', { name: 'local' }).waitFor()
+  assert.deepEqual((await gateway.ask('GET', '/api/v0/servers')).map((one) => one.name), ['local'])
+  assertClean(visit)
+})
+
+test('the first server is added, and its tool run, without a mouse', async (t) => {
+  const gateway = await startGateway(t)
+  const visit = await open(t, gateway)
+  const { page } = visit
+  /** Tabs until something with this name has the focus, as a person would. */
+  const reach = async (name) => {
+    for (let steps = 0; steps < 60; steps++) {
+      await page.keyboard.press('Tab')
+      const label = await page.evaluate(() => {
+        const at = document.activeElement
+        const labels = at?.labels?.[0]?.textContent
+        return (at?.getAttribute('aria-label') ?? labels ?? at?.textContent ?? '').trim()
+      })
+      if (label.startsWith(name)) return
+    }
+    throw new Error(`${name} is not reached by Tab`)
+  }
+  await page.getByRole('link', { name: /Enter a command or URL/ }).waitFor()
+  await reach('Enter a command or URL')
+  await page.keyboard.press('Enter')
+  await page.getByLabel('Command', { exact: true }).waitFor()
+  await reach('Command')
+  await reach('Command')
+  await page.keyboard.type(commandLine())
+  await reach('Name')
+  await page.keyboard.press('Control+A')
+  await page.keyboard.type('keys')
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'keys' }).waitFor()
+  await page.locator('body').press('/')
+  await page.keyboard.type('keys add numbers')
+  await page.getByRole('option', { name: /keys__add / }).waitFor()
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'keys__add' }).waitFor()
+  await reach('a')
+  await page.keyboard.type('2')
+  await reach('b')
+  await page.keyboard.type('40')
+  await page.keyboard.press('Control+Enter')
+  await page.getByText('#1 worked').waitFor()
+  await page.getByLabel('text', { exact: true }).getByText('42').waitFor()
+  // Once out of the field, once out of the tool.
+  await page.keyboard.press('Escape')
+  await page.keyboard.press('Escape')
+  await page.getByText('Choose a tool to read').waitFor()
+  assertClean(visit)
+})
+
+test('a server that is killed is seen failing with its reason, and then back', async (t) => {
+  const gateway = await startGateway(t, { MCP_SERVER_INIT_REQ_TIMEOUT_SEC: '5' })
+  const fake = await startFake(t)
+  await gateway.register({ name: 'shaky', transport: 'streamable_http', url: fake.url })
+  const visit = await open(t, gateway, { hash: '#/tools', mayFail: ['500'] })
+  const { page } = visit
+  await page.getByRole('link', { name: /shaky__echo / }).waitFor()
+  await fake.stop()
+  await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'shaky__echo' }).catch(() => {})
+  // From any page, one glance tells; two clicks reach the cause and the cure.
+  const glance = page.getByRole('navigation').getByRole('link', { name: /shaky failed/ })
+  await glance.waitFor()
+  await glance.click()
+  const alert = page.getByRole('alert').filter({ hasText: 'shaky does not work' })
+  await alert.getByText(fake.url).waitFor()
+  await alert.getByText('Check that the server runs').waitFor()
+  await startFake(t, {}, fake.port)
+  await page.getByRole('button', { name: 'Retry now' }).click()
+  await page.getByRole('region', { name: 'Details' }).getByText('connected', { exact: true }).waitFor()
+  await page.getByRole('navigation').getByText('running').waitFor()
+  assertClean(visit)
+})
+
+test('a process that dies again and again shows its last words', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('moody', { stderr: ['cannot find the database'] }))
+  const visit = await open(t, gateway, { hash: '#/servers/moody' })
+  const { page } = visit
+  for (let times = 0; times < 4; times++) {
+    await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'moody__die', code: 3 }).catch(() => {})
+  }
+  const alert = page.getByRole('alert').filter({ hasText: 'moody does not work' })
+  await alert.getByText('it keeps ending').waitFor()
+  await page.getByLabel('Standard error', { exact: true }).getByText('cannot find the database').waitFor()
+  assertClean(visit)
+})
+
+test('a server is disabled, enabled and removed, which names what goes', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  await gateway.ask('POST', '/api/v0/tool-groups', { name: 'g', included_servers: ['s'] })
+  const visit = await open(t, gateway, { hash: '#/servers/s' })
+  const { page } = visit
+  const details = page.getByRole('region', { name: 'Details' })
+  const toggle = details.getByRole('switch', { name: 's enabled' })
+  await toggle.click()
+  await details.getByText('Switched off: agents see nothing of it').waitFor()
+  assert.equal((await gateway.ask('GET', '/api/v0/servers/s')).status, 'disabled')
+  await toggle.click()
+  await details.getByText('connected', { exact: true }).waitFor()
+  await page.getByRole('button', { name: 'Remove …' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Remove s?' })
+  await dialog.getByText('37 tools, 3 prompts, 3 resources go with it, also from the group g').waitFor()
+  await page.keyboard.press('Escape')
+  await dialog.waitFor({ state: 'hidden' })
+  await page.getByRole('button', { name: 'Remove …' }).click()
+  await dialog.getByRole('button', { name: 'Remove s' }).click()
+  await page.getByRole('heading', { name: 'Add the first server' }).waitFor()
+  assert.deepEqual(await gateway.ask('GET', '/api/v0/servers'), [])
+  assertClean(visit)
+})

@@ -1,0 +1,183 @@
+// Tools: nested schemas, results by type, failures, progress and cancelling, switches, and a thousand of them.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { assertClean, open } from './browser.mjs'
+import { startGateway, stdio, tool } from './gateway.mjs'
+
+const nested = tool(
+  'order',
+  'Orders something',
+  {
+    title: { type: 'string', minLength: 3 },
+    count: { type: 'integer', default: 2 },
+    speed: { enum: ['slow', 'fast'] },
+    address: { type: 'object', properties: { street: { type: 'string' }, city: { type: 'string' } }, required: ['city'] },
+    lines: { type: 'array', items: { type: 'object', properties: { sku: { type: 'string' }, gift: { type: 'boolean' } }, required: ['sku'] } },
+    payment: {
+      oneOf: [
+        { title: 'Card', type: 'object', properties: { number: { type: 'string' } }, required: ['number'] },
+        { title: 'Invoice', type: 'object', properties: { due: { type: 'integer' } }, required: ['due'] },
+      ],
+    },
+    labels: { type: 'object', additionalProperties: { type: 'string' } },
+  },
+  ['title', 'address'],
+)
+
+test('a tool with a nested schema is called through its form', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('shop', { tools: [nested] }))
+  const visit = await open(t, gateway, { hash: '#/tools/shop__order' })
+  const { page } = visit
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByRole('alert').getByText('title is required').waitFor()
+  await page.getByLabel(/^title/).fill('chairs')
+  await page.getByLabel(/^city/).fill('Oslo')
+  await page.getByLabel(/^speed/).selectOption('fast')
+  await page.getByRole('button', { name: 'Add lines' }).click()
+  await page.getByLabel(/^sku/).fill('c-1')
+  await page.getByLabel(/^gift/).selectOption('true')
+  await page.getByRole('button', { name: 'Add to lines' }).click()
+  await page.getByLabel(/^sku/).nth(1).fill('c-2')
+  await page.getByRole('button', { name: 'Add payment' }).click()
+  await page.getByLabel('Kind').selectOption('Invoice')
+  await page.getByLabel(/^due/).fill('30')
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByText('#1 worked').waitFor()
+  const wanted = { title: 'chairs', address: { city: 'Oslo' }, count: 2, speed: 'fast', lines: [{ sku: 'c-1', gift: true }, { sku: 'c-2' }], payment: { due: 30 } }
+  await page.getByRole('tab', { name: 'Request' }).click()
+  assert.deepEqual(JSON.parse(await page.getByLabel('Arguments', { exact: true }).textContent()), wanted)
+  await page.getByRole('tab', { name: 'Response' }).click()
+  const response = JSON.parse(await page.getByLabel('Response, to the letter', { exact: true }).textContent())
+  assert.deepEqual(JSON.parse(response.content[0].text), wanted)
+  await page.getByRole('tab', { name: 'curl and CLI' }).click()
+  assert.match(await page.getByLabel('curl', { exact: true }).textContent(), /^curl -X POST http.*shop__order\/invoke -d '\{/)
+  assert.match(await page.getByLabel('toolgate, in a terminal', { exact: true }).textContent(), /^toolgate invoke shop__order --input '\{/)
+
+  // The same as JSON, where large numbers keep their digits; then two results side by side.
+  await page.getByRole('button', { name: 'JSON', exact: true }).click()
+  await page.getByLabel('Arguments as JSON').fill('{"big": 98765432109876543210}')
+  await page.getByRole('button', { name: 'Run again' }).click()
+  await page.getByText('#2 worked').waitFor()
+  await page.getByRole('tab', { name: 'Request' }).click()
+  assert.match(await page.getByLabel('HTTP, as it was sent', { exact: true }).textContent(), /98765432109876543210/)
+  await page.getByLabel('compare with').selectOption('#1')
+  await page.locator('[data-run="1"]').waitFor()
+  await page.locator('[data-run="2"]').waitFor()
+
+  // The link names the tool, so it survives a reload.
+  await page.reload()
+  await page.getByRole('heading', { name: 'shop__order' }).waitFor()
+  assertClean(visit)
+})
+
+test('results are shown by their type', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  const visit = await open(t, gateway, { hash: '#/tools/s__image' })
+  const { page } = visit
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByRole('img', { name: 'Result, image/png' }).waitFor()
+  assert.ok(await page.getByRole('img', { name: 'Result' }).evaluate((image) => image.complete && image.naturalWidth > 0), 'the picture is shown')
+  await page.goto(`${gateway.url}/#/tools/s__structured`)
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByText('Structured content', { exact: true }).waitFor()
+  await page.getByText('"degrees"').first().waitFor()
+  assertClean(visit)
+})
+
+test('a tool that fails says why', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  const visit = await open(t, gateway, { hash: '#/tools/s__fail' })
+  const { page } = visit
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByText('#1 the tool reported an error').waitFor()
+  await page.getByLabel('text', { exact: true }).getByText('it went wrong').waitFor()
+  await page.goto(`${gateway.url}/#/tools/s__rpc_error`)
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByRole('alert').getByText('code -32050').waitFor()
+  // The first page remembers.
+  await page.goto(`${gateway.url}/#/`)
+  const failures = page.getByRole('region', { name: 'Recent failures' })
+  await failures.getByText('s__rpc_error failed: the tool refused (code -32050)').waitFor()
+  await failures.getByText('it went wrong').waitFor()
+  assertClean(visit)
+})
+
+test('progress is shown while a tool runs, and it can be cancelled', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  const visit = await open(t, gateway, { hash: '#/tools/s__progress' })
+  const { page } = visit
+  await page.getByLabel(/^steps/).fill('1000')
+  await page.getByLabel(/^ms/).fill('50')
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByText('of 1000').waitFor()
+  await page.getByRole('progressbar').waitFor()
+  await page.getByRole('button', { name: 'Cancel' }).click()
+  await page.getByText('#1 cancelled').waitFor()
+  const cancelled = async () => (await gateway.ask('POST', '/api/v0/tools/invoke', { name: 's__cancelled' })).content[0].text
+  const deadline = Date.now() + 20_000
+  while ((await cancelled()) === '[]') assert.ok(Date.now() < deadline, 'the server is told')
+  assertClean(visit)
+})
+
+test('a tool is switched off and on where it is seen, and others see it at once', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  const visit = await open(t, gateway, { hash: '#/tools/s__echo' })
+  const { page } = visit
+  const details = page.getByRole('region', { name: 'Details' })
+  await details.getByRole('switch', { name: 's__echo enabled' }).click()
+  await details.getByText('off: hidden from agents').waitFor()
+  assert.equal((await gateway.ask('GET', '/api/v0/tool?name=s__echo')).enabled, false)
+  await page.getByLabel('State', { exact: true }).selectOption('off')
+  await page.getByText('1 of 37').waitFor()
+  // Somebody else switches it; nothing is reloaded.
+  await gateway.ask('POST', '/api/v0/tools/enable?entity=s__echo')
+  await page.getByText('0 of 37').waitFor()
+  await page.getByText('No tool matches.').waitFor()
+  await page.getByRole('button', { name: 'Show all' }).click()
+  await page.getByText('37 tools').waitFor()
+  assertClean(visit)
+})
+
+test('a thousand tools are searched while one types', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('many', { tools: [tool('needle', 'Sews', { thread: { type: 'string' } })], tool_count: 1000 }))
+  const visit = await open(t, gateway, { hash: '#/tools' })
+  const { page } = visit
+  await page.getByText('1,001 tools').waitFor()
+  const rows = await page.locator('[data-row]').count()
+  assert.ok(rows < 60, `only what is in sight is on the page, not ${rows} rows`)
+  const filter = page.getByRole('searchbox', { name: /Filter tools/ })
+  for (const [query, found] of [['0999', '1 of 1,001'], ['thread', '1 of 1,001'], ['filler_09', '100 of 1,001'], ['sews need', '1 of 1,001']]) {
+    await filter.fill(query)
+    await page.getByText(found, { exact: true }).waitFor()
+  }
+  await filter.fill('')
+  // From the letter to the list: typed by the page itself, so that only the page is measured. The best of a few, since
+  // the machine may be busy with something else.
+  const best = await page.evaluate(async () => {
+    const box = document.querySelector('[data-filter]')
+    const times = []
+    for (const query of ['filler_05', 'filler_0', 'filler_05', 'filler_0', 'filler_05', '']) {
+      const begun = performance.now()
+      box.value = query
+      box.dispatchEvent(new InputEvent('input', { bubbles: true }))
+      await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))
+      times.push(performance.now() - begun)
+    }
+    return Math.min(...times)
+  })
+  assert.ok(best < 50, `filtering took ${best} ms`)
+  // The list goes on by keyboard, far beyond what is on the page.
+  await filter.press('ArrowDown')
+  await page.keyboard.press('End')
+  await page.keyboard.press('ArrowUp')
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'many__filler_0999' }).waitFor()
+  assertClean(visit)
+})

@@ -1,0 +1,91 @@
+//! The dashboard's event stream: what changed, and how servers are doing, as it happens.
+
+use serde_json::{Value, json};
+
+use crate::support::app::stdio_input;
+use crate::support::client::{self, Events};
+use crate::support::{Behaviour, Fake, TestApp};
+
+async fn listen(app: &TestApp) -> Events {
+    Events::new(client::open(&app.address, "GET", "/api/dashboard/events", &[], vec![]).await)
+}
+
+/// Reads on until an event is the one wanted.
+async fn until(events: &mut Events, wanted: impl Fn(&str, &Value) -> bool) -> Value {
+    loop {
+        let event = events.next().await.expect("the stream goes on");
+        let data: Value = serde_json::from_slice(&event.data).expect("an event carries JSON");
+        if wanted(event.name.as_deref().unwrap_or_default(), &data) {
+            return data;
+        }
+    }
+}
+
+fn changes(nouns: &'static [&'static str]) -> impl Fn(&str, &Value) -> bool {
+    move |event, data| event == "changed" && data["changed"] == json!(nouns)
+}
+
+fn status(name: &'static str, status: &'static str) -> impl Fn(&str, &Value) -> bool {
+    move |event, data| event == "status" && data["name"] == name && data["status"] == status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_change_is_told_with_the_lists_it_concerns() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    let mut events = listen(&app).await;
+    app.register_http("s", &fake).await;
+    until(&mut events, changes(&["servers", "tools", "prompts", "resources"])).await;
+    app.post("/api/v0/tools/disable?entity=s__echo", json!({})).await.expect(200);
+    until(&mut events, changes(&["servers", "tools"])).await;
+    app.post("/api/v0/prompts/disable?entity=s__greet", json!({})).await.expect(200);
+    until(&mut events, changes(&["servers", "prompts"])).await;
+    app.post("/api/v0/tool-groups", json!({ "name": "g", "included_servers": ["s"] })).await.expect(201);
+    until(&mut events, changes(&["tool_groups"])).await;
+    fake.set_tools(&["echo"]);
+    until(&mut events, changes(&["servers", "tools", "tool_groups"])).await;
+    app.delete("/api/v0/tool-groups/g").await.expect(204);
+    until(&mut events, changes(&["tool_groups"])).await;
+    app.post("/api/v0/servers/s/disable", json!({})).await.expect(200);
+    until(&mut events, status("s", "disabled")).await;
+    app.delete("/api/v0/servers/s").await.expect(204);
+    until(&mut events, changes(&["servers", "tools", "prompts", "resources"])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_steps_of_connecting_and_the_end_of_a_server_are_told() {
+    let app = TestApp::start().await;
+    let mut events = listen(&app).await;
+    app.register(stdio_input("s", &Behaviour::of(json!({ "era": "legacy" })))).await;
+    let step = until(&mut events, status("s", "connecting")).await;
+    assert!(!step["status_reason"].as_str().unwrap().is_empty(), "{step}");
+    until(&mut events, |event, data| {
+        status("s", "connecting")(event, data) && data["status_reason"] == "reading tools/list, page 1"
+    })
+    .await;
+    until(&mut events, status("s", "connected")).await;
+    app.invoke("s__die", json!({ "code": 3 })).await;
+    let lost = until(&mut events, status("s", "connecting")).await;
+    assert!(!lost["status_reason"].as_str().unwrap().is_empty(), "{lost}");
+    until(&mut events, status("s", "connected")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_fails_is_told() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    app.register_http("s", &fake).await;
+    let mut events = listen(&app).await;
+    app.invoke("s__fail", json!({})).await.expect(200);
+    until(&mut events, changes(&["failures"])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_stream_does_not_hold_up_the_end() {
+    let mut app = TestApp::start().await;
+    let mut events = listen(&app).await;
+    let begun = std::time::Instant::now();
+    app.stop().await;
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(events.next().await.is_none());
+}

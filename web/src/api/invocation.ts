@@ -1,0 +1,57 @@
+// Calls a tool as a stream: progress while it runs, then its result. Cancelling the request cancels the call.
+
+import { ApiError, paths, reach, refusal, type ToolResult } from './client'
+
+export interface Progress {
+  progress?: number
+  total?: number
+  message?: string
+}
+
+export interface Invoked {
+  result: ToolResult
+  /** What the gateway sent, to the letter. */
+  raw: string
+}
+
+export async function invoke(
+  tool: string,
+  args: string,
+  onProgress: (progress: Progress) => void,
+  signal: AbortSignal,
+): Promise<Invoked> {
+  const headers = { accept: 'text/event-stream', 'content-type': 'application/json' }
+  const answer = await reach(paths.invoke(tool), { method: 'POST', headers, body: args, signal })
+  if (!answer.ok || !answer.body) throw refusal(await answer.text(), answer.status)
+  let buffer = ''
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+  for (;;) {
+    const { value, done } = await reader.read()
+    buffer += value ?? ''
+    let end = buffer.indexOf('\n\n')
+    for (; end >= 0; end = buffer.indexOf('\n\n')) {
+      const invoked = take(buffer.slice(0, end), onProgress)
+      if (invoked) return invoked
+      buffer = buffer.slice(end + 2)
+    }
+    if (done) throw new ApiError('the gateway ended the answer before the result came', 0)
+  }
+}
+
+function take(frame: string, onProgress: (progress: Progress) => void): Invoked | undefined {
+  const lines = frame.split('\n')
+  const field = (name: string) =>
+    lines.filter((line) => line.startsWith(`${name}:`)).map((line) => line.slice(name.length + 1).replace(/^ /, ''))
+  const data = field('data').join('\n')
+  switch (field('event')[0]) {
+    case 'progress':
+      onProgress(JSON.parse(data) as Progress)
+      return undefined
+    case 'result':
+      return { result: JSON.parse(data) as ToolResult, raw: data }
+    case 'error':
+      throw refusal(data, 500)
+    default:
+      return undefined
+  }
+}

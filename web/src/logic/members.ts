@@ -1,0 +1,49 @@
+// What a group would show with a certain configuration, and what one click on a tool or server changes in it. The
+// gateway computes the same for groups that are saved.
+
+export interface Configuration {
+  included_servers: string[]
+  included_tools: string[]
+  excluded_tools: string[]
+}
+
+interface Member {
+  canonical_name: string
+  server: string
+  enabled: boolean
+}
+
+export function isIncluded(group: Configuration, tool: Member): boolean {
+  const inside = group.included_servers.includes(tool.server) || group.included_tools.includes(tool.canonical_name)
+  return inside && !group.excluded_tools.includes(tool.canonical_name)
+}
+
+/** The tools that the group would show right now. */
+export function effective<T extends Member>(group: Configuration, tools: T[]): T[] {
+  return tools.filter((tool) => tool.enabled && isIncluded(group, tool))
+}
+
+export function toggleTool<C extends Configuration>(group: C, tool: Member): C {
+  const name = tool.canonical_name
+  const viaServer = group.included_servers.includes(tool.server)
+  const without = (list: string[]) => list.filter((one) => one !== name)
+  if (isIncluded(group, tool)) {
+    const excluded = viaServer ? [...group.excluded_tools, name] : group.excluded_tools
+    return { ...group, included_tools: without(group.included_tools), excluded_tools: excluded }
+  }
+  const included = viaServer ? group.included_tools : [...without(group.included_tools), name]
+  return { ...group, included_tools: included, excluded_tools: without(group.excluded_tools) }
+}
+
+/** All tools of a server, those that it gets later included; or none of them. */
+export function toggleServer<C extends Configuration>(group: C, server: string): C {
+  const others = (list: string[]) => list.filter((name) => !name.startsWith(`${server}__`))
+  const isIn = group.included_servers.includes(server)
+  const servers = group.included_servers.filter((name) => name !== server)
+  return {
+    ...group,
+    included_servers: isIn ? servers : [...servers, server],
+    included_tools: others(group.included_tools),
+    excluded_tools: others(group.excluded_tools),
+  }
+}

@@ -1,0 +1,56 @@
+// Ready lines for the programs that agents run in: what to paste where, so that they find the gateway.
+
+export interface Snippet {
+  client: string
+  /** Where it goes. */
+  place: string
+  text: string
+  remark?: string
+}
+
+export function snippets(url: string, name = 'toolgate'): Snippet[] {
+  const json = (value: unknown) => JSON.stringify(value, null, 2)
+  return [
+    { client: 'Claude Code', place: 'In a terminal', text: `claude mcp add --transport http ${name} ${url}` },
+    {
+      client: 'Claude Desktop',
+      place: 'claude_desktop_config.json, under Settings, Developer, Edit Config',
+      text: json({ mcpServers: { [name]: { command: 'npx', args: ['-y', 'mcp-remote', url] } } }),
+      remark: 'Needs Node on this machine: mcp-remote carries the messages. Restart Claude afterwards.',
+    },
+    { client: 'Cursor', place: '~/.cursor/mcp.json', text: json({ mcpServers: { [name]: { url } } }) },
+    { client: 'VS Code', place: '.vscode/mcp.json', text: json({ servers: { [name]: { type: 'http', url } } }) },
+    {
+      client: 'ChatGPT',
+      place: 'Settings, Apps & Connectors, Advanced, Developer mode, then Create',
+      text: url,
+      remark: 'ChatGPT connects from the internet: it needs an https address that is reachable there. Start the gateway with PUBLIC_URL set to it.',
+    },
+    {
+      client: 'Python',
+      place: 'pip install mcp',
+      text: `import asyncio
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+
+async def main():
+    async with streamablehttp_client("${url}") as (read, write, _):
+        async with ClientSession(read, write) as session:
+            await session.initialize()
+            for tool in (await session.list_tools()).tools:
+                print(tool.name)
+
+asyncio.run(main())`,
+    },
+    {
+      client: 'TypeScript',
+      place: 'npm install @modelcontextprotocol/sdk',
+      text: `import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const client = new Client({ name: "me", version: "1.0.0" });
+await client.connect(new StreamableHTTPClientTransport(new URL("${url}")));
+console.log((await client.listTools()).tools.map((tool) => tool.name));`,
+    },
+  ]
+}

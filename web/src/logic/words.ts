@@ -1,0 +1,51 @@
+// Small phrases: counts, times, sizes, and what to do about a reason that a server failed for.
+
+export function count(number: number, noun: string): string {
+  return `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`
+}
+
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.max(Math.round(ms), 1)} ms`
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`
+  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`
+}
+
+export function ago(then: string, now: number): string {
+  const seconds = Math.max(0, Math.round((now - Date.parse(then)) / 1000))
+  if (seconds < 5) return 'just now'
+  if (seconds < 60) return `${seconds} s ago`
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`
+  return `${Math.floor(seconds / 86_400)} d ago`
+}
+
+export function uptime(seconds: number): string {
+  const parts = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'min'],
+    [seconds % 60, 's'],
+  ] as const
+  const first = parts.findIndex(([number]) => number > 0)
+  return parts.slice(first < 0 ? 3 : first, (first < 0 ? 3 : first) + 2).map(([number, unit]) => `${number} ${unit}`).join(' ')
+}
+
+export function size(bytes: number): string {
+  if (bytes < 1024) return `${bytes} B`
+  return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} kB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`
+}
+
+/** What usually helps. Empty where nobody knows better than the reason itself. */
+export function remedy(reason: string): string {
+  const known: [RegExp, string][] = [
+    [/authoriz|oauth/i, 'Authorize the server again.'],
+    [/no such file|not found.*(command|program)|command not found|cannot start|could not be started/i, 'Install the program, or give its full path: the gateway sees the PATH it was started with.'],
+    [/\b401\b|bearer_token/i, 'Register it again with a bearer token or headers.'],
+    [/\b403\b/, 'The server knows you but refuses: check what the token may do.'],
+    [/\b404\b/, 'Check the path of the URL; many servers answer at /mcp or /sse.'],
+    [/refused|unreachable|resolve|dns|connect/i, 'Check that the server runs and that the URL is right, then retry.'],
+    [/did not finish|timed? ?out|within \d/i, 'Retry; where it always takes long, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.'],
+    [/exit|ended|keeps ending/i, 'The last lines that it wrote are below; often an environment variable is missing.'],
+  ]
+  return known.find(([pattern]) => pattern.test(reason))?.[1] ?? ''
+}

@@ -1,0 +1,8 @@
+// The entrance: puts the dashboard onto the page.
+
+import { mount } from 'svelte'
+import App from './App.svelte'
+import './app.css'
+
+const target = document.getElementById('app')
+if (target) mount(App, { target })

@@ -1,0 +1,54 @@
+// Where we are: the part of the address after `#`, so that links can be sent and survive a reload.
+
+export type PageName = 'overview' | 'servers' | 'tools' | 'groups' | 'prompts' | 'resources' | 'system'
+
+const PAGES: PageName[] = ['overview', 'servers', 'tools', 'groups', 'prompts', 'resources', 'system']
+
+export interface Place {
+  page: PageName
+  /** What is looked at on the page, decoded. */
+  rest: string[]
+  query: URLSearchParams
+}
+
+export function parse(hash: string): Place {
+  const [path = '', query = ''] = hash.replace(/^#?\/?/, '').split('?', 2)
+  const [first = '', ...rest] = path.split('/').filter(Boolean).map(decode)
+  const page = PAGES.find((name) => name === first) ?? 'overview'
+  return { page, rest, query: new URLSearchParams(query) }
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
+export function href(page: PageName, ...rest: string[]): string {
+  const parts = page === 'overview' ? rest : [page, ...rest]
+  return `#/${parts.map(encodeURIComponent).join('/')}`
+}
+
+class Route {
+  place = $state.raw(parse(location.hash))
+
+  constructor() {
+    addEventListener('hashchange', () => (this.place = parse(location.hash)))
+  }
+
+  go(address: string): void {
+    location.hash = address
+  }
+
+  /** Changes the query without a step in the history. */
+  setQuery(query: Record<string, string>): void {
+    const kept = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ''))
+    const address = href(this.place.page, ...this.place.rest) + (kept.size > 0 ? `?${kept}` : '')
+    history.replaceState(null, '', address)
+    this.place = parse(address)
+  }
+}
+
+export const route = new Route()

@@ -1,0 +1,19 @@
+// The built files that are committed: the compressed twins hold the same text, and nothing in them is inline.
+
+import { readFileSync } from 'node:fs'
+import { gunzipSync } from 'node:zlib'
+import { expect, test } from 'vitest'
+
+const read = (name) => readFileSync(new URL(`../dist/${name}`, import.meta.url))
+
+test('the compressed files are the others', () => {
+  for (const name of ['assets/app.js', 'assets/app.css']) {
+    expect(gunzipSync(read(`${name}.gz`)).equals(read(name)), name).toBe(true)
+  }
+})
+
+test('the page has no inline script or style', () => {
+  const page = read('index.html').toString()
+  expect(page).not.toMatch(/<script(?![^>]*\ssrc=)/)
+  expect(page).not.toMatch(/<style|\sstyle=|\son\w+=/)
+})

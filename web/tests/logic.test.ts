@@ -1,0 +1,118 @@
+// The small rules of the dashboard: finding, naming, command lines, templates, group members, words.
+
+import { expect, test } from 'vitest'
+import { quote, split } from '../src/logic/commandline'
+import { effective, isIncluded, toggleServer, toggleTool } from '../src/logic/members'
+import { checkGroupName, checkServerName, checkUrl, guessName } from '../src/logic/naming'
+import { find, index, parameterNames } from '../src/logic/search'
+import { snippets } from '../src/logic/snippets'
+import { expand, variables } from '../src/logic/template'
+import { ago, duration, uptime } from '../src/logic/words'
+
+test('a thousand tools are filtered in less than 50 ms', () => {
+  const tools = Array.from({ length: 1000 }, (_, at) => ({ name: `server__tool_${at}`, text: 'Does something with a file, a path and a query. '.repeat(8) }))
+  const indexed = index(tools, (tool) => tool.name, (tool) => tool.text)
+  const begun = performance.now()
+  expect(find(indexed, 'tool_99').length).toBe(11)
+  expect(performance.now() - begun).toBeLessThan(50)
+})
+
+test('names count more than descriptions, and all words must occur', () => {
+  const things = [
+    { name: 'a__close_issue', text: 'Ends it' },
+    { name: 'a__issue', text: '' },
+    { name: 'b__time', text: 'When an issue was made' },
+    { name: 'c__Éclair', text: 'sweet' },
+  ]
+  const search = (query: string) => find(index(things, (one) => one.name, (one) => one.text), query).map((one) => one.name)
+  expect(search('issue')).toEqual(['a__close_issue', 'a__issue', 'b__time'])
+  expect(search('iss')).toEqual(['a__close_issue', 'a__issue', 'b__time'])
+  expect(search('issue close')).toEqual(['a__close_issue'])
+  expect(search('ECLAIR')).toEqual(['c__Éclair'])
+  expect(search('nothing')).toEqual([])
+  expect(search(' ')).toHaveLength(4)
+})
+
+test('parameters are found however deep they are', () => {
+  const schema = { properties: { a: { properties: { deep: {} } }, list: { items: { properties: { inner: {} } } } } }
+  expect(parameterNames(schema).split(/\s+/)).toEqual(['a', 'deep', 'list', 'inner'])
+})
+
+test('command lines are taken apart as a shell does it', () => {
+  expect(split('npx -y pkg')).toEqual({ command: 'npx', args: ['-y', 'pkg'] })
+  expect(split(`sh -c 'echo "a b"' "" x\\ y "q\\"q"`)).toEqual({ command: 'sh', args: ['-c', 'echo "a b"', '', 'x y', 'q"q'] })
+  expect(split('  ')).toHaveProperty('problem')
+  expect(split('a "b')).toHaveProperty('problem')
+  for (const word of ['plain', "it's", '{"a": 1}', '$HOME', '']) {
+    const again = split(`x ${quote(word)}`)
+    expect('args' in again ? again.args : []).toEqual([word])
+  }
+})
+
+test('good names are guessed', () => {
+  expect(guessName(['npx', '-y', '@modelcontextprotocol/server-everything'])).toBe('everything')
+  expect(guessName(['npx', '-y', '@modelcontextprotocol/server-github@1.2.3'])).toBe('github')
+  expect(guessName(['uvx', 'mcp-server-time', '--local-timezone=UTC'])).toBe('time')
+  expect(guessName(['/opt/tools/weather.py'])).toBe('weather')
+  expect(guessName(['https://mcp.deepwiki.com/mcp'])).toBe('deepwiki')
+  expect(guessName(['http://localhost:3000/mcp'])).toBe('localhost')
+  expect(guessName([''])).toBe('')
+})
+
+test('names and URLs are checked by the rules of the gateway', () => {
+  for (const name of ['a', 'A-1', 'a_b', 'x'.repeat(64)]) expect(checkServerName(name)).toBe('')
+  for (const name of ['', 'a__b', 'a_', 'a b', 'ä', 'x'.repeat(65)]) expect(checkServerName(name)).not.toBe('')
+  expect(checkGroupName('1a_')).toBe('')
+  for (const name of ['', '-a', '_a', 'a b']) expect(checkGroupName(name)).not.toBe('')
+  for (const url of ['http://a', 'https://a.b/c?d']) expect(checkUrl(url)).toBe('')
+  for (const url of ['', 'a', 'ftp://a', 'http://']) expect(checkUrl(url)).not.toBe('')
+})
+
+test('templates are filled in', () => {
+  expect(variables('x://{a}/{b,c}{?d}')).toEqual(['a', 'b', 'c', 'd'])
+  expect(expand('x://{a}/{b}', { a: 'one two', b: 'é/2' })).toBe('x://one%20two/%C3%A9%2F2')
+  expect(expand('file:///{+path}', { path: 'a/b c' })).toBe('file:///a/b%20c')
+  expect(expand('x://y{?a,b}', { a: '1', b: '2' })).toBe('x://y?a=1&b=2')
+  expect(expand('x://y{?a,b}', { b: '2' })).toBe('x://y?b=2')
+})
+
+const tool = (name: string, enabled = true) => ({ canonical_name: name, server: name.split('__')[0] ?? '', enabled })
+const nothing = { included_servers: [], included_tools: [], excluded_tools: [] }
+
+test('a click on a tool includes or excludes it, whichever is needed', () => {
+  const one = toggleTool(nothing, tool('s__a'))
+  expect(one.included_tools).toEqual(['s__a'])
+  expect(toggleTool(one, tool('s__a'))).toEqual(nothing)
+  const whole = toggleServer(one, 's')
+  expect(whole).toEqual({ included_servers: ['s'], included_tools: [], excluded_tools: [] })
+  const without = toggleTool(whole, tool('s__a'))
+  expect(without.excluded_tools).toEqual(['s__a'])
+  expect(isIncluded(without, tool('s__a'))).toBe(false)
+  expect(toggleTool(without, tool('s__a'))).toEqual(whole)
+  expect(toggleServer(without, 's')).toEqual(nothing)
+})
+
+test('a preview has what is enabled', () => {
+  const group = { included_servers: ['s'], included_tools: ['t__x'], excluded_tools: ['s__b'] }
+  const all = [tool('s__a'), tool('s__b'), tool('s__c', false), tool('t__x'), tool('t__y')]
+  expect(effective(group, all).map((one) => one.canonical_name)).toEqual(['s__a', 't__x'])
+})
+
+test('every snippet has the address, and those that are JSON are valid', () => {
+  const url = 'http://127.0.0.1:8080/mcp'
+  const all = snippets(url)
+  expect(all.map((one) => one.client)).toEqual(['Claude Code', 'Claude Desktop', 'Cursor', 'VS Code', 'ChatGPT', 'Python', 'TypeScript'])
+  for (const one of all) {
+    expect(one.text).toContain(url)
+    if (one.text.startsWith('{')) expect(() => JSON.parse(one.text)).not.toThrow()
+  }
+})
+
+test('times are words', () => {
+  expect(duration(0.2)).toBe('1 ms')
+  expect(duration(1500)).toBe('1.50 s')
+  expect(duration(61_000)).toBe('1 min 1 s')
+  expect(uptime(0)).toBe('0 s')
+  expect(uptime(90_061)).toBe('1 d 1 h')
+  expect(ago('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:02:00Z'))).toBe('2 min ago')
+})

@@ -1,0 +1,129 @@
+//! The dashboard: its sources are checked and tested, what is built from them must be what is committed, and a real
+//! browser uses it.
+
+mod browser;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::command;
+use crate::conformance::gateway::Gateway;
+use crate::packages::Packages;
+use crate::run::Run;
+
+pub use browser::browse;
+
+const TYPES: &str = "src/api/schema.ts";
+
+/// Checks types, runs the unit tests, and holds `web/dist` and the generated types against their sources.
+pub fn check(run: &mut Run) -> Result<()> {
+    let (web, cache) = places(&run.root)?;
+    let packages = Packages::install(&web, &web)?;
+    packages.run(
+        "node_modules/svelte-check/bin/svelte-check",
+        &["--tsconfig", "tsconfig.json", "--fail-on-warnings"],
+    )?;
+    packages.run("node_modules/vitest/vitest.mjs", &["run"])?;
+    let types = cache.join("schema.ts");
+    generate(run, &packages, &types)?;
+    if fs::read(&types)? != fs::read(web.join(TYPES))? {
+        bail!("web/{TYPES} is not what the OpenAPI document says now; run `cargo xtask web`");
+    }
+    let built = cache.join("dist");
+    build(&packages, &built)?;
+    let stale = differing(&built, &web.join("dist"))?;
+    if !stale.is_empty() {
+        bail!("web/dist is not what its sources give ({}); run `cargo xtask web`", stale.join(", "));
+    }
+    Ok(())
+}
+
+/// Generates the types and builds `web/dist`.
+pub fn update(run: &mut Run) -> Result<()> {
+    let (web, _) = places(&run.root)?;
+    let packages = Packages::install(&web, &web)?;
+    generate(run, &packages, &web.join(TYPES))?;
+    build(&packages, &web.join("dist"))
+}
+
+fn places(root: &Path) -> Result<(PathBuf, PathBuf)> {
+    let cache = root.join(".cache/web");
+    fs::create_dir_all(&cache)?;
+    Ok((root.join("web"), cache))
+}
+
+/// Asks a gateway for its OpenAPI document and makes TypeScript of it.
+fn generate(run: &Run, packages: &Packages, types: &Path) -> Result<()> {
+    command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
+    let folder = run.root.join(".cache/web/gateway");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    let document = run.root.join(".cache/web/openapi.json");
+    fs::write(&document, Gateway::start(&folder, &program("toolgate")?)?.get("/api/v0/openapi.json")?)?;
+    packages.run("node_modules/openapi-typescript/bin/cli.js", &[text(&document)?, "--output", text(types)?])
+}
+
+fn build(packages: &Packages, folder: &Path) -> Result<()> {
+    let line = ["build", "--outDir", text(folder)?, "--emptyOutDir", "--logLevel", "warn"];
+    packages.run("node_modules/vite/bin/vite.js", &line)
+}
+
+/// Files that are not the same in both folders. Compressed ones may differ between versions of zlib; a unit test reads
+/// them.
+fn differing(one: &Path, other: &Path) -> Result<Vec<String>> {
+    let mut names: Vec<_> = [files(one, one)?, files(other, other)?].concat();
+    names.sort();
+    names.dedup();
+    names.retain(|name| {
+        !name.ends_with(".gz") && fs::read(one.join(name)).ok() != fs::read(other.join(name)).ok()
+    });
+    Ok(names)
+}
+
+fn files(root: &Path, folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            names.extend(files(root, &path)?);
+        } else {
+            names.push(text(path.strip_prefix(root)?)?.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// A program of this workspace.
+fn program(name: &str) -> Result<String> {
+    let this = std::env::current_exe().context("the path of xtask is unknown")?;
+    Ok(text(&this.parent().context("xtask is in no folder")?.join(name))?.to_owned())
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not text", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_missing_or_other_is_named_and_compressed_ones_are_not() {
+        let root = std::env::temp_dir().join(format!("toolgate-xtask-{}", std::process::id()));
+        let (one, other) = (root.join("one"), root.join("other"));
+        for folder in [&one, &other] {
+            fs::create_dir_all(folder.join("assets")).unwrap();
+            fs::write(folder.join("same"), "x").unwrap();
+        }
+        fs::write(one.join("assets/a.js"), "1").unwrap();
+        fs::write(other.join("assets/a.js"), "2").unwrap();
+        fs::write(one.join("assets/a.js.gz"), "1").unwrap();
+        fs::write(other.join("more"), "").unwrap();
+        assert_eq!(differing(&one, &other).unwrap(), ["assets/a.js", "more"]);
+        fs::remove_dir_all(root).unwrap();
+    }
+}
