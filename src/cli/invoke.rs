@@ -26,7 +26,7 @@ use super::{Session, ToolError, UsageError, content, files, schema, tools};
 Arguments get the types of the tool's schema (`toolgate usage NAME`). Images, audio and other data are saved to
 files in the working directory. The exit code is 1 when the tool reports an error.")]
 pub struct Invoke {
-    /// Full name of the tool: <server>__<tool>
+    #[arg(help = "Full name of the tool: <server>__<tool>")]
     name: String,
     /// Arguments of the tool; dots lead into objects, a repeated key makes a list
     #[arg(value_name = "KEY=VALUE")]

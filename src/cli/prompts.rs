@@ -31,7 +31,7 @@ pub struct ListPrompts {
   toolgate get prompt github__review
   toolgate get prompt github__review --arg language=rust --arg style=\"short and kind\"")]
 pub struct GetPrompt {
-    /// Full name of the prompt: <server>__<prompt>
+    #[arg(help = "Full name of the prompt: <server>__<prompt>")]
     name: String,
     /// Argument of the prompt, as KEY=VALUE; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]

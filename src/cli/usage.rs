@@ -15,7 +15,7 @@ use super::suggestion::{Kind, explain};
 #[command(after_help = "Example:
   toolgate usage github__create_issue")]
 pub struct Usage {
-    /// Full name of the tool: <server>__<tool>
+    #[arg(help = "Full name of the tool: <server>__<tool>")]
     name: String,
 }
 

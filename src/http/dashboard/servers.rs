@@ -232,7 +232,7 @@ pub fn no_servers(base: &str) -> EmptyState {
                       resources then appear here and at the gateway's own MCP endpoint.",
         commands: vec![
             format!("curl -X POST {base}/api/v0/servers -d '{input}'"),
-            "toolgate register --name deepwiki --url https://mcp.deepwiki.com/mcp".into(),
+            "toolgate register --name everything -- npx -y @modelcontextprotocol/server-everything".into(),
         ],
     }
 }

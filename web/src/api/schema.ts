@@ -399,6 +399,42 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/clients": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All clients. */
+        get: operations["get_api_v0_clients"];
+        put?: never;
+        /** Makes a client. */
+        post: operations["post_api_v0_clients"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/clients/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Overwrites everything of a client but its name. */
+        put: operations["put_api_v0_clients_name"];
+        post?: never;
+        /** Deletes a client; its token is worthless at once. */
+        delete: operations["delete_api_v0_clients_name"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v0/openapi.json": {
         parameters: {
             query?: never;
@@ -847,6 +883,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All users. */
+        get: operations["get_api_v0_users"];
+        put?: never;
+        /** Makes a user. */
+        post: operations["post_api_v0_users"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/users/whoami": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whose token this is. */
+        get: operations["get_api_v0_users_whoami"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/users/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Changes what is given of a user. */
+        put: operations["put_api_v0_users_name"];
+        post?: never;
+        /** Deletes a user; the token is worthless at once. */
+        delete: operations["delete_api_v0_users_name"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/assets/{path}": {
         parameters: {
             query?: never;
@@ -924,7 +1013,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A development server initializes itself at start, so this only confirms it. */
+        /** A development server initializes itself at start, so there this only confirms it. */
         post: operations["post_init"];
         delete?: never;
         options?: never;
@@ -1098,6 +1187,22 @@ export interface components {
         /** @description A person must agree before there is anything more to say. */
         AuthorizationRequired: {
             authorization_required: components["schemas"]["PendingAuthorization"];
+        };
+        /** @description What a client is made of; `name` counts only for a new one. It is read by the gateway; this is its description. */
+        ClientInput: {
+            access_token?: string | null;
+            /** @description Names of servers, or `*` for all of them. */
+            allow_list?: string[] | null;
+            description?: string | null;
+            name?: string | null;
+        };
+        /** @description A client; its token stays readable for admins. */
+        ClientRecord: {
+            access_token: string;
+            allow_list: string[];
+            description: string;
+            is_custom_access_token: boolean;
+            name: string;
         };
         /** @description What came back with the person. */
         CompletionInput: {
@@ -1575,6 +1680,23 @@ export interface components {
             content: unknown[];
             isError: boolean;
             structuredContent?: unknown;
+        };
+        /** @description What a user is made of; `username` is required only for a new one. It is read by the gateway; this is its description. */
+        UserInput: {
+            access_token?: string | null;
+            /** @description `admin` or `user`. */
+            role?: string | null;
+            username?: string | null;
+        };
+        /** @description What everybody may know about a user. */
+        UserRecord: {
+            /** @description `admin` or `user`. */
+            role: string;
+            username: string;
+        };
+        /** @description A user with the token, as whoever gave it out sees it. */
+        UserWithToken: components["schemas"]["UserRecord"] & {
+            access_token: string;
         };
     };
     responses: never;
@@ -2450,6 +2572,132 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["ToolResult"];
                 };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_clients: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientRecord"][];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_api_v0_clients: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ClientInput"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientRecord"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    put_api_v0_clients_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ClientInput"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientRecord"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_api_v0_clients_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description What is wrong, in one sentence */
             default: {
@@ -3506,6 +3754,161 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["OneServer"];
                 };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_users: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserRecord"][];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_api_v0_users: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserInput"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserWithToken"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_users_whoami: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserRecord"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    put_api_v0_users_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserInput"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserWithToken"];
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_api_v0_users_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description What is wrong, in one sentence */
             default: {
