@@ -1,7 +1,7 @@
 //! Clients in a closed loop: each sends its next request when it has the answer to the last, and looks at every one.
 //! Prints one line of JSON with what they saw and what it cost the process that is watched.
 //!
-//! bench-load --address 127.0.0.1:8080 --pid 1234 --era legacy|modern --work call|list [--tool up__echo] [--clients 32] [--seconds 4]
+//! bench-load --address 127.0.0.1:8080 --pid 1234 --era legacy|modern --work call|list [--tool up__echo] [--clients 32] [--seconds 4] [--token T]
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ struct Plan {
     is_modern: bool,
     method: &'static str,
     tool: String,
+    /// A header line, or nothing.
+    authorization: String,
     clients: usize,
     time: Duration,
 }
@@ -30,6 +32,7 @@ fn plan() -> Result<Plan> {
         is_modern: false,
         method: "tools/call",
         tool: "up0__echo".into(),
+        authorization: String::new(),
         clients: 32,
         time: Duration::from_secs(4),
     };
@@ -41,6 +44,7 @@ fn plan() -> Result<Plan> {
             "--era" => plan.is_modern = value == "modern",
             "--work" => plan.method = if value == "list" { "tools/list" } else { "tools/call" },
             "--tool" => plan.tool = value,
+            "--token" => plan.authorization = format!("Authorization: Bearer {value}\r\n"),
             "--clients" => plan.clients = value.parse()?,
             "--seconds" => plan.time = Duration::from_secs_f64(value.parse()?),
             _ => bail!("unknown flag {flag}"),
@@ -147,10 +151,10 @@ async fn open_session(wire: &mut Wire, plan: &Plan) -> Result<String> {
 }
 
 fn request(plan: &Plan, headers: &str, body: &Value) -> Vec<u8> {
-    let (address, body) = (&plan.address, body.to_string());
+    let (address, authorization, body) = (&plan.address, &plan.authorization, body.to_string());
     format!(
         "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-         Accept: application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+         Accept: application/json, text/event-stream\r\n{authorization}{headers}Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
