@@ -12,8 +12,10 @@ use crate::run::Run;
 
 pub fn browse(run: &mut Run) -> Result<()> {
     let root = &run.root;
-    command::show(root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
-    command::show(root, &["cargo", "build", "--example", "fake_upstream", "--locked", "--quiet"])?;
+    // The whole workspace, as for the tests, so that nothing is built a second time with other features.
+    let build =
+        ["cargo", "build", "--workspace", "--bins", "--example", "fake_upstream", "--locked", "--quiet"];
+    command::show(root, &build)?;
     let (source, folder) = (root.join("tests/browser"), root.join(".cache/browser"));
     let packages = Packages::install(&source, &folder)?;
     let tests = copy_scripts(&source, &folder)?;
