@@ -52,6 +52,8 @@ impl ClientHandler for Client {
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    // The gateway's own choice of features, which this program shares, leaves the provider to whoever needs one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let gateway = std::env::args().nth(1).context("the address of the gateway is missing")?;
     // Something that never comes is a failure, too.
     tokio::time::timeout(Duration::from_secs(60), visit(&gateway)).await?
