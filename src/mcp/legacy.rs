@@ -226,20 +226,6 @@ impl Mcp {
         Ok(pick(&*self.lists_for(head, viewer)?).clone())
     }
 
-    /// The lists for a request that asks for one of them.
-    pub(super) fn lists_for(&self, head: &Head<'_>, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
-        // Lists are always given whole, so no cursor was ever handed out.
-        if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
-            return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
-        }
-        self.lists_of(viewer)
-    }
-
-    pub(super) fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
-        let lists = self.gateway.lists(viewer);
-        lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))
-    }
-
     fn set_level(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
         let level = head.params.as_ref().and_then(|params| params.level.as_ref());
         let level = level.and_then(|level| LogLevel::parse(&level.value));

@@ -9,7 +9,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::modern::subscription_end;
 use super::session::Session;
 use super::stream::Outlet;
 use crate::gateway::caller::Viewer;
@@ -68,6 +67,13 @@ impl Listening {
         let mark = authored::object(&[(meta::SUBSCRIPTION_ID, self.id.as_slice())]);
         authored::notice(method, Some(&authored::object(&[params, &[("_meta", &mark)]].concat())))
     }
+
+    /// The result that ends it in good order.
+    fn end(&self) -> Bytes {
+        let mark = authored::object(&[(meta::SUBSCRIPTION_ID, self.id.as_slice())]);
+        let members: [(&str, &[u8]); 2] = [("resultType", br#""complete""#), ("_meta", &mark)];
+        authored::result(&self.id, &authored::object(&members))
+    }
 }
 
 impl Stream {
@@ -113,7 +119,7 @@ impl Stream {
     /// Ends it after what was written, in the way that its reader expects.
     pub fn end(&self) {
         if let Some(listening) = &self.listening {
-            self.outlet.send(&subscription_end(&listening.id));
+            self.outlet.send(&listening.end());
         }
         self.outlet.finish();
     }

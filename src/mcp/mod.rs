@@ -27,8 +27,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
+use crate::gateway::forward::Refusal;
+use crate::gateway::lists::Lists;
 use crate::seal::PurposeSeal;
-use crate::wire::{Era, Version};
+use crate::wire::{Era, Head, Version};
 
 pub use crate::gateway::caller::{Scope, Viewer};
 pub use endpoint::{Place, Transport};
@@ -93,6 +95,20 @@ impl Mcp {
         let stop = mcp.stop.clone();
         mcp.tasks.spawn(async move { stop.run_until_cancelled(watch).await });
         mcp
+    }
+
+    /// The lists for a request that asks for one of them.
+    fn lists_for(&self, head: &Head<'_>, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
+        // Lists are always given whole, so no cursor was ever handed out.
+        if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
+            return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
+        }
+        self.lists_of(viewer)
+    }
+
+    fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
+        let lists = self.gateway.lists(viewer);
+        lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))
     }
 
     /// Streams end at once; calls under way are the business of whoever serves them.

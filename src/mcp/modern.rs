@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::bridge::state::Bond;
 use super::call::{Beside, Round};
 use super::reply::{Message, Reply};
@@ -12,7 +10,7 @@ use super::routing::{self, Routing};
 use super::{Ask, Mcp};
 use crate::gateway::caller::{Caller, Logs, Scope, Viewer};
 use crate::gateway::forward::Refusal;
-use crate::gateway::lists::{Caching, Lists};
+use crate::gateway::lists::{Caching, List, Lists};
 use crate::gateway::route::ReturnedState;
 use crate::model::{Capabilities, LogLevel};
 use crate::wire::{Era, Head, Kind, Version, authored, meta};
@@ -86,7 +84,7 @@ impl Mcp {
         head: &Head<'_>,
         viewer: &Viewer,
         id: &[u8],
-        pick: fn(&Lists) -> &crate::gateway::lists::List,
+        pick: fn(&Lists) -> &List,
     ) -> Result<Message, Refusal> {
         let lists = self.lists_for(head, viewer)?;
         let list = pick(&lists);
@@ -165,10 +163,4 @@ fn opening(caching: Caching, server_info: &[u8]) -> Vec<u8> {
     opening.pop();
     opening.push(b',');
     opening
-}
-
-/// The result that ends a subscription in good order.
-pub(super) fn subscription_end(id: &[u8]) -> Bytes {
-    let meta = authored::object(&[(meta::SUBSCRIPTION_ID, id)]);
-    authored::result(id, &authored::object(&[("resultType", br#""complete""#), ("_meta", &meta)]))
 }

@@ -23,6 +23,12 @@ async fn answered(stream: &mut TcpStream) {
     assert!(said.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&said));
 }
 
+/// For so long the other side neither says anything nor ends the connection.
+async fn stays_open_and_silent(stream: &mut TcpStream) {
+    let read = tokio::time::timeout(LONG, stream.read(&mut [0; 1])).await;
+    assert!(read.is_err(), "{read:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_rested_serves_the_next_request() {
     let app = TestApp::start().await;
@@ -30,7 +36,7 @@ async fn a_connection_that_rested_serves_the_next_request() {
     for _ in 0..3 {
         stream.write_all(REQUEST).await.unwrap();
         answered(&mut stream).await;
-        tokio::time::sleep(LONG).await;
+        stays_open_and_silent(&mut stream).await;
     }
     stream.write_all(LAST_REQUEST).await.unwrap();
     let said = client::rest(stream).await;
@@ -44,10 +50,12 @@ async fn a_request_that_comes_in_pieces_with_long_pauses_is_served_whole() {
     stream.write_all(REQUEST).await.unwrap();
     answered(&mut stream).await;
     // Beginning behind an answer, so that the pauses fall in the middle of a head.
-    for piece in LAST_REQUEST.chunks(17) {
+    let (last, pieces) = LAST_REQUEST.split_last().unwrap();
+    for piece in pieces.chunks(17) {
         stream.write_all(piece).await.unwrap();
-        tokio::time::sleep(LONG).await;
+        stays_open_and_silent(&mut stream).await;
     }
+    stream.write_all(&[*last]).await.unwrap();
     let said = client::rest(stream).await;
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
 }
