@@ -51,6 +51,7 @@ impl App {
             guard: config.program.clone(),
             child_env: config.child_env.clone(),
             tls: upstream::Tls::default(),
+            tasks: TaskTracker::new(),
             newsroom: upstream::Newsroom::default(),
             oauth: upstream::oauth::Settings {
                 allow_private: config.oauth_allow_private,

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -25,10 +25,13 @@ pub enum Outcome {
     TimedOut,
     /// The caller went away before the answer.
     Cancelled,
+    /// What was asked for is unknown, disabled or not allowed.
+    Denied,
 }
 
 impl Outcome {
-    const ALL: [Self; 5] = [Self::Ok, Self::ToolError, Self::Failed, Self::TimedOut, Self::Cancelled];
+    const ALL: [Self; 6] =
+        [Self::Ok, Self::ToolError, Self::Failed, Self::TimedOut, Self::Cancelled, Self::Denied];
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -90,15 +93,14 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a call from now on; it counts as cancelled unless it is said how it ended.
-    pub fn call_begins(&self, server: &str, tool: &str) -> CallMeasure {
-        CallMeasure {
-            metrics: self.clone(),
-            server: server.to_owned(),
-            tool: tool.to_owned(),
-            begun: Instant::now(),
-            outcome: Outcome::Cancelled,
+    /// Counts a call that ended. Neither server nor tool have a name where nobody knows what was asked for.
+    pub fn call_ended(&self, server: &str, tool: &str, outcome: Outcome, elapsed: Duration) {
+        let (server, tool) = (server.to_owned(), tool.to_owned());
+        if outcome != Outcome::Denied {
+            let latency = self.latency.get_or_create_owned(&ServerLabel { server: server.clone() });
+            latency.observe(elapsed.as_secs_f64());
         }
+        self.calls.get_or_create(&CallLabels { server, tool, outcome }).inc();
     }
 
     /// The text for `/metrics`. `statuses` has one item per registered server.
@@ -125,30 +127,6 @@ impl Metrics {
                 self.calls.remove(&CallLabels { server, tool, outcome });
             }
         }
-    }
-}
-
-pub struct CallMeasure {
-    metrics: Metrics,
-    server: String,
-    tool: String,
-    begun: Instant,
-    outcome: Outcome,
-}
-
-impl CallMeasure {
-    pub fn ends(&mut self, outcome: Outcome) {
-        self.outcome = outcome;
-    }
-}
-
-impl Drop for CallMeasure {
-    fn drop(&mut self) {
-        let server = std::mem::take(&mut self.server);
-        let latency = self.metrics.latency.get_or_create_owned(&ServerLabel { server: server.clone() });
-        latency.observe(self.begun.elapsed().as_secs_f64());
-        let labels = CallLabels { server, tool: std::mem::take(&mut self.tool), outcome: self.outcome };
-        self.metrics.calls.get_or_create(&labels).inc();
     }
 }
 

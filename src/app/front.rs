@@ -23,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::gateway::access::Principal;
-use crate::gateway::caller::ClientId;
 use crate::http::access::{Access, Asked, Peer};
 use crate::http::error::Refusal;
 use crate::http::reply::NoContent;
@@ -94,7 +93,8 @@ impl Front {
         body: Incoming,
     ) -> Result<Response<Answer>, Refusal> {
         let (method, path) = (head.method.as_str(), head.uri.path());
-        let caller = match self.face.admit(access, &Asked { method, path, headers: &head.headers, peer }) {
+        let asked = Asked { method, path, headers: &head.headers, peer };
+        let caller = match self.face.admit(access, &asked).await {
             Ok(caller) => caller.0,
             Err(refusal) => {
                 guard::discard(body, 0).await;
@@ -102,18 +102,19 @@ impl Front {
             }
         };
         let body = guard::read_body(body).await?;
-        let client = caller.as_ref().map(|principal| ClientId(principal.id()));
         let revoked = caller.as_ref().map(Principal::revoked);
-        let reply = until_revoked(revoked, self.mcp.serve(ask(place, client, head, body))).await?;
+        let ask = ask(place, caller.as_ref(), head, body);
+        let reply = until_revoked(revoked, self.mcp.serve(ask)).await?;
         Ok(respond(reply, revoked))
     }
 }
 
-fn ask(place: Place, client: Option<ClientId>, head: &Parts, body: Bytes) -> Ask<'_> {
+fn ask<'a>(place: Place, caller: Option<&Principal>, head: &'a Parts, body: Bytes) -> Ask<'a> {
     Ask {
         method: head.method.as_str(),
         transport: place.transport,
-        viewer: Viewer { scope: place.scope, client },
+        viewer: Viewer { scope: place.scope, client: caller.map(Principal::id) },
+        revoked: caller.map(Principal::revoked).cloned(),
         session: single(&head.headers, SESSION_ID),
         version: single(&head.headers, PROTOCOL_VERSION),
         routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),

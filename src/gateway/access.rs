@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
-use super::caller::{ClientId, Owner};
+use super::caller::Owner;
 use super::catalog::Catalog;
-use crate::model::{AllowList, Client, HolderName, Role, Token, User};
+use crate::model::{AllowList, Client, HolderName, PrincipalId, Role, Token, User};
 use crate::store::{Store, TokenHash};
 
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub struct Access {
     users: BTreeMap<HolderName, Arc<Held<User>>>,
     clients: BTreeMap<HolderName, Arc<Held<Client>>>,
     by_token: HashMap<TokenHash, Principal>,
-    by_id: HashMap<ClientId, Arc<Held<Client>>>,
+    by_id: HashMap<PrincipalId, Arc<Held<Client>>>,
     /// For those who are not asked who they are.
     everything: AllowList,
 }
@@ -47,8 +47,16 @@ impl Principal {
         }
     }
 
-    /// Stands for this holder of this token, wherever something belongs to them.
-    pub fn id(&self) -> u64 {
+    /// The identity, whatever it was proven with: what belongs to somebody belongs to this.
+    pub fn id(&self) -> PrincipalId {
+        match self {
+            Principal::User(user) => user.holder.id,
+            Principal::Client(client) => client.holder.id,
+        }
+    }
+
+    /// The token, which is the credential that points to this principal.
+    fn credential(&self) -> u64 {
         match self {
             Principal::User(user) => user.holder.token.id(),
             Principal::Client(client) => client.holder.token.id(),
@@ -89,16 +97,11 @@ impl Access {
     }
 
     /// `None` when there is no such client (any more).
-    pub fn allow_list(&self, client: Option<ClientId>) -> Option<&AllowList> {
+    pub fn allow_list(&self, client: Option<PrincipalId>) -> Option<&AllowList> {
         match client {
             None => Some(&self.everything),
             Some(client) => self.by_id.get(&client).map(|held| &held.holder.allow_list),
         }
-    }
-
-    /// What ends everything that a client does; `None` when there is no such client (any more).
-    pub fn revocation(&self, client: ClientId) -> Option<&CancellationToken> {
-        self.by_id.get(&client).map(|held| &held.revoked)
     }
 
     /// Whether somebody else is an admin.
@@ -149,14 +152,14 @@ impl Access {
     fn add_client(&mut self, store: &Store, client: Client, before: Option<Arc<Held<Client>>>) {
         let held = Arc::new(Held::new(store, client, before, |client| &client.token));
         self.by_token.insert(held.hash, Principal::Client(held.clone()));
-        self.by_id.insert(ClientId(held.holder.token.id()), held.clone());
+        self.by_id.insert(held.holder.id, held.clone());
         self.clients.insert(held.holder.name.clone(), held);
     }
 
     fn remove_client(&mut self, name: &HolderName) -> Option<Arc<Held<Client>>> {
         let held = self.clients.remove(name)?;
         self.by_token.remove(&held.hash);
-        self.by_id.remove(&ClientId(held.holder.token.id()));
+        self.by_id.remove(&held.holder.id);
         Some(held)
     }
 }
@@ -185,8 +188,8 @@ impl<T> Held<T> {
 }
 
 impl Gateway {
-    /// Whose token this is, if it is anybody's now.
-    pub fn identify(&self, token: &[u8]) -> Option<Principal> {
+    /// Whose token this is, if it is anybody's now. May wait: not every credential is known here from the start.
+    pub async fn identify(&self, token: &[u8]) -> Option<Principal> {
         let hash = self.store.token_hash(token);
         self.catalog.load().access().find(&hash).cloned()
     }
@@ -195,21 +198,24 @@ impl Gateway {
         self.catalog.load().access().is_initialized
     }
 
-    /// Lets new rights count, then ends what goes on under tokens that are no longer valid.
+    /// Lets new rights count, then ends what goes on under tokens that are no longer valid. Whoever has another token
+    /// instead keeps what belongs to them.
     pub(super) fn swap_access(self: &Arc<Self>, catalog: &Catalog, access: Access) {
         let before = catalog.access().by_token.values();
-        let ids: HashSet<_> = access.by_token.values().map(Principal::id).collect();
-        let gone: Vec<_> = before.filter(|principal| !ids.contains(&principal.id())).cloned().collect();
-        self.catalog.store(Arc::new(catalog.with_access(access)));
+        let valid: HashSet<_> = access.by_token.values().map(Principal::credential).collect();
+        let known: HashSet<_> = access.by_token.values().map(Principal::id).collect();
+        let revoked: Vec<_> =
+            before.filter(|principal| !valid.contains(&principal.credential())).cloned().collect();
+        self.publish(catalog.with_access(access));
         // Before anybody hears of the change: sessions that end by it must not seem to end by themselves.
-        for principal in &gone {
+        for principal in &revoked {
             principal.revoked().cancel();
         }
         self.changed.send_replace(());
         let gateway = self.clone();
         self.tasks.spawn(async move {
-            for principal in gone {
-                gateway.release_links_of(Owner::Holder(principal.id())).await;
+            for principal in revoked.iter().filter(|principal| !known.contains(&principal.id())) {
+                gateway.release_links_of(Owner::Principal(principal.id())).await;
             }
         });
     }

@@ -1,6 +1,8 @@
 //! Who asks, and through which endpoint.
 
-use crate::model::{Capabilities, LogLevel};
+use tokio_util::sync::CancellationToken;
+
+use crate::model::{Capabilities, LogLevel, PrincipalId};
 use crate::wire::Era;
 
 pub use crate::upstream::Owner;
@@ -19,13 +21,9 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
     pub scope: Scope,
-    /// None where nobody is asked who they are.
-    pub client: Option<ClientId>,
+    /// The MCP client; `None` in development mode.
+    pub client: Option<PrincipalId>,
 }
-
-/// An MCP client, for as long as it has the same token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClientId(pub u64);
 
 /// An MCP client as far as a call of its is concerned.
 #[derive(Clone, Debug)]
@@ -38,6 +36,8 @@ pub struct Caller {
     /// Who it is to a stateful server, where it can be told apart from others.
     pub owner: Option<Owner>,
     pub logs: Logs,
+    /// Cancelled when the token that the caller came with is no longer valid.
+    pub revoked: Option<CancellationToken>,
 }
 
 /// Which log messages of servers a caller wants.
@@ -61,6 +61,6 @@ impl Logs {
 impl Viewer {
     /// Who this is to a stateful server when it has no session.
     pub fn owner(&self) -> Owner {
-        self.client.map_or(Owner::Anybody, |client| Owner::Holder(client.0))
+        self.client.map_or(Owner::Anybody, Owner::Principal)
     }
 }

@@ -2,25 +2,31 @@
 //! not change; looking something up costs the same with one server or a thousand.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use memchr::memmem;
+use serde_json::value::RawValue;
 
 use super::Error;
 use super::access::Access;
 use super::view::Members;
 use crate::model::name::SEPARATOR;
 use crate::model::{
-    Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName, Tool,
+    Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,
+    SessionMode, Tool,
 };
 use crate::upstream::Upstream;
-use crate::wire::HeaderParam;
+use crate::wire::{HeaderParam, Patch, Span, scan, text};
 
 #[derive(Clone, Default)]
 pub struct Catalog {
     servers: BTreeMap<ServerName, Arc<Entry>>,
     groups: BTreeMap<GroupName, Arc<GroupEntry>>,
     access: Arc<Access>,
+    /// How many catalogs came before this one.
+    pub generation: u64,
+    /// Whether any server keeps something for each session.
+    pub has_stateful_servers: bool,
 }
 
 impl Catalog {
@@ -31,8 +37,17 @@ impl Catalog {
                 .into_iter()
                 .map(|group| (group.name.clone(), Arc::new(GroupEntry::new(group))))
                 .collect(),
-            access: Arc::default(),
+            ..Self::default()
         }
+    }
+
+    /// The next catalog after the one of this generation, with what is derived from its servers.
+    pub fn following(mut self, generation: u64) -> Self {
+        self.generation = generation + 1;
+        let is_stateful =
+            |entry: &Arc<Entry>| entry.registration.config.session_mode == SessionMode::Stateful;
+        self.has_stateful_servers = self.servers.values().any(is_stateful);
+        self
     }
 
     pub fn access(&self) -> &Access {
@@ -160,6 +175,9 @@ struct Listed {
     resources: Index,
     /// By tool: the arguments that modern clients repeat in headers.
     header_params: HashMap<Box<str>, Vec<HeaderParam>>,
+    /// Where the names stand in the definitions of tools and prompts; found when they are first needed.
+    tool_names: OnceLock<Vec<Option<Span>>>,
+    prompt_names: OnceLock<Vec<Option<Span>>>,
 }
 
 impl Entry {
@@ -234,6 +252,35 @@ impl Entry {
         self.offering().tools.is_empty() && self.offering().declares("tools")
     }
 
+    /// Writes the definition of a tool under its full name; every other byte is as the server sent it.
+    pub fn write_tool(&self, tool: &Tool, out: &mut Vec<u8>) {
+        let definitions = || self.offering().tools.iter().map(|tool| &*tool.definition);
+        let names = self.listed.tool_names.get_or_init(|| name_spans(definitions()));
+        let span = self.listed.tools.positions.get(tool.name.as_str()).and_then(|&at| names[at].clone());
+        self.write_named(&tool.definition, &tool.name, span, out);
+    }
+
+    /// The same for a prompt.
+    pub fn write_prompt(&self, prompt: &Prompt, out: &mut Vec<u8>) {
+        let definitions = || self.offering().prompts.iter().map(|prompt| &*prompt.definition);
+        let names = self.listed.prompt_names.get_or_init(|| name_spans(definitions()));
+        let span = self.listed.prompts.positions.get(prompt.name.as_str()).and_then(|&at| names[at].clone());
+        self.write_named(&prompt.definition, &prompt.name, span, out);
+    }
+
+    fn write_named(&self, definition: &RawValue, name: &str, span: Option<Span>, out: &mut Vec<u8>) {
+        let definition = definition.get().as_bytes();
+        let full_name = self.name().qualify(name);
+        match span {
+            Some(span) => {
+                out.extend_from_slice(&definition[..span.start]);
+                out.extend_from_slice(&text::quote(&full_name));
+                out.extend_from_slice(&definition[span.end..]);
+            }
+            None => out.extend_from_slice(&with_member(definition, "name", &full_name)),
+        }
+    }
+
     /// All tools by name.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.listed.tools.sorted(&self.offering().tools)
@@ -258,8 +305,30 @@ impl Listed {
             resources: Index::new(offering.resources.iter().map(Resource::key)),
             header_params: offering.tools.iter().filter_map(header_params).collect(),
             offering,
+            tool_names: OnceLock::new(),
+            prompt_names: OnceLock::new(),
         }
     }
+}
+
+/// The place of the value of `name` in each definition; none where it is not there exactly once.
+fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option<Span>> {
+    let name_in = |definition: &RawValue| {
+        let body = definition.get().as_bytes();
+        let object = scan::whole(body).ok()?;
+        let mut names = scan::members(body, &object).filter(|(key, ..)| key == "name");
+        let (_, _, value) = names.next()?;
+        names.next().is_none().then_some(value)
+    };
+    definitions.map(name_in).collect()
+}
+
+/// A definition with one member replaced and every other byte as it was.
+pub fn with_member(definition: &[u8], key: &str, value: &str) -> Vec<u8> {
+    let Ok(object) = scan::whole(definition) else { return definition.to_vec() };
+    let mut patch = Patch::new(definition);
+    patch.set_member(&object, key, &text::quote(value));
+    patch.apply().into()
 }
 
 /// Most tools have none, which shows at a glance. Clients ignore annotations that break the rules.

@@ -1,26 +1,21 @@
-//! The way of an agent's request to a server and of everything that comes back, as bytes: the name loses its server,
-//! id and progress token become the link's own, and on the way back the caller's again. Nothing else is touched
-//! where both sides are of the same era. No SQL, one copy.
+//! An agent's request and everything that comes back for it, as bytes: the name loses its server, id and progress token
+//! become the link's own, and on the way back the caller's again. Nothing else is touched where both sides are of the same
+//! era. No SQL, one copy. How the request travels is the business of the engine.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
 use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
+use super::engine::{Call, Errand, Failure, Wording};
 use super::lists::Caching;
-use super::outcome::{outcome_of, said_by};
-use super::route::{self, ReturnedState, Route};
+use super::route::{self, ReturnedState};
 use crate::model::{Mode, Redactor};
-use crate::telemetry::{CallMeasure, Outcome};
 use crate::upstream::{CallError, Exchange, Inbound, Link, OnBehalf};
-use crate::wire::{Era, Head, Patch};
+use crate::wire::{Era, Head, Patch, Span};
 
 pub use crate::upstream::Replier;
 
@@ -61,23 +56,54 @@ pub enum Outbound {
     Answer(Answer),
 }
 
-/// A request under way.
-pub struct Forward {
+/// A message of an agent, as it is passed on.
+pub struct Passed {
     caller: Arc<Caller>,
     message: Bytes,
-    route: Route,
-    exchange: Exchange,
-    link: Arc<Link>,
-    deadline: Option<Instant>,
+    /// Parts of the message that the server knows by another name.
+    edits: Vec<(Span, Vec<u8>)>,
+}
+
+impl Passed {
+    pub async fn send(&self, link: &Arc<Link>, head: Option<&Head<'_>>) -> Result<Exchange, CallError> {
+        let parsed;
+        let head = match head {
+            Some(head) => head,
+            None => {
+                parsed = Head::parse(&self.message)
+                    .map_err(|error| CallError::NotSent(format!("the request is not understood: {error}")))?;
+                &parsed
+            }
+        };
+        let caller = &self.caller;
+        let behalf = match caller.era {
+            Era::Modern => {
+                if let Some(level) = caller.logs.level() {
+                    link.raise_level(level).await;
+                }
+                OnBehalf::Modern
+            }
+            Era::Legacy => OnBehalf::Legacy {
+                capabilities: caller.capabilities,
+                client_name: &caller.client_name,
+                client_version: &caller.client_version,
+                log_level: caller.logs.level(),
+            },
+        };
+        link.forward(head, &self.edits, &behalf).await
+    }
+}
+
+/// An agent's request under way.
+pub struct Forward {
+    call: Call,
+    era: Era,
     /// The caller's own id and progress token, as it wrote them.
     id: Vec<u8>,
     token: Option<Vec<u8>>,
-    has_retried: bool,
-    /// Ends the request when the caller's token is no longer valid, whoever still waits for it.
-    revoked: Option<CancellationToken>,
+    /// The resource that is read, as the caller names it.
+    reads: Option<String>,
     reads_are_private: bool,
-    measure: Option<CallMeasure>,
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Gateway {
@@ -91,66 +117,37 @@ impl Gateway {
         state: Option<ReturnedState>,
     ) -> Result<Forward, Refusal> {
         let catalog = self.catalog();
-        let route = route::find(&catalog, &caller, head)?.returning(head, state)?;
-        let revoked = match caller.viewer.client {
-            None => None,
-            Some(client) => Some(catalog.access().revocation(client).cloned().ok_or(Refusal::Revoked)?),
-        };
+        let found = route::find(&catalog, &caller, head).and_then(|route| route.returning(head, state));
+        let route = found.inspect_err(|_| {
+            if head.method.as_deref() == Some("tools/call") {
+                self.deny_call();
+            }
+        })?;
+        let revoked = caller.revoked.clone();
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         let token =
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
-        let measure =
-            route.tool.as_deref().map(|tool| self.metrics.call_begins(route.entry.name().as_str(), tool));
-        let deadline = route.entry.registration.config.timeout().map(|limit| Instant::now() + limit);
-        let upstream =
-            route.entry.upstream.clone().ok_or_else(|| Refusal::Upstream("the server is disabled".into()))?;
-        let sent = {
-            // Pinned here: moving a future costs as much as it is large.
-            let sending = pin!(async {
-                let permit = upstream.permit().await;
-                let mut has_retried = false;
-                loop {
-                    let link = upstream.link_for(caller.capabilities, caller.owner).await?;
-                    match send(&link, head, &route, &caller).await {
-                        Ok(exchange) => return Ok((permit, link, exchange, has_retried)),
-                        Err(error) if error.did_not_run() && !has_retried => {
-                            upstream.report(&link, &error);
-                            has_retried = true;
-                        }
-                        Err(error) => return Err(error),
-                    }
-                }
-            });
-            until(revoked.as_ref(), within(deadline, sending, &route.entry)).await?
-        };
-        let (permit, link, exchange, has_retried) = sent.map_err(|error| explain(&route.entry, &error))?;
-        Ok(Forward {
-            caller,
-            message: message.clone(),
-            route,
-            exchange,
-            link,
-            deadline,
-            id,
-            token,
-            has_retried,
+        let (era, capabilities, owner) = (caller.era, caller.capabilities, caller.owner);
+        let entry = route.entry.clone();
+        let errand = Errand {
+            entry: route.entry,
+            wording: Wording::Passed(Passed { caller, message: message.clone(), edits: route.edits }),
+            capabilities,
+            owner,
+            is_repeatable: route.is_repeatable,
             revoked,
-            reads_are_private: self.mode == Mode::Enterprise,
-            measure,
-            _permit: permit,
-        })
+        };
+        let begun = self.begin_call(errand, route.tool, Some(head)).await;
+        let call = begun.map_err(|failure| explain(&entry, failure))?;
+        let reads_are_private = self.mode == Mode::Enterprise;
+        Ok(Forward { call, era, id, token, reads: route.reads, reads_are_private })
     }
 }
 
 impl Forward {
     pub async fn next(&mut self) -> Result<Outbound, Refusal> {
-        let revoked = self.revoked.clone();
-        until(revoked.as_ref(), pin!(self.receive())).await?
-    }
-
-    async fn receive(&mut self) -> Result<Outbound, Refusal> {
         loop {
-            match within(self.deadline, self.exchange.next(), &self.route.entry).await {
+            match self.call.next().await {
                 Ok(Inbound::Answer(answer)) => return self.finish(&answer),
                 Ok(Inbound::Notice(notice)) => {
                     if let Some(notice) = self.for_caller(notice) {
@@ -158,90 +155,43 @@ impl Forward {
                     }
                 }
                 Ok(Inbound::Request(message)) => {
-                    let replier = self.exchange.replier();
-                    return Ok(Outbound::Request { message, replier });
+                    if let Some(replier) = self.call.replier() {
+                        return Ok(Outbound::Request { message, replier });
+                    }
                 }
-                // In a box, since it is large and rarely needed.
-                Err(error) => Box::pin(self.send_again(error)).await?,
+                Err(failure) => return Err(explain(self.call.entry(), failure)),
             }
-        }
-    }
-
-    /// A link that died is no reason to fail a call that may safely be made again.
-    async fn send_again(&mut self, error: CallError) -> Result<(), Refusal> {
-        let entry = self.route.entry.clone();
-        let Some(upstream) = &entry.upstream else { return Err(self.fail(&error)) };
-        if error.did_not_run() {
-            upstream.report(&self.link, &error);
-        }
-        let may_repeat = matches!(error, CallError::Lost(_)) && self.route.is_repeatable;
-        if self.has_retried || !(error.did_not_run() || may_repeat) {
-            return Err(self.fail(&error));
-        }
-        self.has_retried = true;
-        let head = Head::parse(&self.message).map_err(|error| Refusal::Invalid(error.to_string()))?;
-        let sending = async {
-            let link = upstream.link_for(self.caller.capabilities, self.caller.owner).await?;
-            let exchange = send(&link, &head, &self.route, &self.caller).await?;
-            Ok((link, exchange))
-        };
-        match within(self.deadline, sending, &entry).await {
-            Ok((link, exchange)) => {
-                (self.link, self.exchange) = (link, exchange);
-                Ok(())
-            }
-            Err(error) => Err(self.fail(&error)),
-        }
-    }
-
-    fn fail(&mut self, error: &CallError) -> Refusal {
-        self.end(match error {
-            CallError::TimedOut(_) => Outcome::TimedOut,
-            _ => Outcome::Failed,
-        });
-        let refusal = explain(&self.route.entry, error);
-        self.note(&refusal.to_string());
-        refusal
-    }
-
-    /// Remembers why a tool failed, for people.
-    fn note(&self, reason: &str) {
-        if let (Some(tool), Some(upstream)) = (&self.route.tool, &self.route.entry.upstream) {
-            upstream.note_failure(tool, reason);
-        }
-    }
-
-    fn end(&mut self, outcome: Outcome) {
-        if let Some(measure) = &mut self.measure {
-            measure.ends(outcome);
         }
     }
 
     /// The server that was asked.
     pub fn server(&self) -> &str {
-        self.route.entry.name().as_str()
+        self.call.entry().name().as_str()
     }
 
     fn finish(&mut self, answer: &Bytes) -> Result<Outbound, Refusal> {
         let caching = Caching { ttl_ms: 0, is_private: self.reads_are_private };
         let asked = Asked {
             id: &self.id,
-            caller: self.caller.era,
-            server: if self.link.is_modern() { Era::Modern } else { Era::Legacy },
-            refused_with: self.exchange.refused_with(),
-            reads: self.route.reads.as_deref().map(|uri| (uri, caching)),
+            caller: self.era,
+            server: if self.call.is_modern() { Era::Modern } else { Era::Legacy },
+            refused_with: self.call.refused_with(),
+            reads: self.reads.as_deref().map(|uri| (uri, caching)),
         };
-        let settled = asked.settle(answer);
-        let outcome = if settled.is_none() { Outcome::Failed } else { outcome_of(answer) };
-        if outcome != Outcome::Ok {
-            self.note(&said_by(answer));
-        }
-        self.end(outcome);
-        match settled {
+        match asked.settle(answer) {
             Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),
             Some(Settled::InputRequired(answer)) => Ok(Outbound::InputRequired(answer)),
-            None => Err(Refusal::Upstream("the server's answer is not understood".into())),
+            None => {
+                let reason = "the server's answer is not understood";
+                self.call.fails_because(reason);
+                Err(Refusal::Upstream(reason.into()))
+            }
         }
+    }
+
+    /// The caller cannot be served with what the server wants; counts as a failure of the call.
+    pub fn fails_because(&mut self, refusal: &Refusal) {
+        self.call.fails_because(&refusal.to_string());
     }
 
     /// A notice with the caller's own progress token; `None` when it is not for this caller.
@@ -258,47 +208,12 @@ impl Forward {
     }
 }
 
-async fn until<T>(revoked: Option<&CancellationToken>, work: impl Future<Output = T>) -> Result<T, Refusal> {
-    match revoked {
-        None => Ok(work.await),
-        Some(revoked) => revoked.run_until_cancelled(work).await.ok_or(Refusal::Revoked),
-    }
-}
-
-async fn within<T>(
-    deadline: Option<Instant>,
-    work: impl Future<Output = Result<T, CallError>>,
-    entry: &Entry,
-) -> Result<T, CallError> {
-    let Some(deadline) = deadline else { return work.await };
-    let late = || CallError::TimedOut(entry.registration.config.timeout().unwrap_or_default());
-    timeout_at(deadline, work).await.unwrap_or_else(|_| Err(late()))
-}
-
-fn explain(entry: &Entry, error: &CallError) -> Refusal {
+fn explain(entry: &Entry, failure: Failure) -> Refusal {
+    let error = match failure {
+        Failure::Revoked => return Refusal::Revoked,
+        Failure::Disabled => return Refusal::Upstream("the server is disabled".into()),
+        Failure::Call(error) => error,
+    };
     let sentence = format!("server {:?} failed: {error}", entry.name().as_str());
     Refusal::Upstream(Redactor::of(&entry.registration.config).redact(&sentence))
-}
-
-async fn send(
-    link: &Arc<Link>,
-    head: &Head<'_>,
-    route: &Route,
-    caller: &Caller,
-) -> Result<Exchange, CallError> {
-    let behalf = match caller.era {
-        Era::Modern => {
-            if let Some(level) = caller.logs.level() {
-                link.raise_level(level).await;
-            }
-            OnBehalf::Modern
-        }
-        Era::Legacy => OnBehalf::Legacy {
-            capabilities: caller.capabilities,
-            client_name: &caller.client_name,
-            client_version: &caller.client_version,
-            log_level: caller.logs.level(),
-        },
-    };
-    link.forward(head, &route.edits, &behalf).await
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Error, Gateway, now_ms};
-use crate::model::{HolderName, Mode, Role, Token, User};
+use crate::model::{HolderName, Mode, PrincipalId, Role, Token, User};
 use crate::store::Store;
 
 const FIRST_ADMIN: &str = "admin";
@@ -66,5 +66,5 @@ pub async fn reset_admin(store: &Store) -> Result<User, Error> {
 
 fn first_admin() -> Result<User, Error> {
     let username = HolderName::parse(FIRST_ADMIN).map_err(Error::internal)?;
-    Ok(User { username, role: Role::Admin, token: Token::generate() })
+    Ok(User { id: PrincipalId::random(), username, role: Role::Admin, token: Token::generate() })
 }

@@ -1,7 +1,9 @@
-//! The lists that agents read, rendered once per change, scope and allow list, and then handed out as the same bytes.
+//! The lists that agents read: rendered once per catalog, scope and allow list, and then handed out as the same bytes.
+//! Open streams keep fingerprints of them, which are computed without rendering.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
 
@@ -9,11 +11,10 @@ use super::Gateway;
 use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::greeting::Greeting;
-use super::view::View;
-use crate::model::{AllowList, Mode, uri};
-use crate::wire::{Patch, scan, text};
+use super::view::{Lens, View};
+use crate::model::{AllowList, Mode, Resource, uri};
 
-/// What is kept at most, in bytes. Beyond that lists are rendered again.
+/// What is kept at most, in bytes. Beyond that the oldest lists are rendered again when they are asked for.
 const LARGEST_CACHE: usize = 64 * 1024 * 1024;
 /// What keeping lists costs beside their bytes, roughly.
 const KEEPING: usize = 1024;
@@ -39,6 +40,15 @@ pub struct List {
     /// An object with one member, which is the list.
     pub result: Bytes,
     pub caching: Caching,
+}
+
+/// Hashes of what a viewer's lists contain. Two that are equal stand for the same lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    pub tools: u64,
+    pub prompts: u64,
+    /// Templates included: one notice tells of both.
+    pub resources: u64,
 }
 
 /// For how long a result holds and whether it is for one client only, as modern results say.
@@ -67,19 +77,29 @@ impl Caching {
     }
 }
 
+/// What was rendered from the current catalog. Nothing of an earlier one is kept, so what belongs to a deleted client
+/// or group goes with the change that deletes it.
 #[derive(Default)]
 pub struct ListCache(Mutex<Renderings>);
 
 #[derive(Default)]
 struct Renderings {
-    by_scope: HashMap<Scope, HashMap<AllowList, Rendered>>,
+    /// The generation of the catalog that all of it was made from.
+    generation: u64,
+    slots: HashMap<Key, Arc<Slot>>,
+    /// Those with rendered lists, oldest first, and the size of their lists.
+    rendered: VecDeque<(Key, usize)>,
     bytes: usize,
 }
 
-/// Lists, and the catalog that they were rendered from, which they do not keep alive.
-struct Rendered {
-    from: Weak<Catalog>,
-    lists: Arc<Lists>,
+type Key = (Scope, AllowList);
+
+/// What is known of one view. Each part is made by the first who needs it, outside of the cache's lock, while others
+/// who need the same part wait for it.
+#[derive(Default)]
+struct Slot {
+    fingerprint: OnceLock<Fingerprint>,
+    lists: OnceLock<Option<Arc<Lists>>>,
 }
 
 impl Gateway {
@@ -87,60 +107,105 @@ impl Gateway {
     pub fn lists(&self, viewer: &Viewer) -> Option<Arc<Lists>> {
         let catalog = self.catalog();
         let lens = catalog.lens(viewer)?;
-        let mut cache = self.lists.0.lock().expect("no code panics while it holds the lists");
-        let before = cache.find(&viewer.scope, lens.allowed);
-        if let Some(before) = before
-            && before.is_from(&catalog)
-        {
-            return Some(before.lists.clone());
+        let slot = self.lists.slot(&catalog, &viewer.scope, lens.allowed);
+        let mut size = None;
+        let lists = slot.lists.get_or_init(|| {
+            let view = catalog.view(&lens);
+            let greeting = Greeting::of(&catalog, &lens, &view, &viewer.scope)?;
+            let lists = Lists::render(&view, &viewer.scope, greeting, self.mode);
+            size = Some(lists.size());
+            Some(Arc::new(lists))
+        });
+        if let Some(size) = size {
+            self.lists.account(&catalog, (viewer.scope.clone(), lens.allowed.clone()), size);
         }
-        let view = catalog.view(&lens);
-        let greeting = Greeting::of(&catalog, &lens, &view, &viewer.scope)?;
-        let rendered = Lists::render(&view, &viewer.scope, greeting, self.mode);
-        // What did not change stays the same allocation, so that comparing is cheap for everybody.
-        let lists = match before {
-            Some(before) if *before.lists == rendered => before.lists.clone(),
-            Some(_) | None => Arc::new(rendered),
+        lists.clone()
+    }
+
+    /// What the viewer's lists contain, in short; `None` when what it looks at does not exist (any more).
+    pub fn fingerprint(&self, viewer: &Viewer) -> Option<Fingerprint> {
+        let catalog = self.catalog();
+        let lens = catalog.lens(viewer)?;
+        let slot = self.lists.slot(&catalog, &viewer.scope, lens.allowed);
+        Some(*slot.fingerprint.get_or_init(|| Fingerprint::of(&catalog, &lens)))
+    }
+}
+
+impl ListCache {
+    /// Forgets everything that was made from an earlier catalog.
+    pub fn follow(&self, catalog: &Catalog) {
+        let forgotten = self.lock().follow(catalog);
+        // Outside of the lock, since freeing many lists takes a while.
+        drop(forgotten);
+    }
+
+    fn slot(&self, catalog: &Catalog, scope: &Scope, allowed: &AllowList) -> Arc<Slot> {
+        let mut cache = self.lock();
+        let forgotten = cache.follow(catalog);
+        // Somebody who is late with an earlier catalog makes what they need for themselves.
+        let slot = match cache.generation == catalog.generation {
+            true => cache.slots.entry((scope.clone(), allowed.clone())).or_default().clone(),
+            false => Arc::default(),
         };
-        cache.keep(&catalog, &viewer.scope, lens.allowed, lists.clone());
-        Some(lists)
+        drop(cache);
+        drop(forgotten);
+        slot
+    }
+
+    /// Counts lists that were rendered, and lets go of the oldest ones beyond the bound.
+    fn account(&self, catalog: &Catalog, key: Key, size: usize) {
+        let mut forgotten = Vec::new();
+        let mut cache = self.lock();
+        if cache.generation != catalog.generation {
+            return;
+        }
+        cache.bytes += size;
+        cache.rendered.push_back((key, size));
+        while cache.bytes > LARGEST_CACHE && cache.rendered.len() > 1 {
+            let Some((oldest, size)) = cache.rendered.pop_front() else { break };
+            cache.bytes -= size;
+            forgotten.extend(cache.slots.remove(&oldest));
+        }
+        drop(cache);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Renderings> {
+        self.0.lock().expect("no code panics while it holds the lists")
     }
 }
 
 impl Renderings {
-    fn find(&self, scope: &Scope, allowed: &AllowList) -> Option<&Rendered> {
-        self.by_scope.get(scope)?.get(allowed)
-    }
-
-    fn keep(&mut self, catalog: &Arc<Catalog>, scope: &Scope, allowed: &AllowList, lists: Arc<Lists>) {
-        let size = lists.size();
-        if self.bytes + size > LARGEST_CACHE {
-            self.forget(|rendered| !rendered.is_from(catalog));
-        }
-        if self.bytes + size > LARGEST_CACHE {
-            self.forget(|_| true);
-        }
-        self.bytes += size;
-        let rendered = Rendered { from: Arc::downgrade(catalog), lists };
-        let of_scope = self.by_scope.entry(scope.clone()).or_default();
-        if let Some(replaced) = of_scope.insert(allowed.clone(), rendered) {
-            self.bytes -= replaced.lists.size();
-        }
-    }
-
-    fn forget(&mut self, is_over: impl Fn(&Rendered) -> bool) {
-        for of_scope in self.by_scope.values_mut() {
-            of_scope.retain(|_, rendered| !is_over(rendered));
-        }
-        self.by_scope.retain(|_, of_scope| !of_scope.is_empty());
-        let kept = self.by_scope.values().flat_map(HashMap::values);
-        self.bytes = kept.map(|rendered| rendered.lists.size()).sum();
+    /// Begins anew for a later catalog; returns what belonged to the one before.
+    fn follow(&mut self, catalog: &Catalog) -> Option<Renderings> {
+        let is_later = catalog.generation > self.generation;
+        is_later.then(|| {
+            let new = Renderings { generation: catalog.generation, ..Renderings::default() };
+            std::mem::replace(self, new)
+        })
     }
 }
 
-impl Rendered {
-    fn is_from(&self, catalog: &Arc<Catalog>) -> bool {
-        std::ptr::eq(self.from.as_ptr(), Arc::as_ptr(catalog))
+impl Fingerprint {
+    fn of(catalog: &Catalog, lens: &Lens<'_>) -> Self {
+        let view = catalog.view(lens);
+        let (mut tools, mut prompts, mut resources) =
+            (DefaultHasher::new(), DefaultHasher::new(), DefaultHasher::new());
+        for (entry, tool) in &view.tools {
+            (entry.name().as_str(), tool.digest).hash(&mut tools);
+        }
+        for (entry, prompt) in &view.prompts {
+            (entry.name().as_str(), prompt.digest).hash(&mut prompts);
+        }
+        let shared = shared_uris(&view);
+        for (entry, resource) in &view.resources {
+            // Only shared ones are listed under a URI that names their server.
+            let server = shared.contains(resource.uri.as_str()).then(|| entry.name().as_str());
+            (server, resource.digest).hash(&mut resources);
+        }
+        for (_, template) in &view.templates {
+            template.digest.hash(&mut resources);
+        }
+        Self { tools: tools.finish(), prompts: prompts.finish(), resources: resources.finish() }
     }
 }
 
@@ -152,22 +217,21 @@ impl Lists {
 
     fn render(view: &View<'_>, scope: &Scope, greeting: Greeting, mode: Mode) -> Self {
         let is_native = matches!(scope, Scope::Server(_));
-        let named = |entry: &Entry, name: &str, definition: &str| match is_native {
-            true => definition.as_bytes().to_vec(),
-            false => with_member(definition, "name", &entry.name().qualify(name)),
-        };
-        let mut seen = HashSet::new();
-        let shared: HashSet<_> =
-            view.resources.iter().map(|(_, found)| &found.uri).filter(|uri| !seen.insert(*uri)).collect();
-        let tools = view.tools.iter().map(|(entry, tool)| named(entry, &tool.name, tool.definition.get()));
-        let prompts =
-            view.prompts.iter().map(|(entry, prompt)| named(entry, &prompt.name, prompt.definition.get()));
-        let resources = view.resources.iter().map(|(entry, resource)| match shared.contains(&resource.uri) {
-            true => with_member(resource.definition.get(), "uri", &uri::qualify(entry.name(), &resource.uri)),
-            false => resource.definition.get().as_bytes().to_vec(),
+        let shared = shared_uris(view);
+        let tools = render("tools", &view.tools, |entry, tool, out| match is_native {
+            true => out.extend_from_slice(tool.definition.get().as_bytes()),
+            false => entry.write_tool(tool, out),
         });
-        let templates =
-            view.templates.iter().map(|(_, template)| template.definition.get().as_bytes().to_vec());
+        let prompts = render("prompts", &view.prompts, |entry, prompt, out| match is_native {
+            true => out.extend_from_slice(prompt.definition.get().as_bytes()),
+            false => entry.write_prompt(prompt, out),
+        });
+        let resources = render("resources", &view.resources, |entry, resource, out| {
+            write_resource(entry, resource, &shared, out);
+        });
+        let templates = render("resourceTemplates", &view.templates, |_, template, out| {
+            out.extend_from_slice(template.definition.get().as_bytes());
+        });
         let servers = [
             servers_of(&view.tools),
             servers_of(&view.prompts),
@@ -176,13 +240,31 @@ impl Lists {
         ];
         let list = |index: usize, result: Bytes| List { result, caching: Caching::of(&servers[index], mode) };
         Self {
-            tools: list(0, render("tools", tools)),
-            prompts: list(1, render("prompts", prompts)),
-            resources: list(2, render("resources", resources)),
-            templates: list(3, render("resourceTemplates", templates)),
+            tools: list(0, tools),
+            prompts: list(1, prompts),
+            resources: list(2, resources),
+            templates: list(3, templates),
             caching: Caching::of(servers.iter().flatten(), mode),
             greeting,
         }
+    }
+}
+
+/// The URIs that more than one server of the view has.
+fn shared_uris<'a>(view: &View<'a>) -> HashSet<&'a str> {
+    let mut seen = HashSet::new();
+    let uris = view.resources.iter().map(|(_, resource)| resource.uri.as_str());
+    uris.filter(|uri| !seen.insert(*uri)).collect()
+}
+
+fn write_resource(entry: &Entry, resource: &Resource, shared: &HashSet<&str>, out: &mut Vec<u8>) {
+    let definition = resource.definition.get().as_bytes();
+    match shared.contains(resource.uri.as_str()) {
+        true => {
+            let qualified = uri::qualify(entry.name(), &resource.uri);
+            out.extend_from_slice(&super::catalog::with_member(definition, "uri", &qualified));
+        }
+        false => out.extend_from_slice(definition),
     }
 }
 
@@ -192,22 +274,13 @@ fn servers_of<'a, T>(listed: &[(&'a Arc<Entry>, &'a T)]) -> Vec<&'a Arc<Entry>> 
     servers
 }
 
-/// A definition with one member replaced and every other byte as it was.
-fn with_member(definition: &str, key: &str, value: &str) -> Vec<u8> {
-    let body = definition.as_bytes();
-    let Ok(object) = scan::whole(body) else { return body.to_vec() };
-    let mut patch = Patch::new(body);
-    patch.set_member(&object, key, &text::quote(value));
-    patch.apply().into()
-}
-
-fn render(member: &str, items: impl Iterator<Item = Vec<u8>>) -> Bytes {
+fn render<T>(member: &str, items: &[(&Arc<Entry>, &T)], write: impl Fn(&Entry, &T, &mut Vec<u8>)) -> Bytes {
     let mut json = format!("{{\"{member}\":[").into_bytes();
-    for (index, item) in items.enumerate() {
+    for (index, (entry, item)) in items.iter().enumerate() {
         if index > 0 {
             json.push(b',');
         }
-        json.extend_from_slice(&item);
+        write(entry, item, &mut json);
     }
     json.extend_from_slice(b"]}");
     json.into()
@@ -217,28 +290,37 @@ fn render(member: &str, items: impl Iterator<Item = Vec<u8>>) -> Bytes {
 mod tests {
     use super::*;
 
+    fn key(name: &str) -> Key {
+        (Scope::Everything, AllowList::new(vec![name.to_owned()]))
+    }
+
     #[test]
-    fn what_is_kept_is_bounded_and_the_current_lists_stay_longest() {
-        let lists = |size: usize| {
-            let caching = Caching { ttl_ms: 0, is_private: false };
-            let list = |size: usize| List { result: vec![b' '; size].into(), caching };
-            let (tools, prompts, resources, templates) = (list(size), list(0), list(0), list(0));
-            let greeting = Greeting::default();
-            Arc::new(Lists { tools, prompts, resources, templates, greeting, caching })
-        };
-        let (old, current) = (Arc::new(Catalog::default()), Arc::new(Catalog::default()));
-        let allowed = |name: &str| AllowList::new(vec![name.to_owned()]);
-        let mut cache = Renderings::default();
-        let half = LARGEST_CACHE / 2 - KEEPING;
-        for size in [half / 2, half] {
-            cache.keep(&old, &Scope::Group("g".into()), &allowed("b"), lists(size));
+    fn what_is_kept_is_bounded_and_the_oldest_goes_first() {
+        let (cache, catalog) = (ListCache::default(), Catalog::default());
+        let half = LARGEST_CACHE / 2;
+        for name in ["a", "b", "c"] {
+            let (scope, allowed) = key(name);
+            cache.slot(&catalog, &scope, &allowed);
+            cache.account(&catalog, key(name), half);
         }
-        cache.keep(&current, &Scope::Everything, &allowed("a"), lists(half));
-        assert_eq!(cache.bytes, LARGEST_CACHE);
-        cache.keep(&current, &Scope::Everything, &allowed("c"), lists(half));
-        assert!(cache.find(&Scope::Everything, &allowed("a")).is_some());
-        assert!(cache.find(&Scope::Group("g".into()), &allowed("b")).is_none());
-        cache.keep(&current, &Scope::Everything, &allowed("d"), lists(1));
-        assert_eq!((cache.bytes, cache.by_scope[&Scope::Everything].len()), (KEEPING + 1, 1));
+        let kept = cache.lock();
+        assert_eq!(kept.bytes, LARGEST_CACHE);
+        assert!(!kept.slots.contains_key(&key("a")));
+        assert!(kept.slots.contains_key(&key("b")) && kept.slots.contains_key(&key("c")));
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_catalog_is_kept() {
+        let (cache, old) = (ListCache::default(), Catalog::default().following(0));
+        let new = Catalog::default().following(1);
+        let (scope, allowed) = key("a");
+        let slot = cache.slot(&old, &scope, &allowed);
+        cache.account(&old, key("a"), 1);
+        assert!(Arc::ptr_eq(&slot, &cache.slot(&old, &scope, &allowed)));
+        cache.follow(&new);
+        // One that was still being rendered when the catalog changed is not counted.
+        cache.account(&old, key("a"), 1);
+        let kept = cache.lock();
+        assert_eq!((kept.slots.len(), kept.rendered.len(), kept.bytes), (0, 0, 0));
     }
 }

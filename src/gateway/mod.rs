@@ -1,17 +1,18 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
 //! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
-//! `resources`, `groups` and `oauth` (what people do with it), `access`, `users` and `clients` (who may), `call` and
-//! `invoke` (how a request travels to a server).
+//! `resources`, `groups` and `oauth` (what people do with it), `access`, `users` and `clients` (who may), `engine` and
+//! `ending` (how a request travels to a server, and what came of it), `forward` and `request` (what it says).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
 pub mod access;
 pub mod answer;
-pub mod call;
 pub mod caller;
 pub mod catalog;
 pub mod clients;
 pub mod difference;
+mod ending;
+mod engine;
 pub mod error;
 pub mod forward;
 mod grants;
@@ -21,11 +22,11 @@ pub mod init;
 pub mod invoke;
 pub mod lists;
 pub mod oauth;
-pub mod outcome;
 pub mod overview;
 pub mod prompts;
 mod reconcile;
 pub mod record;
+mod request;
 pub mod resources;
 pub mod route;
 pub mod servers;
@@ -46,7 +47,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::{LogLevel, Mode, Offering, ServerName, SessionMode, time};
+use crate::model::{LogLevel, Mode, Offering, ServerName, time};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::token::Tokens;
@@ -63,6 +64,8 @@ use grants::Keeper;
 use lists::ListCache;
 use subscriptions::Subscriptions;
 
+/// What still goes on when all servers are stopped gets this long.
+const LAST_TASKS: Duration = Duration::from_secs(5);
 /// Updates that may wait for somebody who is slow to pass them on.
 const UPDATES_BACKLOG: usize = 1024;
 
@@ -141,7 +144,7 @@ impl Gateway {
             )
         });
         let gateway = Arc::new(Self {
-            catalog: ArcSwap::from_pointee(Catalog::new(entries, groups).with_access(access)),
+            catalog: ArcSwap::from_pointee(Catalog::new(entries, groups).with_access(access).following(0)),
             store,
             keeper: keeper.clone(),
             oauth_session_life,
@@ -184,6 +187,10 @@ impl Gateway {
         self.tasks.wait().await;
         // A change that was just being made may have brought in another one.
         self.stop_upstreams().await;
+        self.upstream_options.tasks.close();
+        if tokio::time::timeout(LAST_TASKS, self.upstream_options.tasks.wait()).await.is_err() {
+            tracing::warn!("gave up on links that do not close or grants that are not renewed");
+        }
         self.store.close().await;
     }
 
@@ -230,9 +237,17 @@ impl Gateway {
         self.swap(catalog.with(entry.with_offering(offering, now)));
     }
 
+    /// Shows a new catalog and tells of it.
     fn swap(&self, catalog: Catalog) {
-        self.catalog.store(Arc::new(catalog));
+        self.publish(catalog);
         self.changed.send_replace(());
+    }
+
+    /// The caller holds the turn.
+    fn publish(&self, catalog: Catalog) {
+        let catalog = Arc::new(catalog.following(self.catalog.load().generation));
+        self.catalog.store(catalog.clone());
+        self.lists.follow(&catalog);
     }
 
     /// Resolves each time the catalog was swapped.
@@ -265,13 +280,14 @@ impl Gateway {
 
     /// Whether calls of a session may open upstream sessions of its own.
     pub fn has_stateful_servers(&self) -> bool {
-        self.catalog().entries().any(|entry| entry.registration.config.session_mode == SessionMode::Stateful)
+        self.catalog.load().has_stateful_servers
     }
 
     /// Whether upstream sessions belong to this owner.
     pub fn has_links_of(&self, owner: Owner) -> bool {
         let catalog = self.catalog();
-        catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|it| it.has_link_of(owner))
+        let mut upstreams = catalog.entries().filter_map(|entry| entry.upstream.as_ref());
+        catalog.has_stateful_servers && upstreams.any(|upstream| upstream.has_link_of(owner))
     }
 
     /// Closes the upstream sessions of an owner who is gone.

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::call::Call;
 use super::caller::Owner;
-use super::invoke::members;
 use super::record::PromptRecord;
+use super::request::{OwnRequest, members};
 use super::tools::{Coverage, Switchable};
 use super::{Catalog, Error, Gateway};
 use crate::model::FieldError;
@@ -50,10 +49,16 @@ impl Gateway {
         let arguments: Vec<_> =
             arguments.iter().map(|(key, value)| [key, &b":"[..], value].concat()).collect();
         let arguments = [b"{", arguments.join(&b","[..]).as_slice(), b"}"].concat();
-        let params: &[(&str, &[u8])] = &[("name", &name), ("arguments", &arguments)];
-        let call =
-            Call { method: "prompts/get", params, is_repeatable: true, owner: Some(owner), progress: None };
-        let result = call.run(entry).await.map_err(|failure| failure.explain(full_name, entry))?;
+        let request = OwnRequest {
+            method: "prompts/get",
+            params: &[("name", &name), ("arguments", &arguments)],
+            tool: None,
+            is_repeatable: true,
+            progress: None,
+            owner: Some(owner),
+        };
+        let result = self.ask(entry, request).await;
+        let result = result.map_err(|no_result| no_result.explain(full_name, entry))?;
         let members = members(&result);
         let get = |key: &str| members.get(key).map(|value| value.get().as_bytes());
         let mut shown: Vec<(&str, &[u8])> = Vec::new();

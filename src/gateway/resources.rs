@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use super::call::{Call, Failure};
 use super::caller::Owner;
 use super::catalog::{Catalog, Entry};
 use super::forward::Refusal;
-use super::invoke::members;
 use super::record::{ResourceRecord, TemplateRecord};
+use super::request::{NoResult, OwnRequest, members};
 use super::tools::Coverage;
 use super::view::{Lens, Part};
 use super::{Error, Gateway};
@@ -147,20 +146,20 @@ impl Gateway {
         let catalog = self.catalog();
         let (entry, uri) = catalog.reader_of(text)?;
         let uri = text::quote(&uri);
-        let params: &[(&str, &[u8])] = &[("uri", &uri)];
-        let call = Call {
+        let request = OwnRequest {
             method: "resources/read",
-            params,
+            params: &[("uri", &uri)],
+            tool: None,
             is_repeatable: true,
-            owner: Some(owner),
             progress: None,
+            owner: Some(owner),
         };
-        let result = call.run(entry).await.map_err(|failure| match failure {
-            Failure::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
+        let result = self.ask(entry, request).await.map_err(|no_result| match no_result {
+            NoResult::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
                 let message = Redactor::of(&entry.registration.config).redact(&message);
                 Error::not_found(format!("server {:?} says: {message}", entry.name().as_str()))
             }
-            failure => failure.explain(&format!("reading {text}"), entry),
+            other => other.explain(&format!("reading {text}"), entry),
         })?;
         let contents = members(&result).get("contents").map_or("[]", |contents| contents.get()).as_bytes();
         Ok(authored::object(&[("contents", contents)]))

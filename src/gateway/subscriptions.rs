@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Gateway;
-use super::call::{Call, Failure};
 use super::caller::Viewer;
 use super::catalog::Entry;
 use super::forward::Refusal;
+use super::request::{NoResult, OwnRequest};
 use crate::upstream::Upstream;
 use crate::wire::text;
 
@@ -79,7 +79,7 @@ impl Gateway {
         let asked = {
             let _held = turn.lock().await;
             let asked = match self.subscriptions.count(&key) {
-                0 => ask(entry, "resources/subscribe", &key.1).await,
+                0 => self.tell_server(entry, "resources/subscribe", &key.1).await,
                 _ => Ok(()),
             };
             if asked.is_ok() {
@@ -108,7 +108,7 @@ impl Gateway {
             let is_last = self.subscriptions.remove(&key);
             if let Some(entry) = self.catalog().get(server) {
                 self.share_wanted(entry);
-                if is_last && let Err(refusal) = ask(entry, "resources/unsubscribe", uri).await {
+                if is_last && let Err(refusal) = self.tell_server(entry, "resources/unsubscribe", uri).await {
                     tracing::debug!(server, %refusal, "a server did not take an unsubscription");
                 }
             }
@@ -133,22 +133,31 @@ impl Gateway {
     }
 }
 
+impl Gateway {
+    /// Modern servers have no such request: what is wanted goes into their one subscription.
+    async fn tell_server(&self, entry: &Arc<Entry>, method: &'static str, uri: &str) -> Result<(), Refusal> {
+        if entry.upstream.as_ref().is_some_and(|upstream| upstream.is_modern()) {
+            return Ok(());
+        }
+        let uri = text::quote(uri);
+        let request = OwnRequest {
+            method,
+            params: &[("uri", &uri)],
+            tool: None,
+            is_repeatable: true,
+            progress: None,
+            // Over the link that is there for as long as the server is, whoever comes and goes.
+            owner: None,
+        };
+        match self.ask(entry, request).await {
+            Ok(_) => Ok(()),
+            Err(NoResult::Rpc { code, message, data }) => Err(Refusal::Rpc { code, message, data }),
+            Err(no_result) => Err(Refusal::Upstream(no_result.explain(method, entry).to_string())),
+        }
+    }
+}
+
 fn wanted_of(server: &str, interests: &HashMap<Key, Interest>) -> BTreeSet<String> {
     let wanted = interests.iter().filter(|((of, _), interest)| of == server && interest.count > 0);
     wanted.map(|((_, uri), _)| uri.clone()).collect()
-}
-
-/// Modern servers have no such request: what is wanted goes into their one subscription.
-async fn ask(entry: &Entry, method: &str, uri: &str) -> Result<(), Refusal> {
-    if entry.upstream.as_ref().is_some_and(|upstream| upstream.is_modern()) {
-        return Ok(());
-    }
-    let uri = text::quote(uri);
-    // Over the link that is there for as long as the server is, whoever comes and goes.
-    let call = Call { method, params: &[("uri", &uri)], is_repeatable: true, progress: None, owner: None };
-    match call.run(entry).await {
-        Ok(_) => Ok(()),
-        Err(Failure::Rpc { code, message, data }) => Err(Refusal::Rpc { code, message, data }),
-        Err(failure) => Err(Refusal::Upstream(failure.explain(method, entry).to_string())),
-    }
 }

@@ -120,10 +120,13 @@ impl Catalog {
 
     /// The full names of the tools that a group's endpoints show to everybody.
     pub fn effective_tools(&self, group: &str) -> Vec<String> {
+        self.tools_in(group).iter().map(|(entry, tool)| entry.name().qualify(&tool.name)).collect()
+    }
+
+    /// The tools that a group's endpoints show to everybody.
+    pub fn tools_in(&self, group: &str) -> Vec<(&Arc<Entry>, &Tool)> {
         let everybody = Viewer { scope: Scope::Group(group.to_owned()), client: None };
-        let Some(lens) = self.lens(&everybody) else { return Vec::new() };
-        let view = self.view(&lens);
-        view.tools.iter().map(|(entry, tool)| entry.name().qualify(&tool.name)).collect()
+        self.lens(&everybody).map(|lens| self.view(&lens).tools).unwrap_or_default()
     }
 }
 

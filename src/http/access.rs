@@ -55,7 +55,7 @@ pub struct Caller(pub Option<Principal>);
 impl Caller {
     /// Who this is to a stateful server.
     pub fn owner(&self) -> Owner {
-        self.0.as_ref().map_or(Owner::Anybody, |principal| Owner::Holder(principal.id()))
+        self.0.as_ref().map_or(Owner::Anybody, |principal| Owner::Principal(principal.id()))
     }
 
     /// None where nobody is asked who they are.
@@ -69,7 +69,7 @@ impl Caller {
 
 impl Face {
     /// Whose request this is, if it may use routes of this level.
-    pub fn admit(&self, access: Access, request: &Asked<'_>) -> Result<Caller, Refusal> {
+    pub async fn admit(&self, access: Access, request: &Asked<'_>) -> Result<Caller, Refusal> {
         match (self.gateway.mode, access) {
             (Mode::Development, _) | (Mode::Enterprise, Access::Open) => Ok(Caller(None)),
             (Mode::Enterprise, Access::Development) => {
@@ -79,7 +79,7 @@ impl Face {
                 if !self.gateway.is_initialized() {
                     return Err(Refusal::forbidden("server is not initialized; send POST /init first"));
                 }
-                self.identify(access, request).map(|principal| Caller(Some(principal)))
+                self.identify(access, request).await.map(|principal| Caller(Some(principal)))
             }
         }
     }
@@ -90,20 +90,20 @@ impl Face {
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
         let (method, path) = (head.method.as_str(), head.uri.path());
         let asked = Asked { method, path, headers: &head.headers, peer };
-        if let Err(refusal) = self.admit(access, &asked) {
+        if let Err(refusal) = self.admit(access, &asked).await {
             guard::discard(body, 0).await;
             return Err(refusal);
         }
         let body = guard::read_body(body).await?;
         // A body may take its time, and its sender lose the right meanwhile.
-        let caller = self.admit(access, &asked)?;
+        let caller = self.admit(access, &asked).await?;
         head.extensions.insert(caller);
         Ok(Request::from_parts(head, body.into()))
     }
 
-    fn identify(&self, access: Access, request: &Asked<'_>) -> Result<Principal, Refusal> {
+    async fn identify(&self, access: Access, request: &Asked<'_>) -> Result<Principal, Refusal> {
         let token = bearer_token(request.headers).ok_or_else(Refusal::no_token)?;
-        let Some(principal) = self.gateway.identify(token) else {
+        let Some(principal) = self.gateway.identify(token).await else {
             let source = source(&self.settings, request.headers, request.peer);
             return Err(match self.guesses.count(source, Instant::now()) {
                 true => Refusal::wrong_token(),

@@ -13,6 +13,7 @@ use super::live::CallInFlight;
 use super::reply::{Message, Reply};
 use super::stream::{self, Outlet};
 use super::{Mcp, bridge};
+use crate::gateway::answer::Answer;
 use crate::gateway::caller::{Caller, Owner};
 use crate::gateway::forward::{Forward, Outbound, Refusal};
 use crate::gateway::route::ReturnedState;
@@ -28,6 +29,25 @@ pub enum Beside {
     Stream(Outlet),
     /// The client takes nothing but the answer.
     Nowhere,
+}
+
+/// Something that a client gets to see of a call. Nothing comes after the last three.
+enum Pumped {
+    /// Progress, a log line or a question, before the answer.
+    Before(Bytes),
+    Answer(Answer),
+    /// The server asks for input and will then be asked again.
+    Input(Bytes),
+    Refused(Refusal),
+}
+
+/// What is known of a call while it runs.
+struct Call {
+    caller: Arc<Caller>,
+    /// As the client wrote it.
+    id: Vec<u8>,
+    round: Option<Round>,
+    in_flight: Option<CallInFlight>,
 }
 
 /// One round of a modern request.
@@ -53,7 +73,7 @@ impl Mcp {
     ) -> Option<Reply> {
         let in_flight = match caller.owner {
             Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &id)),
-            Some(Owner::Holder(_) | Owner::Anybody) | None => None,
+            Some(Owner::Principal(_) | Owner::Anybody) | None => None,
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here: moving a future costs as much as it is large.
@@ -67,83 +87,54 @@ impl Mcp {
 
     async fn answer(
         self: &Arc<Self>,
-        call: Call,
+        mut call: Call,
         head: &Head<'_>,
         message: &Bytes,
         beside: &Beside,
     ) -> Reply {
-        let Call { caller, id, mut round, mut in_flight } = call;
-        let refused = |refusal: &Refusal| Reply::refusal(caller.era, &id, refusal);
-        let state = round.as_mut().and_then(|round| round.state.take());
-        let mut forward = match self.gateway.forward(caller.clone(), head, message, state).await {
+        let state = call.round.as_mut().and_then(|round| round.state.take());
+        let mut forward = match self.gateway.forward(call.caller.clone(), head, message, state).await {
             Ok(forward) => forward,
-            Err(refusal) => return refused(&refusal),
+            Err(refusal) => return Reply::refusal(call.caller.era, &call.id, &refusal),
         };
         loop {
-            let outbound = match forward.next().await {
-                Ok(Outbound::Answer(answer)) => return Reply::answer(answer),
-                Ok(Outbound::InputRequired(answer)) => {
-                    let asked = self.ask_for_input(answer, forward.server(), round.as_ref());
-                    return asked.map_or_else(|refusal| refused(&refusal), Reply::whole);
-                }
-                Ok(outbound) => match refuse_question(outbound, round.as_ref()) {
-                    Ok(outbound) => outbound,
-                    Err(refusal) => return refused(&refusal),
-                },
-                Err(refusal) => return refused(&refusal),
+            let message = match self.pump(&mut call, &mut forward, beside).await {
+                Pumped::Before(message) => message,
+                Pumped::Answer(answer) => return Reply::answer(answer),
+                Pumped::Input(answer) => return Reply::whole(answer),
+                Pumped::Refused(refusal) => return Reply::refusal(call.caller.era, &call.id, &refusal),
             };
-            let Some(message) = for_client(outbound, &caller, beside, in_flight.as_mut()) else { continue };
             match beside {
                 Beside::Nowhere => {}
                 Beside::Stream(outlet) => outlet.send(&message),
                 Beside::NewStream => {
                     let (outlet, body) = stream::open();
                     outlet.send(&message);
-                    let (mcp, call) = (self.clone(), Call { caller, id, round, in_flight });
+                    let mcp = self.clone();
                     self.tasks.spawn(async move { mcp.go_on(call, forward, outlet).await });
                     return Reply::events(body);
                 }
             }
         }
     }
-}
 
-/// What is known of a call while it runs.
-struct Call {
-    caller: Arc<Caller>,
-    /// As the client wrote it.
-    id: Vec<u8>,
-    round: Option<Round>,
-    in_flight: Option<CallInFlight>,
-}
-
-impl Mcp {
     /// Carries the rest of a call whose answer has become a stream.
-    async fn go_on(&self, call: Call, mut forward: Forward, outlet: Outlet) {
-        let Call { caller, id, round, mut in_flight } = call;
-        let cancelled = match caller.era {
+    async fn go_on(&self, mut call: Call, mut forward: Forward, outlet: Outlet) {
+        let cancelled = match call.caller.era {
             // The stream may break while the call goes on: disconnecting is not cancelling.
-            Era::Legacy => in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default(),
+            Era::Legacy => call.in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default(),
             Era::Modern => outlet.gone.clone(),
         };
-        let refused = |refusal: &Refusal| Message::refusal(caller.era, &id, refusal).join();
         let carry = async {
             let beside = Beside::Stream(outlet.clone());
             loop {
-                match forward.next().await {
-                    Ok(Outbound::Answer(answer)) => return answer.message,
-                    Ok(Outbound::InputRequired(answer)) => {
-                        let asked = self.ask_for_input(answer, forward.server(), round.as_ref());
-                        return asked.unwrap_or_else(|refusal| refused(&refusal));
+                match self.pump(&mut call, &mut forward, &beside).await {
+                    Pumped::Before(message) => outlet.send(&message),
+                    Pumped::Answer(answer) => return answer.message,
+                    Pumped::Input(answer) => return answer,
+                    Pumped::Refused(refusal) => {
+                        return Message::refusal(call.caller.era, &call.id, &refusal).join();
                     }
-                    Err(refusal) => return refused(&refusal),
-                    Ok(outbound) => match refuse_question(outbound, round.as_ref()) {
-                        Ok(outbound) => {
-                            let message = for_client(outbound, &caller, &beside, in_flight.as_mut());
-                            message.iter().for_each(|message| outlet.send(message));
-                        }
-                        Err(refusal) => return refused(&refusal),
-                    },
                 }
             }
         };
@@ -151,6 +142,36 @@ impl Mcp {
             outlet.send(&last);
         }
         outlet.finish();
+    }
+
+    /// The next thing that the client gets to see of a call.
+    async fn pump(&self, call: &mut Call, forward: &mut Forward, beside: &Beside) -> Pumped {
+        loop {
+            let outbound = match forward.next().await {
+                Ok(Outbound::Answer(answer)) => return Pumped::Answer(answer),
+                Ok(Outbound::InputRequired(answer)) => {
+                    match self.ask_for_input(answer, forward.server(), call.round.as_ref()) {
+                        Ok(asked) => return Pumped::Input(asked),
+                        Err(refusal) => {
+                            forward.fails_because(&refusal);
+                            return Pumped::Refused(refusal);
+                        }
+                    }
+                }
+                Ok(outbound) => outbound,
+                Err(refusal) => return Pumped::Refused(refusal),
+            };
+            let outbound = match refuse_question(outbound, call.round.as_ref()) {
+                Ok(outbound) => outbound,
+                Err(refusal) => {
+                    forward.fails_because(&refusal);
+                    return Pumped::Refused(refusal);
+                }
+            };
+            if let Some(message) = for_client(outbound, &call.caller, beside, call.in_flight.as_mut()) {
+                return Pumped::Before(message);
+            }
+        }
     }
 
     /// Passes on what a modern server asks for before it answers.
@@ -207,21 +228,24 @@ fn for_client(
     }
 }
 
-/// Work that goes on when whoever waits for it goes away.
-pub struct RunsOn<F: Future + Send + 'static>(Option<Pin<Box<F>>>);
+/// Work that goes on when whoever waits for it goes away, until the gateway stops.
+pub struct RunsOn<F: Future + Send + 'static> {
+    work: Option<Pin<Box<F>>>,
+    owner: Arc<Mcp>,
+}
 
-pub fn runs_on<F: Future + Send + 'static>(work: F) -> RunsOn<F> {
-    RunsOn(Some(Box::pin(work)))
+pub fn runs_on<F: Future + Send + 'static>(owner: Arc<Mcp>, work: F) -> RunsOn<F> {
+    RunsOn { work: Some(Box::pin(work)), owner }
 }
 
 impl<F: Future + Send + 'static> Future for RunsOn<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Some(work) = &mut self.0 else { return Poll::Pending };
+        let Some(work) = &mut self.work else { return Poll::Pending };
         let polled = work.as_mut().poll(context);
         if polled.is_ready() {
-            self.0 = None;
+            self.work = None;
         }
         polled
     }
@@ -229,8 +253,10 @@ impl<F: Future + Send + 'static> Future for RunsOn<F> {
 
 impl<F: Future + Send + 'static> Drop for RunsOn<F> {
     fn drop(&mut self) {
-        if let (Some(work), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move { drop(work.await) });
+        if let (Some(work), Ok(runtime)) = (self.work.take(), tokio::runtime::Handle::try_current()) {
+            let stop = self.owner.stop.clone();
+            let rest = async move { drop(stop.run_until_cancelled(work).await) };
+            self.owner.tasks.spawn_on(rest, &runtime);
         }
     }
 }

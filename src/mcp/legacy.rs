@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::call::{Beside, runs_on};
 use super::reply::{Message, Reply};
@@ -23,6 +24,8 @@ use crate::wire::{Era, Head, Kind, Version, authored, scan, text};
 #[derive(Clone)]
 pub struct Sender {
     pub viewer: Viewer,
+    /// Cancelled when the token that the client came with is no longer valid.
+    pub revoked: Option<CancellationToken>,
     /// None where the client sent a message without a session, as revision 2025-03-26 allows.
     pub session: Option<Arc<Session>>,
     pub beside: Beside,
@@ -36,6 +39,7 @@ struct Post {
     routing: Option<Routing>,
     beside: Beside,
     viewer: Viewer,
+    revoked: Option<CancellationToken>,
     body: Bytes,
 }
 
@@ -47,14 +51,15 @@ impl Mcp {
             beside: if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere },
             routing: ask.routing,
             viewer: ask.viewer,
+            revoked: ask.revoked,
             body: ask.body,
         };
         // Disconnecting is not cancelling: what was asked runs on, and its answer is dropped.
-        runs_on(self.clone().answer_post(post)).await
+        runs_on(self.clone(), self.clone().answer_post(post)).await
     }
 
     async fn answer_post(self: Arc<Self>, post: Post) -> Reply {
-        let Post { session, version, routing, beside, viewer, body } = post;
+        let Post { session, version, routing, beside, viewer, revoked, body } = post;
         let is_batch = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
         let head = if is_batch { None } else { Some(Head::parse(&body)) };
         let head = match head.transpose() {
@@ -73,7 +78,7 @@ impl Mcp {
         if let Some(session) = &session {
             self.lives.touch(session.serial);
         }
-        let sender = Sender { viewer, session, beside };
+        let sender = Sender { viewer, revoked, session, beside };
         match head {
             // In boxes, here and below: what is large and rare should not make every request larger.
             None => Box::pin(self.take_batch(&body, version.as_deref(), sender)).await,
@@ -231,8 +236,7 @@ impl Mcp {
         let level = level.and_then(|level| LogLevel::parse(&level.value));
         let level = level.ok_or_else(|| Refusal::Invalid("params.level must be a log level".into()))?;
         self.lives.with(session.serial, &session.viewer, |live| live.level = Some(level));
-        let sessions = self.lives.sessions();
-        if let Some(level) = sessions.values().filter_map(|live| live.level).min() {
+        if let Some(level) = self.lives.collect(|_, live| live.level).into_iter().min() {
             self.gateway.set_log_level(level);
         }
         Ok(Bytes::from_static(b"{}"))
@@ -280,6 +284,7 @@ impl Mcp {
                 client_name: String::new(),
                 client_version: String::new(),
                 logs: Logs::All,
+                revoked: sender.revoked.clone(),
             },
             Some(session) => {
                 if self.gateway.has_stateful_servers() {
@@ -294,6 +299,7 @@ impl Mcp {
                     client_version: session.client_version.clone(),
                     owner: Some(Owner::Session(session.serial)),
                     logs: self.lives.level_of(session.serial).map_or(Logs::All, Logs::From),
+                    revoked: sender.revoked.clone(),
                 }
             }
         }
@@ -309,12 +315,13 @@ impl Mcp {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
         let (outlet, body) = stream::open();
-        let lists = self.gateway.lists(&session.viewer);
-        let stream = super::live::Stream { outlet, lists, listening: None };
+        let known = self.gateway.fingerprint(&session.viewer);
+        let stream = super::live::Stream { outlet, known, listening: None };
         let replaced = self.lives.with(session.serial, &session.viewer, |live| live.stream.replace(stream));
         if let Some(replaced) = replaced {
             replaced.end();
         }
+        self.catch_up(session.serial, &session.viewer);
         Reply::events(body)
     }
 

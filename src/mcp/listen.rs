@@ -58,17 +58,17 @@ impl Mcp {
         };
         let granted = wishes.to_json();
         let (serial, gone) = (self.sessions.new_serial(), outlet.gone.clone());
-        let is_there = self.lives.with(serial, &viewer, |live| {
-            let lists = self.gateway.lists(&viewer);
-            let is_there = lists.is_some();
-            // Nothing comes before it, and no change of what is listed now goes untold after it.
-            let acknowledged = "notifications/subscriptions/acknowledged";
-            outlet.send(&listening.notice(acknowledged, &[("notifications", granted.as_slice())]));
-            live.stream = Some(Stream { outlet, lists, listening: Some(listening) });
+        // Taken before the stream is found by others: no change of what is listed now goes untold after it.
+        let known = self.gateway.fingerprint(&viewer);
+        // Nothing comes before it.
+        let acknowledged = "notifications/subscriptions/acknowledged";
+        outlet.send(&listening.notice(acknowledged, &[("notifications", granted.as_slice())]));
+        self.lives.with(serial, &viewer, |live| {
+            live.stream = Some(Stream { outlet, known, listening: Some(listening) });
             live.subscriptions = subscriptions;
-            is_there
         });
-        if is_there {
+        self.catch_up(serial, &viewer);
+        if known.is_some() {
             self.stop.run_until_cancelled(gone.cancelled()).await;
         }
         self.release(serial);

@@ -1,7 +1,7 @@
 //! What sessions hold while they hold something: an open stream, a log level, subscriptions, calls that may be
 //! cancelled, questions of servers that wait for their answers. A session that holds nothing is not here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -13,16 +13,33 @@ use super::session::Session;
 use super::stream::Outlet;
 use crate::gateway::caller::Viewer;
 use crate::gateway::forward::Replier;
-use crate::gateway::lists::Lists;
+use crate::gateway::lists::Fingerprint;
 use crate::model::LogLevel;
 use crate::wire::{Head, Patch, authored, meta, text};
 
-#[derive(Default)]
+/// Sessions are spread over this many locks, so that calls of different sessions hardly ever wait for each other.
+const SHARDS: usize = 64;
+
 pub struct Lives {
-    sessions: Mutex<HashMap<u64, Live>>,
-    calls: Mutex<HashMap<(u64, Vec<u8>), Cancel>>,
-    questions: Mutex<HashMap<(u64, u64), Question>>,
+    shards: [Mutex<Shard>; SHARDS],
     last_question: AtomicU64,
+}
+
+/// The sessions whose serials fall into one shard, with their calls and questions.
+#[derive(Default)]
+struct Shard {
+    sessions: HashMap<u64, Live>,
+    calls: HashMap<CallKey, Cancel>,
+    questions: HashMap<(u64, u64), Question>,
+}
+
+/// A session, and the id that it gave a call.
+type CallKey = (u64, Vec<u8>);
+
+impl Default for Lives {
+    fn default() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), last_question: AtomicU64::new(0) }
+    }
 }
 
 /// The way to cancel what runs under one id of a session. That may be several calls, if a client is careless.
@@ -47,7 +64,7 @@ pub struct Live {
 /// An open stream, and the lists that its reader knows of.
 pub struct Stream {
     pub outlet: Outlet,
-    pub lists: Option<Arc<Lists>>,
+    pub known: Option<Fingerprint>,
     /// Of a modern client: what it asked to hear. Others hear everything.
     pub listening: Option<Listening>,
 }
@@ -78,26 +95,19 @@ impl Listening {
 
 impl Stream {
     /// Says which of the reader's lists are others now, as far as it wants to know.
-    pub fn tell_changes(&mut self, lists: &Arc<Lists>) {
-        let Some(known) = self.lists.replace(lists.clone()) else { return };
-        if Arc::ptr_eq(&known, lists) {
-            return;
-        }
+    pub fn tell_changes(&mut self, now: Fingerprint) {
+        let Some(known) = self.known.replace(now) else { return };
         let wants = |pick: fn(&Listening) -> bool| self.listening.as_ref().is_none_or(pick);
-        let resources_changed = known.resources.result != lists.resources.result
-            || known.templates.result != lists.templates.result;
-        for (is_told, method) in [
+        for (differs, is_wanted, method) in [
+            (known.tools != now.tools, wants(|it| it.tools), "notifications/tools/list_changed"),
+            (known.prompts != now.prompts, wants(|it| it.prompts), "notifications/prompts/list_changed"),
             (
-                known.tools.result != lists.tools.result && wants(|it| it.tools),
-                "notifications/tools/list_changed",
+                known.resources != now.resources,
+                wants(|it| it.resources),
+                "notifications/resources/list_changed",
             ),
-            (
-                known.prompts.result != lists.prompts.result && wants(|it| it.prompts),
-                "notifications/prompts/list_changed",
-            ),
-            (resources_changed && wants(|it| it.resources), "notifications/resources/list_changed"),
         ] {
-            if is_told {
+            if differs && is_wanted {
                 self.outlet.send(&match &self.listening {
                     Some(listening) => listening.notice(method, &[]),
                     None => authored::notice(method, None),
@@ -133,14 +143,33 @@ struct Question {
 }
 
 impl Lives {
-    pub fn sessions(&self) -> MutexGuard<'_, HashMap<u64, Live>> {
-        self.sessions.lock().expect("no code panics while it holds the sessions")
+    fn shard(&self, serial: u64) -> MutexGuard<'_, Shard> {
+        let index = (serial % SHARDS as u64) as usize;
+        self.shards[index].lock().expect("no code panics while it holds a shard")
+    }
+
+    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+        self.shards.iter().map(|shard| shard.lock().expect("no code panics while it holds a shard"))
+    }
+
+    /// Looks at a session that holds something.
+    pub fn look<T>(&self, serial: u64, look: impl FnOnce(&mut Live) -> T) -> Option<T> {
+        self.shard(serial).sessions.get_mut(&serial).map(look)
+    }
+
+    /// What `pick` takes from each session that holds something. It must not do more than that: others wait.
+    pub fn collect<T>(&self, pick: impl Fn(u64, &Live) -> Option<T>) -> Vec<T> {
+        let mut picked = Vec::new();
+        for shard in self.shards() {
+            picked.extend(shard.sessions.iter().filter_map(|(serial, live)| pick(*serial, live)));
+        }
+        picked
     }
 
     /// The session's entry, made if it holds nothing yet.
     pub fn with<T>(&self, serial: u64, viewer: &Viewer, change: impl FnOnce(&mut Live) -> T) -> T {
-        let mut sessions = self.sessions();
-        let live = sessions.entry(serial).or_insert_with(|| Live {
+        let mut shard = self.shard(serial);
+        let live = shard.sessions.entry(serial).or_insert_with(|| Live {
             viewer: viewer.clone(),
             stream: None,
             level: None,
@@ -154,39 +183,45 @@ impl Lives {
 
     /// A request of the session came, whatever it is.
     pub fn touch(&self, serial: u64) {
-        if let Some(live) = self.sessions().get_mut(&serial) {
-            live.last_used = Instant::now();
-        }
+        self.look(serial, |live| live.last_used = Instant::now());
     }
 
     pub fn level_of(&self, serial: u64) -> Option<LogLevel> {
-        self.sessions().get(&serial)?.level
+        self.look(serial, |live| live.level).flatten()
     }
 
-    /// The sessions that have calls under way.
-    pub fn busy(&self) -> HashSet<u64> {
-        let calls = self.calls.lock().expect("no code panics while it holds the calls");
-        calls.keys().map(|(serial, _)| *serial).collect()
+    /// Whether the session has calls under way.
+    pub fn is_busy(&self, serial: u64) -> bool {
+        self.shard(serial).calls.keys().any(|(session, _)| *session == serial)
+    }
+
+    /// Forgets a session that holds nothing, if that is still so.
+    pub fn forget_if(&self, serial: u64, is_over: impl FnOnce(&Live) -> bool) {
+        let mut shard = self.shard(serial);
+        if shard.sessions.get(&serial).is_some_and(is_over) {
+            shard.sessions.remove(&serial);
+        }
     }
 
     pub fn remove(&self, serial: u64) -> Option<Live> {
-        let live = self.sessions().remove(&serial);
-        if let Some(stream) = live.as_ref().and_then(|live| live.stream.as_ref()) {
-            stream.end();
-        }
-        let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
-        calls.retain(|(session, _), cancel| {
+        let mut shard = self.shard(serial);
+        let live = shard.sessions.remove(&serial);
+        shard.calls.retain(|(session, _), cancel| {
             if *session == serial {
                 cancel.token.cancel();
             }
             *session != serial
         });
+        drop(shard);
+        if let Some(stream) = live.as_ref().and_then(|live| live.stream.as_ref()) {
+            stream.end();
+        }
         live
     }
 
     pub fn close_all(&self) {
-        for live in self.sessions().values() {
-            if let Some(stream) = &live.stream {
+        for shard in self.shards() {
+            for stream in shard.sessions.values().filter_map(|live| live.stream.as_ref()) {
                 stream.end();
             }
         }
@@ -195,36 +230,40 @@ impl Lives {
     /// From now on the call can be cancelled by its id.
     pub fn begin_call(self: &Arc<Self>, serial: u64, id: &[u8]) -> CallInFlight {
         let key = (serial, id.to_vec());
-        let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
-        let cancel = calls.entry(key.clone()).or_default();
+        let mut shard = self.shard(serial);
+        let cancel = shard.calls.entry(key.clone()).or_default();
         if cancel.token.is_cancelled() {
             // What was cancelled is about to end; its id may be used again.
             *cancel = Cancel::default();
         }
         cancel.calls += 1;
         let cancelled = cancel.token.clone();
-        drop(calls);
+        drop(shard);
         CallInFlight { lives: self.clone(), key, questions: Vec::new(), cancelled }
     }
 
-    /// Strikes out a call, and its id with the last call that has it.
-    fn end_call(&self, key: &(u64, Vec<u8>), cancelled: &CancellationToken) {
-        let mut calls = self.calls.lock().expect("no code panics while it holds the calls");
-        let Some(cancel) = calls.get_mut(key) else { return };
+    /// Deregisters a call, and its id with the last call that has it.
+    fn end_call(&self, key: &CallKey, cancelled: &CancellationToken, questions: &[u64]) {
+        let mut shard = self.shard(key.0);
+        for number in questions {
+            shard.questions.remove(&(key.0, *number));
+        }
+        let Some(cancel) = shard.calls.get_mut(key) else { return };
         // After a call was cancelled its id may be that of another.
         if cancelled.is_cancelled() && !cancel.token.is_cancelled() {
             return;
         }
         cancel.calls -= 1;
         if cancel.calls == 0 {
-            calls.remove(key);
+            shard.calls.remove(key);
         }
     }
 
     pub fn cancel_call(&self, serial: u64, id: &[u8]) {
         let key = (serial, id.to_vec());
-        if let Some(cancel) = self.calls.lock().expect("no code panics while it holds the calls").get(&key) {
-            cancel.token.cancel();
+        let token = self.shard(serial).calls.get(&key).map(|cancel| cancel.token.clone());
+        if let Some(token) = token {
+            token.cancel();
         }
     }
 
@@ -234,8 +273,7 @@ impl Lives {
         else {
             return false;
         };
-        let mut questions = self.questions.lock().expect("no code panics while it holds the questions");
-        let Some(question) = questions.remove(&(serial, number)) else { return false };
+        let Some(question) = self.shard(serial).questions.remove(&(serial, number)) else { return false };
         let mut patch = Patch::new(head.body);
         patch.replace(span, question.id);
         question.replier.reply(patch.apply());
@@ -243,10 +281,10 @@ impl Lives {
     }
 }
 
-/// Holds a call's place in the books; dropping it strikes the call out.
+/// Registers a call in flight; dropping it deregisters the call.
 pub struct CallInFlight {
     lives: Arc<Lives>,
-    key: (u64, Vec<u8>),
+    key: CallKey,
     questions: Vec<u64>,
     pub cancelled: CancellationToken,
 }
@@ -258,8 +296,7 @@ impl CallInFlight {
         let id = head.id.as_ref()?;
         let number = self.lives.last_question.fetch_add(1, Ordering::Relaxed) + 1;
         let question = Question { replier, id: id.raw().to_vec() };
-        let mut questions = self.lives.questions.lock().expect("no code panics while it holds the questions");
-        questions.insert((self.key.0, number), question);
+        self.lives.shard(self.key.0).questions.insert((self.key.0, number), question);
         self.questions.push(number);
         let mut patch = Patch::new(message);
         patch.replace(id.span.clone(), number.to_string().into_bytes());
@@ -269,13 +306,6 @@ impl CallInFlight {
 
 impl Drop for CallInFlight {
     fn drop(&mut self) {
-        self.lives.end_call(&self.key, &self.cancelled);
-        if !self.questions.is_empty() {
-            let mut questions =
-                self.lives.questions.lock().expect("no code panics while it holds the questions");
-            for number in &self.questions {
-                questions.remove(&(self.key.0, *number));
-            }
-        }
+        self.lives.end_call(&self.key, &self.cancelled, &self.questions);
     }
 }

@@ -63,6 +63,8 @@ pub struct Ask<'a> {
     pub method: &'a str,
     pub transport: Transport,
     pub viewer: Viewer,
+    /// Cancelled when the token that the client came with is no longer valid.
+    pub revoked: Option<CancellationToken>,
     pub session: Option<&'a str>,
     pub version: Option<&'a str>,
     /// Only modern clients send such headers.
@@ -109,6 +111,13 @@ impl Mcp {
     fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
         let lists = self.gateway.lists(viewer);
         lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))
+    }
+
+    /// Tells a stream that was just opened what changed while it was: whoever told all the others may have missed it.
+    fn catch_up(&self, serial: u64, viewer: &Viewer) {
+        if let Some(now) = self.gateway.fingerprint(viewer) {
+            self.lives.look(serial, |live| live.stream.as_mut().map(|stream| stream.tell_changes(now)));
+        }
     }
 
     /// Streams end at once; calls under way are the business of whoever serves them.

@@ -114,6 +114,7 @@ impl Mcp {
             client_version: String::new(),
             owner: Some(ask.viewer.owner()),
             logs,
+            revoked: ask.revoked.clone(),
         };
         let beside = if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere };
         let round = Round { bond, state, declared: declared(head) };

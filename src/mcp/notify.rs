@@ -11,6 +11,10 @@ use crate::gateway::caller::Owner;
 /// How often sessions are looked through for what is over, unless they may be idle for less than that.
 const SWEEP: Duration = Duration::from_secs(5);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
+/// A session is forgotten only if nothing happened to it for this long: what it opens now may not show yet.
+const SETTLED: Duration = Duration::from_millis(50);
+/// So many streams are told of a change before others get their turn.
+const BATCH: usize = 64;
 
 /// Runs for as long as the gateway does. `idle_limit` ends sessions that hold something but are not used.
 pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
@@ -22,7 +26,7 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     loop {
         tokio::select! {
             changed = changes.changed() => match changed {
-                Ok(()) => tell_changes(&mcp),
+                Ok(()) => tell_changes(&mcp).await,
                 Err(_) => return,
             },
             updated = updates.recv() => match updated {
@@ -33,7 +37,7 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             },
             _ = sweep.tick() => {
-                end_idle(&mcp, idle_limit);
+                end_idle(&mcp, idle_limit).await;
                 if let Some(limit) = idle_limit {
                     let mcp = mcp.clone();
                     mcp.tasks.clone().spawn(async move { mcp.gateway.release_idle_links(limit).await });
@@ -43,34 +47,48 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     }
 }
 
-/// Tells each open stream which of its lists changed; one whose endpoint is gone is closed.
-fn tell_changes(mcp: &Arc<Mcp>) {
-    let mut over = Vec::new();
-    for (serial, live) in mcp.lives.sessions().iter_mut() {
-        let Some(lists) = mcp.gateway.lists(&live.viewer) else {
-            over.push(*serial);
-            continue;
-        };
-        if let Some(stream) = &mut live.stream {
-            stream.tell_changes(&lists);
+/// Tells each open stream which of its lists changed; one whose endpoint is gone is closed. Streams that see the same
+/// are looked at once, and nobody who calls meanwhile waits for it.
+async fn tell_changes(mcp: &Arc<Mcp>) {
+    let viewers = mcp.lives.collect(|serial, live| Some((serial, live.viewer.clone())));
+    for (index, (serial, viewer)) in viewers.into_iter().enumerate() {
+        if index % BATCH == 0 {
+            tokio::task::yield_now().await;
         }
-    }
-    for serial in over {
-        mcp.sessions.end(serial);
-        mcp.release(serial);
+        match mcp.gateway.fingerprint(&viewer) {
+            Some(now) => {
+                mcp.lives.look(serial, |live| {
+                    if let Some(stream) = &mut live.stream {
+                        stream.tell_changes(now);
+                    }
+                });
+            }
+            None => {
+                mcp.sessions.end(serial);
+                mcp.release(serial);
+            }
+        }
     }
 }
 
 /// The notice carries the URI that was subscribed to, which may be the qualified one, or that of something larger: what
 /// is in a folder is part of it.
 fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
-    for live in mcp.lives.sessions().values() {
-        let Some(stream) = &live.stream else { continue };
-        for (subscribed, (of, upstream_uri)) in &live.subscriptions {
-            let concerns = of == server && is_part_of(uri, upstream_uri);
+    let concerned = mcp.lives.collect(|serial, live| {
+        live.stream.as_ref()?;
+        let concerns = |(of, upstream_uri): &(String, String)| of == server && is_part_of(uri, upstream_uri);
+        let subscriptions = live.subscriptions.iter().filter(|(_, there)| concerns(there));
+        let subscriptions: Vec<_> =
+            subscriptions.map(|(subscribed, (_, there))| (subscribed.clone(), there.clone())).collect();
+        (!subscriptions.is_empty()).then(|| (serial, live.viewer.clone(), subscriptions))
+    });
+    for (serial, viewer, subscriptions) in concerned {
+        for (subscribed, upstream_uri) in subscriptions {
             // Rights may have changed since it was subscribed to.
-            if concerns && mcp.gateway.shows_resource(&live.viewer, server, upstream_uri) {
-                stream.tell_update(subscribed);
+            if mcp.gateway.shows_resource(&viewer, server, &upstream_uri) {
+                let tell =
+                    |live: &mut Live| live.stream.as_ref().map(|stream| stream.tell_update(&subscribed));
+                mcp.lives.look(serial, tell);
             }
         }
     }
@@ -83,34 +101,35 @@ fn is_part_of(uri: &str, whole: &str) -> bool {
 
 /// A session that was not used for the idle time-out loses what it holds and is over; one that holds nothing more
 /// is only forgotten.
-fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
-    let (mut over, busy) = (Vec::new(), mcp.lives.busy());
-    mcp.lives.sessions().retain(|serial, live| {
-        let stream_is_gone = live.stream.as_ref().is_some_and(|stream| stream.outlet.gone.is_cancelled());
-        if stream_is_gone {
-            live.stream = None;
+async fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
+    for (index, serial) in mcp.lives.collect(|serial, _| Some(serial)).into_iter().enumerate() {
+        if index % BATCH == 0 {
+            tokio::task::yield_now().await;
         }
-        if stream_is_gone || busy.contains(serial) {
-            live.last_used = Instant::now();
+        let (is_busy, has_links) =
+            (mcp.lives.is_busy(serial), mcp.gateway.has_links_of(Owner::Session(serial)));
+        let is_over = mcp.lives.look(serial, |live| {
+            let stream_is_gone = live.stream.as_ref().is_some_and(|stream| stream.outlet.gone.is_cancelled());
+            if stream_is_gone {
+                live.stream = None;
+            }
+            if stream_is_gone || is_busy {
+                live.last_used = Instant::now();
+            }
+            let is_idle = idle_limit.is_some_and(|limit| live.last_used.elapsed() > limit);
+            is_idle && live.stream.is_none() && (has_links || holds_something(live))
+        });
+        if is_over == Some(true) {
+            mcp.sessions.end(serial);
+            mcp.release(serial);
+        } else if !is_busy && !has_links {
+            mcp.lives.forget_if(serial, |live| !holds_something(live) && live.last_used.elapsed() > SETTLED);
         }
-        let is_kept = busy.contains(serial) || holds_something(mcp, *serial, live);
-        let is_idle = idle_limit.is_some_and(|limit| live.last_used.elapsed() > limit);
-        if is_kept && live.stream.is_none() && is_idle {
-            over.push(*serial);
-        }
-        is_kept
-    });
-    for serial in over {
-        mcp.sessions.end(serial);
-        mcp.release(serial);
     }
 }
 
-fn holds_something(mcp: &Mcp, serial: u64, live: &Live) -> bool {
-    live.stream.is_some()
-        || live.level.is_some()
-        || !live.subscriptions.is_empty()
-        || mcp.gateway.has_links_of(Owner::Session(serial))
+fn holds_something(live: &Live) -> bool {
+    live.stream.is_some() || live.level.is_some() || !live.subscriptions.is_empty()
 }
 
 #[cfg(test)]

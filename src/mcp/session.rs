@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 
-use crate::gateway::caller::{ClientId, Scope, Viewer};
-use crate::model::Capabilities;
+use crate::gateway::caller::{Scope, Viewer};
+use crate::model::{Capabilities, PrincipalId};
 use crate::seal::{PurposeSeal, RandomPool};
 use crate::wire::Version;
 
@@ -120,7 +120,7 @@ impl Session {
         let (serial, rest) = bytes.split_first_chunk()?;
         let ([version, capabilities, scope], rest) = rest.split_first_chunk()?;
         let (client, mut rest) = rest.split_first_chunk()?;
-        let client = Some(u64::from_le_bytes(*client)).filter(|client| *client != NOBODY).map(ClientId);
+        let client = Some(u64::from_le_bytes(*client)).filter(|client| *client != NOBODY).map(PrincipalId);
         let mut text = || {
             let (length, after) = rest.split_first_chunk()?;
             let (text, after) = after.split_at_checked(u16::from_le_bytes(*length).into())?;
@@ -155,7 +155,7 @@ mod tests {
     use crate::seal::{Seal, SecretKey};
 
     fn viewer(client: u64) -> Viewer {
-        Viewer { scope: Scope::Group("dev".into()), client: Some(ClientId(client)) }
+        Viewer { scope: Scope::Group("dev".into()), client: Some(PrincipalId(client)) }
     }
 
     fn session(serial: u64) -> Session {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::call::Beside;
 use super::legacy::Sender;
-use super::live::Stream;
+use super::live::{Live, Stream};
 use super::reply::Reply;
 use super::session::Session;
 use super::stream;
@@ -34,10 +34,12 @@ impl Mcp {
         let address = format!("{path}?sessionId={}", self.sessions.id_of(&session));
         outlet.send_event("endpoint", address.as_bytes());
         let (serial, gone) = (session.serial, outlet.gone.clone());
+        let known = self.gateway.fingerprint(&viewer);
         self.lives.with(serial, &viewer, |live| {
-            live.stream = Some(Stream { outlet, lists: self.gateway.lists(&viewer), listening: None });
+            live.stream = Some(Stream { outlet, known, listening: None });
             live.handshake = Some(Arc::new(session));
         });
+        self.catch_up(serial, &viewer);
         let mcp = self.clone();
         self.tasks.spawn(async move {
             mcp.stop.run_until_cancelled(gone.cancelled()).await;
@@ -52,9 +54,9 @@ impl Mcp {
         let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
         let Some(id) = id else { return Reply::bad_request("the query parameter \"sessionId\" is required") };
         let held = self.sessions.find(id, &ask.viewer).and_then(|session| {
-            let sessions = self.lives.sessions();
-            let live = sessions.get(&session.serial)?;
-            Some((live.handshake.clone()?, live.stream.as_ref()?.outlet.clone()))
+            let held =
+                |live: &mut Live| Some((live.handshake.clone()?, live.stream.as_ref()?.outlet.clone()));
+            self.lives.look(session.serial, held).flatten()
         });
         let Some((session, outlet)) = held else { return Reply::unknown_session() };
         if let Err(error) = Head::parse(&ask.body) {
@@ -62,7 +64,8 @@ impl Mcp {
         }
         let serial = session.serial;
         let beside = Beside::Stream(outlet.clone());
-        let sender = Sender { viewer: ask.viewer.clone(), session: Some(session), beside };
+        let (viewer, revoked) = (ask.viewer.clone(), ask.revoked.clone());
+        let sender = Sender { viewer, revoked, session: Some(session), beside };
         let (mcp, body, gone) = (self.clone(), ask.body, outlet.gone.clone());
         self.tasks.spawn(async move {
             let Ok(head) = Head::parse(&body) else { return };

@@ -3,10 +3,11 @@
 use serde_json::{Map, Value};
 
 use super::user::token;
-use super::{AllowList, FieldError, Fields, HolderName, Token};
+use super::{AllowList, FieldError, Fields, HolderName, PrincipalId, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
+    pub id: PrincipalId,
     pub name: HolderName,
     pub description: String,
     pub allow_list: AllowList,
@@ -23,6 +24,7 @@ impl Client {
         let name = HolderName::parse(&name).map_err(|problem| FieldError::new("name", problem))?;
         let given = Given::take(fields)?;
         Ok(Self {
+            id: PrincipalId::random(),
             name,
             description: given.description,
             allow_list: given.allow_list.unwrap_or_default(),
@@ -41,6 +43,7 @@ impl Client {
         // The same text again is no new token.
         let new = given.token.filter(|token| token.secret() != self.token.secret());
         Ok(Self {
+            id: self.id,
             name: self.name.clone(),
             description: given.description,
             allow_list: given.allow_list.unwrap_or(kept),

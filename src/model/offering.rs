@@ -1,6 +1,8 @@
 //! What one server offers: its own words about itself and its tools, prompts, resources and templates.
 //! Definitions stay the bytes that the upstream sent; the fields the gateway must know are read beside them.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -60,6 +62,8 @@ macro_rules! listed {
         pub struct $kind {
             pub $key: String,
             pub definition: Box<RawValue>,
+            /// A hash of the definition, for telling quickly whether lists differ.
+            pub digest: u64,
         }
 
         impl $kind {
@@ -71,7 +75,7 @@ macro_rules! listed {
                     $key: String,
                 }
                 match serde_json::from_str::<Key>(definition.get()) {
-                    Ok(Key { $key }) => Ok(Self { $key, definition }),
+                    Ok(Key { $key }) => Ok(Self { $key, digest: digest(&definition), definition }),
                     Err(error) => Err(format!("a definition without a usable \"{}\": {error}", $wire_key)),
                 }
             }
@@ -87,6 +91,12 @@ macro_rules! listed {
             }
         }
     };
+}
+
+fn digest(definition: &RawValue) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    definition.get().hash(&mut hasher);
+    hasher.finish()
 }
 
 listed!(Tool, name, "name");

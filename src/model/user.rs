@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{FieldError, Fields, Token};
+use super::{FieldError, Fields, PrincipalId, Token};
 
 const MAX_LENGTH: usize = 128;
 
@@ -73,6 +73,7 @@ impl Role {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
+    pub id: PrincipalId,
     pub username: HolderName,
     pub role: Role,
     pub token: Token,
@@ -84,6 +85,7 @@ impl User {
         let mut fields = Fields::new(object);
         let name = fields.required_text("username")?;
         let user = Self {
+            id: PrincipalId::random(),
             username: username(&name)?,
             role: role(&mut fields)?.unwrap_or(Role::User),
             token: token(&mut fields)?.unwrap_or_else(Token::generate),

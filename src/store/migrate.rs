@@ -9,11 +9,12 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use super::OpenError;
 use super::db::Database;
 
-const MIGRATIONS: [(i64, &str, &str); 4] = [
+const MIGRATIONS: [(i64, &str, &str); 5] = [
     (1, "servers", include_str!("../../migrations/0001_servers.sql")),
     (2, "groups", include_str!("../../migrations/0002_groups.sql")),
     (3, "users", include_str!("../../migrations/0003_users.sql")),
     (4, "oauth", include_str!("../../migrations/0004_oauth.sql")),
+    (5, "principals", include_str!("../../migrations/0005_principals.sql")),
 ];
 
 pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenError> {

@@ -3,7 +3,7 @@
 use super::db::{Tx, on};
 use super::tokens::Columns;
 use super::{Store, StoreError, settings};
-use crate::model::{HolderName, Mode, Role, User};
+use crate::model::{HolderName, Mode, PrincipalId, Role, User};
 
 impl Store {
     /// Ordered by name.
@@ -13,14 +13,16 @@ impl Store {
 
     /// Each user, or what is wrong with it.
     pub(super) async fn read_users(&self) -> Result<Vec<Result<User, StoreError>>, StoreError> {
-        const SQL: &str = "SELECT username, role, token_hash, token, token_id FROM users ORDER BY username";
-        type Row = (String, String, Vec<u8>, Vec<u8>, i64);
+        const SQL: &str =
+            "SELECT id, username, role, token_hash, token, token_id FROM users ORDER BY username";
+        type Row = (i64, String, String, Vec<u8>, Vec<u8>, i64);
         let mut tx = self.read().await?;
         let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         tx.commit().await?;
-        let users = rows.into_iter().map(|(name, role, hash, token, id)| {
+        let users = rows.into_iter().map(|(principal, name, role, hash, token, id)| {
             let corrupt = |problem: String| StoreError::Corrupt(format!("user \"{name}\": {problem}"));
             Ok(User {
+                id: PrincipalId(principal.cast_unsigned()),
                 username: HolderName::parse(&name).map_err(corrupt)?,
                 role: Role::parse(&role).ok_or_else(|| corrupt("its role is unknown".into()))?,
                 token: self.tokens.read((hash, token, id)).map_err(corrupt)?,
@@ -66,13 +68,14 @@ impl Store {
 
 async fn put(tx: &mut Tx, user: &User, token: Columns, now_ms: i64) -> Result<(), sqlx::Error> {
     const SQL: &str =
-        "INSERT INTO users (username, role, token_hash, token, token_id, created_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (username) DO UPDATE SET role = excluded.role,
+        "INSERT INTO users (username, role, token_hash, token, token_id, created_at, updated_at, id)
+        VALUES ($1, $2, $3, $4, $5, $6, $6, $7) ON CONFLICT (username) DO UPDATE SET role = excluded.role,
         token_hash = excluded.token_hash, token = excluded.token, token_id = excluded.token_id,
         updated_at = excluded.updated_at";
     let (hash, sealed, id) = token;
     on!(tx, |db| {
         let query = sqlx::query(SQL).bind(user.username.as_str()).bind(user.role.as_str());
-        query.bind(hash).bind(sealed).bind(id).bind(now_ms).execute(db).await.map(|_| ())
+        let query = query.bind(hash).bind(sealed).bind(id).bind(now_ms).bind(user.id.0.cast_signed());
+        query.execute(db).await.map(|_| ())
     })
 }

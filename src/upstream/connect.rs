@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio_util::task::TaskTracker;
 
 use super::error::{CallError, ConnectError, Denial, seconds};
 use super::exchange::{Exchange, Inbound};
@@ -109,7 +110,7 @@ async fn attempt(
     known: Option<Era>,
     step: &Step,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
-    let mut unfinished = Unfinished::default();
+    let mut unfinished = Unfinished::new(to.options);
     let met = meet(to, Capabilities::NONE, known, step, &mut unfinished).await;
     let (config, redactor) = (to.config, Redactor::of(to.config));
     let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &redactor))?;
@@ -117,7 +118,7 @@ async fn attempt(
     link.about_to_read().await;
     let discovery = lists::read(&link, &greeting, step).await;
     let discovery = discovery.map_err(|refusal| explain(refusal, config, &redactor))?;
-    unfinished.0 = None;
+    unfinished.link = None;
     Ok((link, discovery))
 }
 
@@ -128,7 +129,7 @@ pub async fn connect_further(
     known: Option<Era>,
 ) -> Result<Arc<Link>, ConnectError> {
     let step = Step::of(to.config, to.options);
-    let mut unfinished = Unfinished::default();
+    let mut unfinished = Unfinished::new(to.options);
     let met = meet(to, capabilities, known, &step, &mut unfinished);
     let met = tokio::time::timeout(to.options.init_timeout, met).await;
     let met = met.map_err(|_| late(to.config, to.options, &step))?;
@@ -138,7 +139,7 @@ pub async fn connect_further(
         // SDK servers ask on this stream, and drop what they ask while it is not open.
         link.open_ears().await;
     }
-    unfinished.0 = None;
+    unfinished.link = None;
     Ok(link)
 }
 
@@ -157,7 +158,7 @@ async fn meet(
         Transport::StreamableHttp(endpoint) => {
             let client = HttpClient::new(endpoint, redactor, tokens.cloned(), options.tls.clone());
             let link = open_http(client, capabilities);
-            unfinished.0 = Some(link.clone());
+            unfinished.link = Some(link.clone());
             let greeting = probe::over_http(&link, known, options.init_timeout, step).await?;
             (link, greeting)
         }
@@ -173,19 +174,27 @@ async fn meet(
         }
     };
     link.agree_on(greeting.version);
-    unfinished.0 = Some(link.clone());
+    unfinished.link = Some(link.clone());
     Ok((link, greeting))
 }
 
 /// A link that nobody will use unless connecting comes to its end. What listens on it holds it, too, so that
 /// dropping it would not end it; and the upstream should not keep a session for nobody.
-#[derive(Default)]
-struct Unfinished(Option<Arc<Link>>);
+struct Unfinished {
+    link: Option<Arc<Link>>,
+    tasks: TaskTracker,
+}
+
+impl Unfinished {
+    fn new(options: &Options) -> Self {
+        Self { link: None, tasks: options.tasks.clone() }
+    }
+}
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(link) = self.0.take() {
-            tokio::spawn(async move { link.close().await });
+        if let Some(link) = self.link.take() {
+            self.tasks.spawn(async move { link.close().await });
         }
     }
 }

@@ -29,6 +29,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio_util::task::TaskTracker;
+
 use crate::wire::authored::ClientInfo;
 
 pub use connect::Discovery;
@@ -51,6 +53,9 @@ pub struct Options {
     /// The environment that children inherit, already without what is the gateway's own.
     pub child_env: Vec<(OsString, OsString)>,
     pub tls: Tls,
+    /// What must go on although nobody waits for it: a link that is closed, a grant that is renewed. Whoever stops the
+    /// gateway waits for these.
+    pub tasks: TaskTracker,
     /// Where watchers learn what happens.
     pub newsroom: Newsroom,
     pub oauth: oauth::Settings,

@@ -11,7 +11,7 @@ use super::connect::connect_further;
 use super::error::CallError;
 use super::link::{Carrier, Link};
 use super::supervise::Upstream;
-use crate::model::{Capabilities, SessionMode};
+use crate::model::{Capabilities, PrincipalId, SessionMode};
 
 /// So many processes of one server at most, the first included, for different sets of capabilities.
 const MAX_PROCESSES: usize = 4;
@@ -31,8 +31,8 @@ struct Key {
 pub enum Owner {
     /// A session of an agent.
     Session(u64),
-    /// Whoever holds a token and has no sessions, by the id of the token.
-    Holder(u64),
+    /// A user or client without sessions.
+    Principal(PrincipalId),
     /// Everybody else who has none, where nobody is asked who they are.
     Anybody,
 }
@@ -129,7 +129,7 @@ impl Upstream {
     /// Closes what callers without sessions have not used for so long. Sessions have an end of their own.
     pub async fn release_idle(&self, limit: Duration) {
         let is_over = |key: &Key, slot: &Slot| match key.owner {
-            Some(Owner::Holder(_) | Owner::Anybody) => slot.is_idle(limit),
+            Some(Owner::Principal(_) | Owner::Anybody) => slot.is_idle(limit),
             Some(Owner::Session(_)) | None => false,
         };
         close_all(self.0.pool.take(is_over)).await;
@@ -148,10 +148,15 @@ impl Pool {
     /// `None` when the first link must do.
     fn slot(&self, key: Key, is_process: bool) -> Option<Slot> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots.retain(|_, slot| slot.link.get().is_none_or(|link| !link.calls.is_lost()));
+        let is_usable = |slot: &Slot| slot.link.get().is_none_or(|link| !link.calls.is_lost());
+        if let Some(slot) = slots.get(&key).filter(|slot| is_usable(slot)) {
+            return Some(slot.clone());
+        }
+        // Only when a new one is needed: calls should not walk through the links of all others.
+        slots.retain(|_, slot| is_usable(slot));
         let shared = slots.keys().filter(|key| key.owner.is_none()).count();
         let is_full = is_process && key.owner.is_none() && shared + 1 >= MAX_PROCESSES;
-        if is_full && !slots.contains_key(&key) {
+        if is_full {
             // What the chosen process did not declare is not available to this caller.
             let fitting = slots.iter().filter(|(other, _)| {
                 other.owner.is_none() && other.capabilities.is_subset_of(key.capabilities)

@@ -153,7 +153,7 @@ impl Tokens {
     /// those who asked go away: the authorization server may have taken back the old refresh token already.
     pub async fn renew(self: &Arc<Self>, old: &HeaderValue, cause: Cause) -> Result<HeaderValue, CallError> {
         let (tokens, old) = (self.clone(), old.clone());
-        let renewing = tokio::spawn(async move { tokens.renew_in_turn(&old, cause).await });
+        let renewing = self.options.tasks.spawn(async move { tokens.renew_in_turn(&old, cause).await });
         let interrupted =
             |error| CallError::NotSent(format!("renewing the access token was interrupted: {error}"));
         renewing.await.map_err(interrupted)?

@@ -1,5 +1,7 @@
 //! The groups page: every group with what it shows right now; making, changing and deleting them.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -10,7 +12,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{Deleted, EmptyState};
-use crate::gateway::catalog::Catalog;
+use crate::gateway::catalog::{Catalog, Entry};
 use crate::gateway::record::ToolRecord;
 use crate::http::Face;
 use crate::http::address::base_url;
@@ -18,7 +20,12 @@ use crate::http::api::groups::GroupEndpoints;
 use crate::http::error::Refusal;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created, Json};
-use crate::model::FieldError;
+use crate::model::{FieldError, Tool};
+
+/// The list of groups names this many tools of each at most, and none once it is this large: the whole group is to be
+/// had by its name.
+const LISTED_TOOLS: usize = 100;
+const LIST_BYTES: usize = 1024 * 1024;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DashboardGroups)]
@@ -35,7 +42,7 @@ pub struct Group<'a> {
     description: &'a str,
     /// How many tools the group shows right now.
     tool_count: usize,
-    /// The tools that the group shows right now.
+    /// The tools that the group shows right now; in a list of groups only the first of them.
     tools: Vec<GroupTool<'a>>,
     included_tools: &'a [String],
     included_servers: &'a [String],
@@ -62,7 +69,15 @@ pub struct GroupTool<'a> {
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
     let base = base_url(&face.settings, &headers);
-    let tool_groups: Vec<_> = catalog.groups().map(|group| Group::of(&catalog, group, &base)).collect();
+    let (mut tool_groups, mut bytes) = (Vec::new(), 0);
+    for group in catalog.groups() {
+        // What a group shows takes a look at every tool, and others want to be served too.
+        tokio::task::yield_now().await;
+        let most = if bytes < LIST_BYTES { LISTED_TOOLS } else { 0 };
+        let group = Group::of(&catalog, group, &base, most);
+        bytes += group.tools.iter().map(GroupTool::size).sum::<usize>();
+        tool_groups.push(group);
+    }
     let empty_state = tool_groups.is_empty().then(|| no_groups(&base));
     Json(Groups { tool_groups, empty_state }).into_response()
 }
@@ -111,7 +126,7 @@ fn show<'a, R: IntoResponse + 'a>(
     reply: impl FnOnce(Value) -> R,
 ) -> Answer<Response> {
     let catalog = face.gateway.catalog();
-    let group = Group::of(&catalog, catalog.group(name)?, &base_url(&face.settings, headers));
+    let group = Group::of(&catalog, catalog.group(name)?, &base_url(&face.settings, headers), usize::MAX);
     let group = serde_json::to_value(&group).expect("a group has string keys and no failing parts");
     Ok(reply(group).into_response())
 }
@@ -134,26 +149,29 @@ fn configuration(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     Ok(body)
 }
 
+impl GroupTool<'_> {
+    /// Roughly what it takes as JSON.
+    fn size(&self) -> usize {
+        const FRAME: usize = 60;
+        FRAME + self.canonical_name.len() * 2 + self.description.get().len()
+    }
+}
+
 impl<'a> Group<'a> {
-    fn of(catalog: &'a Catalog, group: &'a crate::model::Group, base: &str) -> Self {
-        let names = catalog.effective_tools(group.name.as_str());
-        let tools: Vec<_> = names
-            .into_iter()
-            .filter_map(|full_name| {
-                let (entry, tool) = catalog.tool(&full_name).ok()?;
-                Some(GroupTool {
-                    name: &tool.name,
-                    canonical_name: full_name,
-                    server: entry.name().as_str(),
-                    description: ToolRecord::of(entry, tool).description,
-                })
-            })
-            .collect();
+    /// With so many of its tools at most.
+    fn of(catalog: &'a Catalog, group: &'a crate::model::Group, base: &str, most: usize) -> Self {
+        let seen = catalog.tools_in(group.name.as_str());
+        let tool = |(entry, tool): &(&'a Arc<Entry>, &'a Tool)| GroupTool {
+            name: &tool.name,
+            canonical_name: entry.name().qualify(&tool.name),
+            server: entry.name().as_str(),
+            description: ToolRecord::of(entry, tool).description,
+        };
         Self {
             name: group.name.as_str(),
             description: &group.description,
-            tool_count: tools.len(),
-            tools,
+            tool_count: seen.len(),
+            tools: seen.iter().take(most).map(tool).collect(),
             included_tools: &group.included_tools,
             included_servers: &group.included_servers,
             excluded_tools: &group.excluded_tools,

@@ -7,8 +7,9 @@ use base64::prelude::Engine;
 use bytes::Bytes;
 
 use crate::gateway::answer::result_member;
-use crate::gateway::caller::{ClientId, Viewer};
+use crate::gateway::caller::Viewer;
 use crate::gateway::route::ReturnedState;
+use crate::model::PrincipalId;
 use crate::seal::PurposeSeal;
 use crate::wire::{Head, Patch, headers, text};
 
@@ -17,7 +18,7 @@ pub struct States(PurposeSeal);
 /// What a state belongs to.
 #[derive(Clone, Debug)]
 pub struct Bond {
-    client: Option<ClientId>,
+    client: Option<PrincipalId>,
     method: String,
     /// The name or URI that the request is about, as the client gives it.
     target: String,
@@ -33,7 +34,7 @@ impl Bond {
     }
 
     fn to_bytes(&self, server: &str) -> Vec<u8> {
-        let client = self.client.map_or([0; 9], |ClientId(id)| {
+        let client = self.client.map_or([0; 9], |PrincipalId(id)| {
             let mut bytes = [1; 9];
             bytes[1..].copy_from_slice(&id.to_le_bytes());
             bytes
@@ -82,7 +83,7 @@ mod tests {
     use crate::seal::{Seal, SecretKey};
 
     fn bond(client: Option<u64>, method: &str, target: &str) -> Bond {
-        Bond { client: client.map(ClientId), method: method.into(), target: target.into() }
+        Bond { client: client.map(PrincipalId), method: method.into(), target: target.into() }
     }
 
     #[test]

@@ -85,6 +85,7 @@ export const api = {
   prompts: () => ask<Schemas['DashboardPrompts']>('GET', `${base}/prompts`),
   resources: () => ask<Schemas['DashboardResources']>('GET', `${base}/resources`),
   templates: () => ask<Template[]>('GET', '/api/v0/resource_templates'),
+  group: (name: string) => ask<Group>('GET', `${base}/tool-groups/${part(name)}`),
   groups: () => ask<Schemas['DashboardGroups']>('GET', `${base}/tool-groups`),
 
   addServer: (input: RegistrationInput, replace: boolean, signal: AbortSignal) =>
