@@ -74,7 +74,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Start(start::Start),
-    Register(register::Register),
+    Register(Box<register::Register>),
     List(verbs::List),
     Usage(usage::Usage),
     Invoke(invoke::Invoke),
@@ -177,7 +177,7 @@ fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
 async fn ask(session: &Session, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Start(_) | Command::ResetAdmin(_) | Command::Completions(_) => Ok(()),
-        Command::Register(register) => register::run(session, register).await,
+        Command::Register(register) => register::run(session, *register).await,
         Command::List(list) => verbs::list(session, list).await,
         Command::Usage(usage) => usage::run(session, usage).await,
         Command::Invoke(invoke) => invoke::run(session, invoke).await,
