@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use crate::{Target, corpus, mutation};
 
-/// No input may take longer, even in a debug build: the longest inputs are found to be linear with ten times to spare.
+/// No input may take longer. Even in a debug build the longest inputs take a tenth of it where the work is linear.
 const SLOW: Duration = Duration::from_millis(500);
 /// A slow input counts only if it is slow every time, since other programs use the machine as well.
 const ATTEMPTS: usize = 3;
@@ -83,4 +83,30 @@ pub fn catch_panics() {
         let text = info.payload_as_str().unwrap_or("a panic without a text");
         PANIC.set(format!("panic at {place}\n{text}"));
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_and_a_slow_input_are_problems() {
+        fn run(input: &[u8]) {
+            let begun = Instant::now();
+            match input {
+                b"panic" => panic!("broken"),
+                b"slow" => while begun.elapsed() <= SLOW {},
+                _ => {}
+            }
+        }
+        let target = Target { name: "test", run, dictionary: &[] };
+        let hook = panic::take_hook();
+        catch_panics();
+        let problems = [&b"panic"[..], b"slow", b"fine"].map(|input| problem_of(&target, input));
+        panic::set_hook(hook);
+        let [panicked, slow, fine] = problems.map(Option::unwrap_or_default);
+        assert!(panicked.starts_with("panic at ") && panicked.ends_with("\nbroken"), "{panicked}");
+        assert!(slow.starts_with("slow\n4 bytes take"), "{slow}");
+        assert_eq!(fine, "");
+    }
 }
