@@ -76,7 +76,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Start(start::Start),
-    Register(register::Register),
+    Register(Box<register::Register>),
     List(verbs::List),
     Usage(usage::Usage),
     Invoke(invoke::Invoke),
@@ -187,7 +187,7 @@ async fn ask(session: &Session, command: Command) -> anyhow::Result<()> {
         | Command::Backup(_)
         | Command::Check(_)
         | Command::Completions(_) => Ok(()),
-        Command::Register(register) => register::run(session, register).await,
+        Command::Register(register) => register::run(session, *register).await,
         Command::List(list) => verbs::list(session, list).await,
         Command::Usage(usage) => usage::run(session, usage).await,
         Command::Invoke(invoke) => invoke::run(session, invoke).await,

@@ -32,6 +32,7 @@ pub struct GetServer {
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update server github --bearer-token \"$NEW_TOKEN\"
+  toolgate update server files --env REGION=us --unset-env DEBUG
   toolgate update server files -- npx -y @modelcontextprotocol/server-filesystem /srv
   toolgate update server --conf github.yaml")]
 pub struct UpdateServer {
@@ -42,6 +43,12 @@ pub struct UpdateServer {
     conf: Option<PathBuf>,
     #[command(flatten)]
     flags: ServerFlags,
+    /// Header that is no longer sent; may be repeated
+    #[arg(long, value_name = "NAME")]
+    unset_header: Vec<String>,
+    /// Variable that the server's process no longer gets; may be repeated
+    #[arg(long, value_name = "NAME")]
+    unset_env: Vec<String>,
 }
 
 /// Turn all of a server on or off
@@ -107,10 +114,16 @@ pub async fn get(session: &Session, get: GetServer) -> anyhow::Result<()> {
 pub async fn update(session: &Session, update: UpdateServer) -> anyhow::Result<()> {
     let mut changes = match &update.conf {
         Some(conf) => {
-            conf_decides(update.flags.is_empty());
+            let unsets = update.unset_header.len() + update.unset_env.len();
+            conf_decides(update.flags.is_empty() && unsets == 0);
             files::object(conf).await?
         }
-        None => update.flags.to_object()?,
+        None => {
+            let mut changes = update.flags.to_object()?;
+            unset(&mut changes, "headers", &update.unset_header, str::eq_ignore_ascii_case)?;
+            unset(&mut changes, "env", &update.unset_env, str::eq)?;
+            changes
+        }
     };
     let named = changes.remove("name").and_then(|name| name.as_str().map(str::to_owned));
     let Some(name) = update.name.or(named) else {
@@ -125,6 +138,25 @@ pub async fn update(session: &Session, update: UpdateServer) -> anyhow::Result<(
     let answer = explain(session, Kind::Server, &name, answer).await?;
     output::message(&format!("Changed server {name:?}."));
     session.show(&answer, |answer| page(&answer["server"]))
+}
+
+/// Adds `null`, which removes an entry, for each name beside the entries that are set.
+fn unset(
+    changes: &mut Map<String, Value>,
+    field: &str,
+    names: &[String],
+    is_same: fn(&str, &str) -> bool,
+) -> Result<(), UsageError> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let entries = changes.entry(field).or_insert_with(|| Map::new().into());
+    let entries = entries.as_object_mut().expect("flags give these fields as objects");
+    if let Some(name) = names.iter().find(|name| entries.keys().any(|set| is_same(set, name))) {
+        return Err(UsageError(format!("{name:?} cannot be set and unset at once")));
+    }
+    entries.extend(names.iter().map(|name| (name.clone(), Value::Null)));
+    Ok(())
 }
 
 pub async fn switch(session: &Session, switch: Switch, server: SwitchServer) -> anyhow::Result<()> {

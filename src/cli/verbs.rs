@@ -214,7 +214,7 @@ pub struct Update {
 
 #[derive(Subcommand)]
 enum UpdateNoun {
-    Server(servers::UpdateServer),
+    Server(Box<servers::UpdateServer>),
     McpClient(clients::UpdateClient),
     User(users::UpdateUser),
     Group(groups::UpdateGroup),
@@ -222,7 +222,7 @@ enum UpdateNoun {
 
 pub async fn update(session: &Session, update: Update) -> anyhow::Result<()> {
     match update.noun {
-        UpdateNoun::Server(server) => servers::update(session, server).await,
+        UpdateNoun::Server(server) => servers::update(session, *server).await,
         UpdateNoun::McpClient(client) => clients::update(session, client).await,
         UpdateNoun::User(user) => users::update(session, user).await,
         UpdateNoun::Group(group) => groups::update(session, group).await,

@@ -15,7 +15,7 @@ mod modern;
 mod notify;
 mod reply;
 mod routing;
-mod session;
+pub mod session;
 mod sse;
 mod stream;
 

@@ -1,7 +1,7 @@
 //! The one shape of a server in JSON: registration input, configuration file and export are the same object.
 //! Reading checks everything that can be checked without connecting; writing gives every secret in clear.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -93,8 +93,9 @@ impl Registration {
     }
 
     /// This registration with the given keys replaced; what is left out stays, `null` goes back to the default.
-    /// A new transport takes nothing over from the old one.
-    pub fn amended(&self, changes: Map<String, Value>) -> Result<Self, FieldError> {
+    /// Objects in `env` and `headers` are merged by key, where `null` removes one. A new transport takes nothing
+    /// over from the old one.
+    pub fn amended(&self, mut changes: Map<String, Value>) -> Result<Self, FieldError> {
         if changes.contains_key("name") {
             return Err(FieldError::new("name", "cannot be changed; register the server under its new name"));
         }
@@ -104,6 +105,8 @@ impl Registration {
                 object.remove(*key);
             }
         }
+        merge(&mut object, &mut changes, "env", str::to_owned);
+        merge(&mut object, &mut changes, "headers", str::to_ascii_lowercase);
         object.extend(changes);
         Self::parse(object)
     }
@@ -155,6 +158,26 @@ impl Registration {
         }
         object
     }
+}
+
+/// Merges the entries that `changes` names under `field` with those of `object`; names with the same `identity` are the
+/// same. Removals come first, so that a change of spelling does not depend on the order of the entries.
+fn merge(
+    object: &mut Map<String, Value>,
+    changes: &mut Map<String, Value>,
+    field: &str,
+    identity: fn(&str) -> String,
+) {
+    let Some(Value::Object(named)) = changes.get_mut(field) else { return };
+    let named = std::mem::take(named);
+    let mut entries = match object.remove(field) {
+        Some(Value::Object(entries)) => entries,
+        Some(_) | None => Map::new(),
+    };
+    let changed: HashSet<String> = named.keys().map(|name| identity(name)).collect();
+    entries.retain(|name, _| !changed.contains(&identity(name)));
+    entries.extend(named.into_iter().filter(|(_, value)| !value.is_null()));
+    changes.insert(field.to_owned(), entries.into());
 }
 
 fn parse_endpoint(fields: &mut Fields) -> Result<Endpoint, FieldError> {
@@ -349,6 +372,19 @@ mod tests {
         let moved = amended(json!({"transport": "stdio", "command": "npx"})).unwrap();
         assert_eq!(moved.config.transport.as_str(), "stdio");
         assert_eq!(amended(json!({"name": "b"})).unwrap_err().field, "name");
+    }
+
+    #[test]
+    fn an_amended_header_takes_the_place_of_every_spelling() {
+        let old = parse(json!({
+            "name": "a", "transport": "sse", "url": "http://h/sse", "headers": {"X-A": "1", "x-a": "2", "B": "3"},
+        }))
+        .unwrap();
+        let amended = |value: Value| old.amended(value.as_object().unwrap().clone()).unwrap().to_json();
+        assert_eq!(amended(json!({"headers": {"X-a": "4"}}))["headers"], json!({"X-a": "4", "B": "3"}));
+        assert_eq!(amended(json!({"headers": {"X-a": null}}))["headers"], json!({"B": "3"}));
+        assert_eq!(amended(json!({"headers": {}}))["headers"], old.to_json()["headers"]);
+        assert_eq!(amended(json!({"headers": null}))["headers"], json!({}));
     }
 
     #[test]

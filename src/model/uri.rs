@@ -44,9 +44,17 @@ pub fn has_scheme(uri: &str) -> bool {
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
+/// Bound on places in the URI times parts of the template; what people write needs a few hundred.
+const MOST_STEPS: usize = 32 << 20;
+
 /// Whether the URI template (RFC 6570) can make this URI. Each part of the template takes every length that it
-/// can, all at once, so no input makes this slow.
+/// can, all at once: the time is that of reading the URI once for each part, and a template with so many parts that this
+/// would still be long makes nothing.
 pub fn template_matches(template: &str, uri: &str) -> bool {
+    let parts = template.bytes().filter(|byte| b"{,".contains(byte)).count() + 1;
+    if parts.saturating_mul(uri.len()) > MOST_STEPS {
+        return false;
+    }
     let uri = uri.as_bytes();
     // Where in the URI the parts read so far may end.
     let mut ends = vec![false; uri.len() + 1];
@@ -66,14 +74,36 @@ pub fn template_matches(template: &str, uri: &str) -> bool {
     ends[uri.len()]
 }
 
+/// Finds every occurrence of the literal, those that overlap too, in one pass (Knuth, Morris and Pratt).
 fn follow(literal: &[u8], uri: &[u8], ends: &[bool]) -> Vec<bool> {
     let mut next = vec![false; ends.len()];
-    for (at, _) in ends.iter().enumerate().filter(|(_, end)| **end) {
-        if uri[at..].starts_with(literal) {
-            next[at + literal.len()] = true;
+    if literal.len() > uri.len() {
+        return next;
+    }
+    // For each length of a match, the longest shorter one that ends at the same place.
+    let mut shorter = vec![0; literal.len()];
+    let mut matched = 0;
+    for at in 1..literal.len() {
+        matched = longer(literal, &shorter, matched, literal[at]);
+        shorter[at] = matched;
+    }
+    matched = 0;
+    for (at, byte) in uri.iter().enumerate() {
+        matched = longer(literal, &shorter, matched, *byte);
+        if matched == literal.len() {
+            next[at + 1] = ends[at + 1 - matched];
+            matched = shorter[matched - 1];
         }
     }
     next
+}
+
+/// How much of the literal is matched after one more byte.
+fn longer(literal: &[u8], shorter: &[usize], mut matched: usize, byte: u8) -> usize {
+    while matched > 0 && literal[matched] != byte {
+        matched = shorter[matched - 1];
+    }
+    if literal[matched] == byte { matched + 1 } else { matched }
 }
 
 fn expand(expression: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
@@ -114,32 +144,42 @@ fn expand_pairs(operator: u8, variables: &str, uri: &[u8], ends: &[bool]) -> Vec
         b';' => (b';', b";/?#"),
         _ => (b'&', b"&#"),
     };
+    // A name never holds what pairs begin with, so no byte of the URI is compared with it twice.
+    let is_name = |name: &&str| name.ends_with('*') || !name.contains([';', '?', '&']);
+    let names = variables.split(',').map(|variable| variable.split(':').next().unwrap_or_default());
+    let names: Vec<&str> = names.filter(is_name).collect();
     let mut next = ends.to_vec();
-    // Where the pairs read so far may end and a further one may follow.
-    let mut pair_ends = vec![false; ends.len()];
-    for at in 0..uri.len() {
-        if !(ends[at] && uri[at] == operator || pair_ends[at] && uri[at] == separator) {
+    // A pair may end anywhere from where it is complete (known when its beginning is read) to the next stop.
+    let mut completes = vec![false; ends.len()];
+    let (mut is_complete, mut stop) = (false, 0);
+    for at in 0..=uri.len() {
+        // What was complete before the last stop has ended there; that place itself is an end still.
+        is_complete = completes[at] || is_complete && !(at > 0 && stops.contains(&uri[at - 1]));
+        next[at] |= is_complete;
+        let Some(&byte) = uri.get(at) else { break };
+        if !(ends[at] && byte == operator || is_complete && byte == separator) {
             continue;
         }
         let begin = at + 1;
-        let end =
-            uri[begin..].iter().position(|b| stops.contains(b)).map_or(uri.len(), |length| begin + length);
-        let pair = &uri[begin..end];
-        for variable in variables.split(',') {
-            let name = variable.split_once(':').map_or(variable, |(name, _)| name);
-            let shortest = match (name.strip_suffix('*'), pair.strip_prefix(name.as_bytes())) {
-                (Some(_), _) => 1,
-                (None, Some([])) => name.len(),
-                (None, Some([b'=', ..])) => name.len() + 1,
-                (None, Some(_) | None) => continue,
-            };
-            for end in begin + shortest..=end {
-                next[end] = true;
-                pair_ends[end] = true;
-            }
+        if stop < begin {
+            let length = uri[begin..].iter().position(|byte| stops.contains(byte));
+            stop = length.map_or(uri.len(), |length| begin + length);
+        }
+        if let Some(shortest) = names.iter().filter_map(|name| shortest_pair(name, &uri[begin..stop])).min() {
+            completes[begin + shortest] = true;
         }
     }
     next
+}
+
+/// The length from which the pair is one of this variable.
+fn shortest_pair(name: &str, pair: &[u8]) -> Option<usize> {
+    match (name.strip_suffix('*'), pair.strip_prefix(name.as_bytes())) {
+        (Some(_), _) => (!pair.is_empty()).then_some(1),
+        (None, Some([])) => Some(name.len()),
+        (None, Some([b'=', ..])) => Some(name.len() + 1),
+        (None, Some(_) | None) => None,
+    }
 }
 
 #[cfg(test)]
@@ -198,5 +238,24 @@ mod tests {
             assert!(!template_matches(template, uri), "{template} {uri}");
         }
         assert!(!template_matches(&"{a}".repeat(500), &format!("{}/", "x".repeat(5000))));
+    }
+
+    #[test]
+    fn no_uri_makes_matching_slow() {
+        // With work that grows with the square of these lengths, each would take minutes.
+        let long = |piece: &str| format!("x://{}!", piece.repeat(2_000_000 / piece.len()));
+        for (template, uri) in [
+            ("x://{+path}{?q}", long("?q=")),
+            ("x://{+path}{?q}", long("?")),
+            ("x://{+path}{;any*}", long(";a")),
+            ("x://{+path}{&a,b}", long("&a=&b")),
+            (&format!("x://{{+path}}{}", "a".repeat(1_000_000)), long("a")),
+            (&"{a}".repeat(500_000), long("a")),
+            (&format!("x://{{?{}}}", "a,".repeat(500_000)), long("?")),
+        ] {
+            let template = format!("{template}#");
+            assert!(!template_matches(&template, &uri), "{}", &template[..16]);
+        }
+        assert!(template_matches("x://{+path}{?q}!", &long("?q=")));
     }
 }

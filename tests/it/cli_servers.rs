@@ -209,6 +209,28 @@ async fn a_server_is_changed_by_flags_or_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_variable_or_header_is_changed_without_the_others() {
+    let (app, fake, cli) = ready().await;
+    let (program, arguments) = stdio_command(&Behaviour::default());
+    let mut register =
+        vec!["register", "--name", "a", "--env", "REGION=eu", "--env", "KEY=k", "--env", "OLD=o", "--"];
+    register.push(&program);
+    register.extend(arguments.iter().map(String::as_str));
+    cli.ok(&register).await;
+    cli.ok(&["update", "server", "a", "--env", "REGION=us", "--unset-env", "OLD"]).await;
+    assert_eq!(cli.ok(&["invoke", "a__env", "name=REGION"]).await, "us\n");
+    cli.write("a.yaml", "name: a\nenv:\n  KEY: null\n  NEW: n\n");
+    cli.ok(&["update", "server", "--conf", "a.yaml"]).await;
+
+    let headers = ["--header", "X-Key: k", "--header", "X-Team: blue"];
+    cli.ok(&[&["register", "--name", "b", "--url", &fake.url()][..], &headers].concat()).await;
+    cli.ok(&["update", "server", "b", "--header", "x-key: l", "--unset-header", "x-team"]).await;
+    let configs = app.get("/api/v0/server_configs").await.expect(200).json();
+    assert_eq!(configs[0]["env"], json!({"REGION": "us", "NEW": "n"}));
+    assert_eq!(configs[1]["headers"], json!({"x-key": "l"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_resource_is_found_by_uri_or_by_name() {
     let (app, fake, cli) = ready().await;
     app.register_http("docs", &fake).await;

@@ -94,8 +94,7 @@ async fn an_amendment_changes_what_it_names_and_keeps_the_rest_secrets_included(
     app.patch("/api/v0/servers/web", json!({ "headers": { "X-B": "bbbb" } })).await.expect(200);
     let seen = fake.seen_of("tools/list").pop().unwrap();
     assert_eq!(seen.headers["authorization"], "Bearer tok-1234");
-    assert_eq!(seen.headers["x-b"], "bbbb");
-    assert!(!seen.headers.contains_key("x-a"));
+    assert_eq!((&seen.headers["x-a"], &seen.headers["x-b"]), (&"aaaa".into(), &"bbbb".into()));
     app.patch("/api/v0/servers/web", json!({ "timeout_ms": 200 })).await.expect(200);
     app.invoke("web__slow", json!({ "ms": 60_000 })).await.expect(500);
     let app = app.restart().await;
@@ -103,8 +102,85 @@ async fn an_amendment_changes_what_it_names_and_keeps_the_rest_secrets_included(
     assert_eq!((&config["description"], &config["timeout_ms"]), (&json!("new"), &json!(200)));
     assert_eq!(
         (&config["bearer_token"], &config["headers"]),
-        (&json!("tok-1234"), &json!({ "X-B": "bbbb" }))
+        (&json!("tok-1234"), &json!({ "X-A": "aaaa", "X-B": "bbbb" }))
     );
+}
+
+async fn config(app: &TestApp) -> Value {
+    app.get("/api/v0/server_configs").await.expect(200).json()[0].take()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_amendment_merges_variables_by_name() {
+    let app = TestApp::start().await;
+    let mut input = stdio_input("web", &Behaviour::default());
+    let given = json!({ "REGION": "eu", "API_KEY": "abcd", "region": "small", "EMPTY": "" });
+    input.as_object_mut().unwrap().insert("env".into(), given);
+    app.register(input.clone()).await;
+    let variable = async |name: &str| {
+        // An argument called `name` leaves no room for the tool's in the other route.
+        let call = app.post("/api/dashboard/tools/web__env/invoke", json!({ "name": name }));
+        call.await.expect(200).json()["content"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let patch = async |env: Value| app.patch("/api/v0/servers/web", json!({ "env": env })).await;
+    patch(json!({ "REGION": "us" })).await.expect(200);
+    assert_eq!((variable("REGION").await, variable("API_KEY").await), ("us".into(), "abcd".into()));
+    assert_eq!(variable("region").await, "small", "names of variables are case-sensitive");
+    patch(json!({ "API_KEY": null, "NOT_THERE": null, "NEW": "1" })).await.expect(200);
+    let merged = json!({ "REGION": "us", "region": "small", "EMPTY": "", "NEW": "1" });
+    assert_eq!(config(&app).await["env"], merged);
+    patch(json!({})).await.expect(200);
+    for wrong in [json!(1), json!(true), json!(["a"]), json!({ "a": null })] {
+        let error = patch(json!({ "REGION": wrong, "NEW": null })).await.expect(400).error();
+        assert!(error.contains("\"env.REGION\""), "{error}");
+    }
+    let error = patch(json!("REGION=us")).await.expect(400).error();
+    assert!(error.contains("\"env\""), "{error}");
+    let app = app.restart().await;
+    assert_eq!(config(&app).await["env"], merged);
+    app.patch("/api/v0/servers/web", json!({ "env": null })).await.expect(200);
+    assert_eq!(config(&app).await["env"], json!({}), "null for all of them goes back to the default");
+
+    app.post("/api/v0/servers?force=true", input.clone()).await.expect(201);
+    input["env"] = json!({ "ONLY": "1" });
+    app.post("/api/v0/servers?force=true", input.clone()).await.expect(201);
+    assert_eq!(config(&app).await["env"], json!({ "ONLY": "1" }), "a registration replaces them all");
+    input["env"] = json!({ "ONLY": null });
+    let error = app.post("/api/v0/servers?force=true", input).await.expect(400).error();
+    assert!(error.contains("\"env.ONLY\""), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_amendment_merges_headers_whatever_their_case() {
+    let app = TestApp::start().await;
+    let fake = fake_with(json!({})).await;
+    let given = json!({ "X-Key": "aaaa", "X-Team": "blue", "Authorization": "Basic eHk6eg==" });
+    app.register(input(&fake, json!({ "headers": given, "bearer_token": "tok-1234" }))).await;
+    let patch = async |headers: Value| app.patch("/api/v0/servers/web", json!({ "headers": headers })).await;
+    let seen = || fake.seen_of("tools/list").pop().unwrap().headers;
+    patch(json!({ "x-key": "bbbb" })).await.expect(200);
+    assert_eq!((&seen()["x-key"], &seen()["x-team"]), (&"bbbb".into(), &"blue".into()));
+    assert_eq!(seen()["authorization"], "Basic eHk6eg==", "a header wins over the bearer token");
+    patch(json!({ "authorization": null, "X-TEAM": null, "x-not-there": null })).await.expect(200);
+    assert_eq!(seen()["authorization"], "Bearer tok-1234");
+    assert_eq!(config(&app).await["headers"], json!({ "x-key": "bbbb" }));
+    patch(json!({ "X-Key": "cccc", "x-key": null })).await.expect(200);
+    assert_eq!(config(&app).await["headers"], json!({ "X-Key": "cccc" }), "a header was respelled");
+    for (field, wrong) in [
+        ("headers.X-Key", json!({ "X-Key": 1 })),
+        ("headers.a b", json!({ "a b": "1" })),
+        ("headers.accept", json!({ "accept": "1" })),
+        ("headers", json!(["X-Key"])),
+    ] {
+        let error = patch(wrong).await.expect(400).error();
+        assert!(error.contains(&format!("{field:?}")), "{error}");
+    }
+    let moved =
+        json!({ "transport": "sse", "url": fake.sse_url(), "headers": { "X-New": "1", "X-Key": null } });
+    app.patch("/api/v0/servers/web", moved).await.expect(200);
+    assert_eq!(config(&app).await["headers"], json!({ "X-New": "1" }), "a new transport starts afresh");
+    app.patch("/api/v0/servers/web", json!({ "env": { "A": null } })).await.expect(200);
+    app.patch("/api/v0/servers/web", json!({ "env": { "A": "1" } })).await.expect(400);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ mod clients;
 mod command;
 mod conformance;
 mod dashboard;
+mod fuzz;
 mod packages;
 mod run;
 mod steps;
@@ -23,7 +24,9 @@ cargo xtask clients [FILTER]
 cargo xtask browser [FILTER]
                             the dashboard in a real browser alone; FILTER narrows the scripts by name
 cargo xtask web             builds the dashboard into web/dist, which is committed
-cargo xtask extra           what a fresh machine lacks: cargo-deny, 60 seconds of each fuzz target
+cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
+                            fuzzing alone; `cargo xtask fuzz --help` tells the targets and the other words
+cargo xtask extra           what a fresh machine lacks: cargo-deny
 cargo xtask help            this text
 
 A step that cannot run here is skipped with the reason; with CI=true it is a failure.";
@@ -53,6 +56,13 @@ fn main() -> ExitCode {
             Run::new(Some((*filter).to_owned())).walk(steps::BROWSE)
         }
         ["web"] => Run::new(None).walk(steps::WEB),
+        ["fuzz", words @ ..] => match fuzz::run(&Run::new(None).root, words) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        },
         ["extra"] => Run::new(None).walk(steps::EXTRA),
         _ => {
             eprintln!("unknown command \"{}\"\n\n{HELP}", words.join(" "));

@@ -23,8 +23,6 @@ pub enum Need {
     Works { probe: &'static [&'static str], remedy: &'static str },
     /// A command that succeeds, and the Debian packages that bring it; installed here when we are root.
     Debian { probe: &'static [&'static str], packages: &'static [&'static str] },
-    /// A file or folder of the repository.
-    Path(&'static str),
 }
 
 pub struct Run {
@@ -98,7 +96,6 @@ impl Need {
                     probe.join(" ")
                 ))
             }
-            Need::Path(path) => (!root.join(path).exists()).then(|| format!("there is no {path}")),
         }
     }
 }
@@ -125,12 +122,5 @@ mod tests {
         let need = Need::Works { probe: &["no-such-program-here", "--version"], remedy: "install it" };
         let reason = need.missing(Path::new(".")).unwrap();
         assert_eq!(reason, "`no-such-program-here --version` does not work here; to get it: install it");
-    }
-
-    #[test]
-    fn a_path_that_exists_is_not_missing() {
-        let root = Run::new(None).root;
-        assert_eq!(Need::Path("xtask/Cargo.toml").missing(&root), None);
-        assert_eq!(Need::Path("no/such").missing(&root), Some("there is no no/such".to_owned()));
     }
 }

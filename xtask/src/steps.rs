@@ -7,6 +7,7 @@ use crate::clients;
 use crate::command;
 use crate::conformance;
 use crate::dashboard;
+use crate::fuzz;
 use crate::run::{Need, Run, Step};
 use crate::tally::Tally;
 
@@ -15,6 +16,7 @@ pub const TEST: &[Step] = &[
     Step { name: "clippy", needs: &[CLIPPY], run: clippy },
     Step { name: "tests", needs: &[], run: tests },
     Step { name: "documentation", needs: &[], run: documentation },
+    Step { name: "fuzzing", needs: &[], run: fuzzing },
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
     CONFORMANCE_LINKS,
@@ -31,10 +33,7 @@ pub const BROWSE: &[Step] = &[BROWSER];
 
 pub const WEB: &[Step] = &[Step { name: "build of the dashboard", needs: &[NPM], run: dashboard::update }];
 
-pub const EXTRA: &[Step] = &[
-    Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies },
-    Step { name: "fuzzing", needs: &[FUZZ_TARGETS, NIGHTLY, CARGO_FUZZ], run: fuzzing },
-];
+pub const EXTRA: &[Step] = &[Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies }];
 
 /// Proves the fixture, without which a failure behind the gateway would tell nothing.
 const CONFORMANCE_DIRECT: Step =
@@ -63,16 +62,6 @@ const PYTHON: Need = Need::Debian {
     probe: &["python3", "-c", "import venv, ensurepip"],
     packages: &["python3", "python3-venv"],
 };
-const FUZZ_TARGETS: Need = Need::Path("fuzz/Cargo.toml");
-const NIGHTLY: Need = Need::Works {
-    probe: &["rustup", "run", "nightly", "rustc", "--version"],
-    remedy: "rustup toolchain install nightly",
-};
-const CARGO_FUZZ: Need =
-    Need::Works { probe: &["cargo", "fuzz", "--version"], remedy: "cargo install --locked cargo-fuzz" };
-
-/// Sanitizers need nightly, whatever toolchain the project itself is pinned to.
-const FUZZ: &[&str] = &["rustup", "run", "nightly", "cargo", "fuzz"];
 
 fn format(run: &mut Run) -> Result<()> {
     command::show(&run.root, &["cargo", "fmt", "--all", "--check"])
@@ -102,11 +91,7 @@ fn dependencies(run: &mut Run) -> Result<()> {
     command::show(&run.root, &["cargo", "deny", "--locked", "check"])
 }
 
+/// Each target for as long as the fuzzing program does by default.
 fn fuzzing(run: &mut Run) -> Result<()> {
-    let targets = command::read(&run.root, &[FUZZ, &["list"]].concat())?;
-    for target in targets.split_whitespace() {
-        let line = [FUZZ, &["run", target, "--", "-max_total_time=60"]].concat();
-        command::show(&run.root, &line)?;
-    }
-    Ok(())
+    fuzz::run(&run.root, &[])
 }

@@ -97,7 +97,7 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> An
     })
 }
 
-/// Changes what is given of a server; what is left out stays.
+/// Changes what is given of a server; what is left out stays. `env` and `headers` are merged by key; `null` removes one.
 #[utoipa::path(patch, path = "/api/v0/servers/{name}", tag = "servers", params(("name" = String, Path)),
     request_body = HashMap<String, Value>,
     responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]

@@ -82,7 +82,10 @@ pub async fn invoke(
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer<Response> {
-    let call = Call::parse(&face, &body)?;
+    let nests = |name: &str| {
+        face.gateway.catalog().tool(name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
+    };
+    let call = Call::parse(&body, nests)?;
     run(face, caller, &headers, call).await
 }
 
@@ -137,7 +140,8 @@ pub struct Call {
 }
 
 impl Call {
-    fn parse(face: &Face, body: &Bytes) -> Result<Self, Refusal> {
+    /// `nests` tells whether a tool's arguments may stand under `arguments`, since one of them is called `name`.
+    pub fn parse(body: &[u8], nests: impl FnOnce(&str) -> bool) -> Result<Self, Refusal> {
         let span = scan::whole(body)
             .map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
         if body.get(span.start) != Some(&b'{') {
@@ -156,7 +160,7 @@ impl Call {
         if let [(key, _, value)] = rest.as_slice()
             && key == "arguments"
             && body[value.start] == b'{'
-            && face.gateway.catalog().tool(&name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
+            && nests(&name)
         {
             return Ok(Self { arguments: body[value.clone()].to_vec(), name: name.into_owned() });
         }

@@ -27,7 +27,7 @@ fn without_comments(text: &str) -> String {
         let length = match first {
             '"' => string_length(rest),
             '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+            '/' if rest.starts_with("/*") => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
             _ => first.len_utf8(),
         };
         let (token, after) = rest.split_at(length);
@@ -73,6 +73,7 @@ mod tests {
         let text = "// mine\n{ /* two\nlines */ \"a\": \"// no comment, }\", \"b\": [1, 2, ], // end\n}\n";
         assert_eq!(read(text).unwrap(), json!({"a": "// no comment, }", "b": [1, 2]}));
         assert_eq!(read("\u{feff}{\"a\": \"\\\"//\"}").unwrap(), json!({"a": "\"//"}));
+        assert_eq!(read("{/*/ \"a\": 1, /*/ \"b\": 2}").unwrap(), json!({"b": 2}));
     }
 
     #[test]

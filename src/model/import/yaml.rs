@@ -11,6 +11,8 @@ use super::Unreadable;
 const DEEPEST: usize = 64;
 /// Values in all, those that aliases repeat included.
 const MOST_VALUES: usize = 100_000;
+/// Bytes of text that anchors and aliases copy.
+const MOST_COPIED: usize = 4 * 1024 * 1024;
 
 pub fn read(text: &str) -> Result<Value, Unreadable> {
     let mut tree = Tree::default();
@@ -34,6 +36,7 @@ struct Tree {
     open: Vec<Open>,
     anchors: HashMap<usize, Value>,
     values: usize,
+    copied: usize,
     root: Option<Value>,
 }
 
@@ -44,9 +47,10 @@ impl Tree {
             Event::DocumentStart(_) if self.root.is_some() => Err("a second document begins".into()),
             Event::DocumentStart(_) => Ok(()),
             Event::Alias(anchor) => {
-                let value = self.anchors.get(&anchor).cloned();
-                let value = value.ok_or("an alias stands inside of what it names")?;
-                self.count(size(&value))?;
+                let value = self.anchors.get(&anchor).ok_or("an alias stands inside of what it names")?;
+                let size = size(value);
+                self.count_copy(size)?;
+                let value = self.anchors.get(&anchor).cloned().unwrap_or_default();
                 self.put(0, value)
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -91,6 +95,7 @@ impl Tree {
 
     fn put(&mut self, anchor: usize, value: Value) -> Result<(), String> {
         if anchor > 0 {
+            self.count_copy(size(&value))?;
             self.anchors.insert(anchor, value.clone());
         }
         match self.open.last_mut() {
@@ -117,13 +122,34 @@ impl Tree {
         self.values += more;
         if self.values > MOST_VALUES { Err("it has too many values".into()) } else { Ok(()) }
     }
+
+    fn count_copy(&mut self, size: Size) -> Result<(), String> {
+        self.copied += size.text;
+        if self.copied > MOST_COPIED {
+            return Err("what its aliases repeat is too large".into());
+        }
+        self.count(size.values)
+    }
 }
 
-fn size(value: &Value) -> usize {
+/// What a copy of a value costs.
+#[derive(Clone, Copy)]
+struct Size {
+    values: usize,
+    text: usize,
+}
+
+fn size(value: &Value) -> Size {
+    let sum = |own: Size, more: Size| Size { values: own.values + more.values, text: own.text + more.text };
+    let one = Size { values: 1, text: 0 };
     match value {
-        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Object(entries) => 1 + entries.values().map(size).sum::<usize>(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+        Value::Null | Value::Bool(_) | Value::Number(_) => one,
+        Value::String(text) => Size { text: text.len(), ..one },
+        Value::Array(items) => items.iter().map(size).fold(one, sum),
+        Value::Object(entries) => {
+            let keys = Size { text: entries.keys().map(String::len).sum(), ..one };
+            entries.values().map(size).fold(keys, sum)
+        }
     }
 }
 
@@ -152,17 +178,18 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
 
 /// Infinity and the like have no JSON number; they stay text.
 fn number(text: &str) -> Option<Number> {
-    let plain = text.strip_prefix('+').unwrap_or(text);
-    let digits = plain.strip_prefix('-').unwrap_or(plain);
-    if let Some(octal) = digits.strip_prefix("0o") {
-        return i64::from_str_radix(octal, 8).ok().map(Number::from);
+    for (prefix, radix) in [("0o", 8), ("0x", 16)] {
+        // These have no sign, neither before nor behind the prefix.
+        if let Some(digits) = text.strip_prefix(prefix) {
+            let number = u64::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'));
+            return number.map(Number::from);
+        }
     }
-    if let Some(hex) = digits.strip_prefix("0x") {
-        return i64::from_str_radix(hex, 16).ok().map(Number::from);
-    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
         return None;
     }
+    let plain = text.strip_prefix('+').unwrap_or(text);
     let whole = plain.parse::<i64>().map(Number::from).or_else(|_| plain.parse::<u64>().map(Number::from));
     whole.ok().or_else(|| plain.parse::<f64>().ok().and_then(Number::from_f64))
 }
@@ -175,10 +202,9 @@ mod tests {
 
     #[test]
     fn scalars_have_the_types_of_the_core_schema() {
-        let text =
-            "a: yes\nb: true\nc: 10\nd: '10'\ne: ~\nf: 1.5\ng: 0x1F\nh: .inf\ni: 1.2.3\nj: !!str 5\nk: -3\n";
+        let text = "a: yes\nb: true\nc: 10\nd: '10'\ne: ~\nf: 1.5\ng: 0x1F\nh: .inf\ni: 1.2.3\nj: !!str 5\nk: -3\nl: -0x1F\nm: 0x-1\nn: +-3\no: +3\n";
         let expected = json!({"a": "yes", "b": true, "c": 10, "d": "10", "e": null, "f": 1.5, "g": 31,
-            "h": ".inf", "i": "1.2.3", "j": "5", "k": -3});
+            "h": ".inf", "i": "1.2.3", "j": "5", "k": -3, "l": "-0x1F", "m": "0x-1", "n": "+-3", "o": 3});
         assert_eq!(read(text).unwrap(), expected);
     }
 
@@ -198,6 +224,10 @@ mod tests {
             bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
         }
         assert!(read(&bomb).unwrap_err().to_string().contains("too many values"));
+        let long_text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(90_000));
+        assert!(read(&long_text).unwrap_err().to_string().contains("too large"));
+        let long_key = format!("a: &a {{{}: 1}}\nb: [{}]\n", "x".repeat(1000), "*a, ".repeat(40_000));
+        assert!(read(&long_key).unwrap_err().to_string().contains("too large"));
         assert!(read(&"[".repeat(5000)).is_err());
         assert!(read(&"- ".repeat(5000)).unwrap_err().to_string().contains("levels deep"));
     }

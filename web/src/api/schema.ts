@@ -655,7 +655,7 @@ export interface paths {
         delete: operations["delete_api_v0_servers_name"];
         options?: never;
         head?: never;
-        /** Changes what is given of a server; what is left out stays. */
+        /** Changes what is given of a server; what is left out stays. `env` and `headers` are merged by key; `null` removes one. */
         patch: operations["patch_api_v0_servers_name"];
         trace?: never;
     };

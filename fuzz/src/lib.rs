@@ -1,0 +1,34 @@
+//! Fuzz targets: each takes any bytes, hands them to a part of the gateway that reads what others send, and panics where
+//! that part breaks a promise. How inputs are made and run is in `mutation` and `runner`; they need no nightly toolchain.
+
+pub mod corpus;
+pub mod mutation;
+mod random;
+pub mod runner;
+pub mod supervisor;
+mod targets;
+
+use targets::{body, head, import, patch, session, sse, state, template};
+
+pub struct Target {
+    pub name: &'static str,
+    /// Panics if the input breaks a promise.
+    pub run: fn(&[u8]),
+    /// Texts that mutations put into inputs.
+    pub dictionary: &'static [&'static str],
+}
+
+pub const TARGETS: &[Target] = &[
+    Target { name: "head", run: head::run, dictionary: head::DICTIONARY },
+    Target { name: "patch", run: patch::run, dictionary: head::DICTIONARY },
+    Target { name: "sse", run: sse::run, dictionary: sse::DICTIONARY },
+    Target { name: "template", run: template::run, dictionary: template::DICTIONARY },
+    Target { name: "import", run: import::run, dictionary: import::DICTIONARY },
+    Target { name: "body", run: body::run, dictionary: body::DICTIONARY },
+    Target { name: "session", run: session::run, dictionary: session::DICTIONARY },
+    Target { name: "state", run: state::run, dictionary: state::DICTIONARY },
+];
+
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

@@ -1,0 +1,97 @@
+//! Any text as a configuration file, ours or another program's: what is ready to be registered can be, an export of it is
+//! no change, and JSON means the same where it is read as YAML. Escaped text reads back.
+
+use serde_json::Value;
+use toolgate::model::import::{self, Outcome};
+use toolgate::model::{Group, Registration};
+
+pub const DICTIONARY: &[&str] = &[
+    "{\"mcpServers\":{",
+    "\"servers\":{",
+    "\"mcp\":{\"servers\":",
+    "\"command\":\"npx\"",
+    "\"args\":[\"-y\"]",
+    "\"env\":{\"A\":\"${A}\"}",
+    "\"url\":\"http://h/sse\"",
+    "\"serverUrl\":",
+    "\"httpUrl\":",
+    "\"type\":\"http\"",
+    "\"transport\":\"stdio\"",
+    "\"name\":\"a\"",
+    "\"headers\":{\"X\":1}",
+    "\"auth\":{\"CLIENT_ID\":\"c\"}",
+    "\"disabled\":true",
+    "\"included_tools\":[]",
+    "${",
+    "$${",
+    "${env:A}",
+    "${A:-d}",
+    "${input:x}",
+    "//",
+    "/*",
+    "*/",
+    ",}",
+    ",]",
+    "mcpServers:\n",
+    "  command: npx\n",
+    "- ",
+    "&a ",
+    "*a",
+    "<<: *a\n",
+    "? ",
+    "|\n",
+    ">-\n",
+    "---\n",
+    "...\n",
+    "!!str ",
+    "%YAML 1.2\n",
+    "0x1F",
+    "-0o7",
+    ".inf",
+    "~",
+    "\t",
+    "\u{feff}",
+    "\"\\x41\"",
+    "'",
+    "''",
+    "@",
+    "`",
+];
+
+pub fn run(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let variable = |name: &str| (name.len() < 3).then(|| format!("<{name}>"));
+    if let Ok(import) = import::parse(&text, variable) {
+        for entry in import.servers {
+            match entry.outcome {
+                Outcome::Ready(ready) => {
+                    let input = ready.clone().into_json();
+                    let registration = Registration::parse(input).expect("what is ready can be registered");
+                    assert_eq!(registration.config.name.as_str(), entry.name);
+                    assert!(!ready.differs_from(&registration.to_json()), "an export is no change");
+                }
+                Outcome::Skip(reason) => assert!(!reason.is_empty()),
+            }
+        }
+        for group in import.groups {
+            if let Outcome::Ready(group) = group.outcome {
+                assert!(Group::parse(group).is_ok());
+            }
+        }
+    }
+    if let Ok(value) = import::read(&text)
+        && let Ok(json) = serde_json::to_string(&value)
+        && !json.contains("<<")
+    {
+        same_as_yaml(&value, &json);
+    }
+    let escaped = Value::from(import::escape(&text));
+    assert_eq!(import::expand(escaped, &variable), Ok(Value::from(text.as_ref())));
+}
+
+/// YAML has limits of its own, such as the length of keys, but must not read another value.
+fn same_as_yaml(value: &Value, json: &str) {
+    if let Ok(other) = import::read(&format!("--- {json}\n")) {
+        assert_eq!(&other, value, "read as YAML");
+    }
+}

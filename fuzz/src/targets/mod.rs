@@ -1,0 +1,10 @@
+//! One file for each target, named after what it reads.
+
+pub mod body;
+pub mod head;
+pub mod import;
+pub mod patch;
+pub mod session;
+pub mod sse;
+pub mod state;
+pub mod template;
