@@ -56,11 +56,11 @@ struct Run<'a> {
     round: usize,
     /// The descriptors that the gateway has open when there is no server.
     at_rest: Option<usize>,
-    /// In the command line of every process of this run.
-    mark: String,
     report: Report,
     /// The longest time that processes took to end after their gateway.
     slowest: Duration,
+    /// One file for each registration; its path is in the command line of every process of the server.
+    marks: TempDir,
     _folder: TempDir,
 }
 
@@ -69,15 +69,15 @@ impl<'a> Run<'a> {
         let folder = tempfile::tempdir()?;
         let settings =
             Settings::new(&plan.program, folder.path()).variable("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "15");
-        let mark = format!("chaos.{}.{}.", std::process::id(), plan.seed);
+        let marks = tempfile::tempdir()?;
         Ok(Self {
             plan,
             gateway: Some(settings.start().await?),
             settings,
-            slots: (0..SLOTS).map(|number| Slot::new(&mark, number)).collect(),
+            slots: (0..SLOTS).map(|number| Slot::new(marks.path(), number)).collect(),
             round: 0,
             at_rest: None,
-            mark,
+            marks,
             report: Report::new("processes"),
             slowest: Duration::ZERO,
             _folder: folder,
@@ -176,9 +176,13 @@ impl<'a> Run<'a> {
     /// After the gateway has ended, nothing of any server may be left.
     async fn expect_all_gone(&mut self, after: &str) {
         let begun = Instant::now();
-        if !eventually(GONE, async || slot::is_gone(&self.mark)).await {
-            let left = slot::clear(&self.mark);
-            self.violate(format!("{after} left {left}"));
+        let entries = std::fs::read_dir(self.marks.path()).into_iter().flatten().flatten();
+        for mark in entries.map(|entry| entry.path().display().to_string()) {
+            let limit = GONE.saturating_sub(begun.elapsed());
+            if !eventually(limit, async || slot::is_gone(&mark)).await {
+                let left = slot::clear(&mark);
+                self.violate(format!("{after} left {left}"));
+            }
         }
         self.slowest = self.slowest.max(begun.elapsed());
     }

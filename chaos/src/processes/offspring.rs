@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // Forking without `exec`, sessions and signals have no safe interface in std.
 
 use std::io::Write;
+use std::os::fd::IntoRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -35,6 +36,7 @@ const LIFE: u32 = 150;
 #[derive(Clone, Copy)]
 pub struct Family<'a> {
     pub behaviour: &'a str,
+    /// The path of a file, which is unique to the registration.
     pub mark: &'a str,
     /// When it shows its behaviour, if that takes a moment to choose.
     pub delay: Duration,
@@ -46,10 +48,20 @@ impl Family<'_> {
         matches!(self.behaviour, "stubborn" | SLEEPER)
     }
 
+    /// Holds a lock on the file that is the mark, together with all offspring: the kernel knows how long any of them
+    /// lives, even where a list of processes shows none.
+    fn hold_mark(&self) {
+        let Ok(file) = std::fs::File::open(self.mark) else { exit() };
+        let _ = file.lock_shared();
+        // SAFETY: a plain system call on an open descriptor, which from then on outlives `exec`.
+        unsafe { libc::fcntl(file.into_raw_fd(), libc::F_SETFD, 0) };
+    }
+
     /// Starts the offspring. Must be called while the process has one thread.
     pub fn unleash(&self) {
         let (server, guard) = (own_pid(), parent_pid());
         limit_life();
+        self.hold_mark();
         // Nobody waits for children.
         set_signal(libc::SIGCHLD, libc::SIG_IGN);
         match self.behaviour {
@@ -73,10 +85,12 @@ impl Family<'_> {
                 ignore_requests();
                 respawn(500);
             }),
-            "chain" => daemonize(Streams::Closed, || chain(20_000, Duration::from_millis(2))),
+            "chain" => {
+                daemonize(Streams::Closed, || chain(self.mark, 20_000, Duration::from_millis(2)));
+            }
             "swarm" => {
                 for _ in 0..8 {
-                    fork(|| chain(4_000, Duration::from_millis(10)));
+                    fork(|| chain(self.mark, 20_000, Duration::from_millis(1)));
                 }
             }
             "stopper" => {
@@ -159,10 +173,14 @@ fn stop(pid: libc::pid_t) {
 }
 
 /// Goes on in a new process and ends, again and again, at times in a new session: never the same process for long.
-fn chain(links: u32, every: Duration) {
+/// The harness ends it by deleting its mark.
+fn chain(mark: &str, links: u32, every: Duration) {
     ignore_requests();
     for link in 0..links {
         std::thread::sleep(every);
+        if !std::fs::exists(mark).unwrap_or_default() {
+            exit();
+        }
         // SAFETY: this process has one thread.
         match unsafe { libc::fork() } {
             0 => limit_life(),

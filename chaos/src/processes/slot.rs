@@ -1,6 +1,8 @@
 //! One server of the run: registered, called, switched off and on, replaced and removed at random, with the check after
 //! each end that nothing of it is left.
 
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -28,8 +30,8 @@ enum State {
 
 pub struct Slot {
     name: String,
-    /// Begins the mark of every process of this run.
-    run: String,
+    /// Where the marks of this run are; a mark is the path of a file.
+    marks: PathBuf,
     serial: u32,
     state: State,
     behaviour: &'static str,
@@ -49,10 +51,10 @@ pub struct Round {
 }
 
 impl Slot {
-    pub fn new(run: &str, number: usize) -> Self {
+    pub fn new(marks: &Path, number: usize) -> Self {
         Self {
             name: format!("s{number}"),
-            run: run.to_owned(),
+            marks: marks.to_owned(),
             serial: 0,
             state: State::Absent,
             behaviour: "plain",
@@ -89,7 +91,7 @@ impl Slot {
             (self.state, self.behaviour, self.mark) = (State::Enabled, behaviour, mark);
             return Ok(());
         }
-        self.expect_gone(round, &mark, "a refused registration", behaviour).await;
+        self.expect_end(round, &mark, "a refused registration", behaviour).await;
         Ok(())
     }
 
@@ -101,9 +103,9 @@ impl Slot {
         if response.is_success() {
             let old = std::mem::replace(&mut self.mark, mark);
             let was = std::mem::replace(&mut self.behaviour, behaviour);
-            self.expect_gone(round, &old, "a replacement", was).await;
+            self.expect_end(round, &old, "a replacement", was).await;
         } else {
-            self.expect_gone(round, &mark, "a refused replacement", behaviour).await;
+            self.expect_end(round, &mark, "a refused replacement", behaviour).await;
         }
         Ok(())
     }
@@ -140,7 +142,7 @@ impl Slot {
         round.count("remove", &response);
         if response.is_success() {
             self.state = State::Absent;
-            self.expect_gone(round, &self.mark.clone(), "a removal", self.behaviour).await;
+            self.expect_end(round, &self.mark.clone(), "a removal", self.behaviour).await;
         } else {
             round.violate(format!("removing failed: {}", response.text()));
         }
@@ -211,13 +213,20 @@ impl Slot {
     fn draw(&mut self, round: &mut Round) -> Result<(&'static str, String, Value)> {
         self.serial += 1;
         let behaviour = *round.random.pick(BEHAVIOURS);
-        let mark = format!("{}{}.{}.", self.run, self.name, self.serial);
+        let mark = self.marks.join(format!("{}.{}.", self.name, self.serial)).display().to_string();
+        fs::write(&mark, "")?;
         let delay = (50 + round.random.below(1500)).to_string();
         let program = std::env::current_exe()?.display().to_string();
         let args = [super::SERVER, behaviour, &mark, &delay];
         let input = json!({ "name": self.name, "transport": "stdio", "command": program, "args": args });
         round.report.fault(&format!("server: {behaviour}"));
         Ok((behaviour, mark, input))
+    }
+
+    /// Expects that nothing is left of a server that never comes back.
+    async fn expect_end(&mut self, round: &mut Round, mark: &str, after: &str, behaviour: &str) {
+        self.expect_gone(round, mark, after, behaviour).await;
+        let _ = fs::remove_file(mark);
     }
 
     async fn expect_gone(&mut self, round: &mut Round, mark: &str, after: &str, behaviour: &str) {
@@ -275,9 +284,10 @@ impl Round {
     }
 }
 
-/// Whether no process has the mark. One look can miss a process that started after the list was read.
+/// Whether no process has the mark in its command line or holds the file that it names.
 pub fn is_gone(mark: &str) -> bool {
-    (0..3).all(|_| census::marked(mark).is_empty())
+    let is_free = |file: File| file.try_lock().is_ok();
+    File::open(mark).map_or(true, is_free) && census::marked(mark).is_empty()
 }
 
 /// Kills what should not be there any more, so that it is reported once; says what it was.
@@ -287,11 +297,18 @@ pub fn clear(mark: &str) -> String {
     if left.len() > 5 {
         words.push(format!("and {} more", left.len() - 5));
     }
+    if left.is_empty() {
+        words.push("processes too short-lived to be listed".to_owned());
+    }
+    let _ = fs::remove_file(mark);
     let deadline = Instant::now() + Duration::from_secs(5);
-    while Instant::now() < deadline && !is_gone(mark) {
+    while Instant::now() < deadline && !census::marked(mark).is_empty() {
         for found in census::marked(mark) {
             signal(found.pid, libc::SIGKILL);
         }
     }
+    // Long enough for a chain to notice; a disabled server needs its mark again.
+    std::thread::sleep(Duration::from_millis(100));
+    let _ = fs::write(mark, "");
     words.join(", ")
 }
