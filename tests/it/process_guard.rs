@@ -171,7 +171,7 @@ async fn offspring_that_is_always_a_new_process_is_caught() {
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let mut alive = pipe::OpenOptions::new().open_receiver(&fifo).unwrap();
         let one = format!("sh {chain} 100000 </dev/null >/dev/null 2>&1 9>{} & ", fifo.display());
-        gateway.post("/api/v0/servers", &input("s", &one.repeat(4))).await.expect(201);
+        gateway.post("/api/v0/servers", &input("s", &one.repeat(2))).await.expect(201);
         let is_held = |alive: &pipe::Receiver| {
             let read = alive.try_read(&mut [0]);
             read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)

@@ -89,8 +89,8 @@ impl Family<'_> {
                 daemonize(Streams::Closed, || chain(self.mark, 20_000, Duration::from_millis(2)));
             }
             "swarm" => {
-                for _ in 0..8 {
-                    fork(|| chain(self.mark, 20_000, Duration::from_millis(1)));
+                for _ in 0..4 {
+                    fork(|| chain(self.mark, 10_000, Duration::from_millis(4)));
                 }
             }
             "stopper" => {
