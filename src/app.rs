@@ -22,19 +22,26 @@ use crate::mcp::{Mcp, Seals};
 use crate::model::{Mode, Secret, time};
 use crate::store::{self, OpenOptions, Store};
 use crate::telemetry::Metrics;
+use crate::upstream::stdio::Guards;
 use crate::{routes, upstream};
 
 use front::Front;
 
+/// Prepares a process that runs nothing but a gateway: it is to adopt processes whose guard was killed, and end them.
+pub use crate::upstream::stdio::adopt_orphans;
+
 /// Requests under way when the gateway stops get this long.
 const DRAIN: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Limit for what is still being ended when everything else has stopped, such as a server removed a moment before.
+const LAST_PROCESSES: Duration = Duration::from_secs(5);
 /// Connections that wait to be accepted. With the usual 128, a burst of agents waits for a second at the least: that
 /// is when a client tries again. The system has a limit of its own.
 const BACKLOG: u32 = 4096;
 
 pub struct App {
     gateway: Arc<Gateway>,
+    guards: Guards,
     front: Front,
     closing: CancellationToken,
     listeners: Vec<TcpListener>,
@@ -46,9 +53,11 @@ impl App {
         let listeners = listen(&config.bind, config.port).await?;
         let store = open_store(config).await?;
         let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
+        let guards = Guards::default();
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
+            guards: guards.clone(),
             child_env: config.child_env.clone(),
             tls: upstream::Tls::default(),
             tasks: TaskTracker::new(),
@@ -86,7 +95,7 @@ impl App {
         };
         let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
-        Ok(Self { gateway, front: Front { router, mcp, face }, closing, listeners })
+        Ok(Self { gateway, guards, front: Front { router, mcp, face }, closing, listeners })
     }
 
     /// Where the gateway can be reached.
@@ -116,6 +125,7 @@ impl App {
         }
         self.gateway.stop().await;
         self.front.mcp.stop().await;
+        self.guards.wait(LAST_PROCESSES).await;
         // Calls that were just given up still tell their callers so.
         let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
     }

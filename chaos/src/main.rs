@@ -4,6 +4,7 @@
 mod gateway;
 mod http;
 mod plan;
+mod processes;
 mod random;
 mod report;
 
@@ -15,11 +16,18 @@ use plan::Plan;
 use report::Report;
 
 /// Every part by the name used on the command line.
-const PARTS: &[&str] = &[];
+const PARTS: &[&str] = &["processes"];
 
-#[tokio::main]
-async fn main() -> Result<ExitCode> {
+fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    // A server forks, which only a process with one thread may do.
+    if words.first().is_some_and(|word| word == processes::SERVER) {
+        return Ok(processes::serve(&words[1..]));
+    }
+    tokio::runtime::Runtime::new()?.block_on(run_all(words))
+}
+
+async fn run_all(words: Vec<String>) -> Result<ExitCode> {
     let plan = match Plan::parse(&words, PARTS) {
         Ok(plan) => plan,
         Err(error) => {
@@ -40,8 +48,9 @@ async fn main() -> Result<ExitCode> {
     Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn run(part: &str, _plan: &Plan) -> Result<Report> {
+async fn run(part: &str, plan: &Plan) -> Result<Report> {
     match part {
+        "processes" => processes::run(plan).await,
         _ => unreachable!("the plan names known parts only"),
     }
 }

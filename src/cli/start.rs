@@ -7,7 +7,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use super::{output, signals};
-use crate::app::App;
+use crate::app::{self, App};
 use crate::config::{self, Config, Flags, Mode};
 use crate::telemetry;
 
@@ -44,6 +44,7 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         enterprise: start.enterprise,
     };
     let config = Config::load(&flags)?;
+    app::adopt_orphans();
     let runtime = runtime()?;
     runtime.block_on(async {
         // Before anybody can know that we run, so that no signal finds us unprepared.

@@ -50,6 +50,8 @@ pub struct Options {
     pub init_timeout: Duration,
     /// The program that starts children: this one, called as `<program> __guard`.
     pub guard: PathBuf,
+    /// The guards that are running.
+    pub guards: stdio::Guards,
     /// The environment that children inherit, already without what is the gateway's own.
     pub child_env: Vec<(OsString, OsString)>,
     pub tls: Tls,

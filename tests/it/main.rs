@@ -58,6 +58,7 @@ mod oauth_sessions;
 mod oauth_tokens;
 mod process;
 mod process_children;
+mod process_guard;
 mod prompts;
 mod resources;
 mod restart;

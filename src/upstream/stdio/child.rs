@@ -11,8 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::StderrTail;
 use super::guard::{self, Leash};
+use super::guards::Started;
+use super::{Guards, StderrTail, processes};
 use crate::model::{Process, Redactor};
 use crate::upstream::error::CallError;
 use crate::upstream::link::Link;
@@ -22,8 +23,9 @@ use crate::upstream::{MAX_MESSAGE, Options};
 const INBOX: usize = 1024;
 /// After its last words a process has this long to be gone before its end is reported without a status.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
-/// The guard ends a group within 2.5 s; past this it is ended by force.
+/// A guard kills after 2.3 s. Past this it is considered stopped or starved, and we do its work.
 const END_LIMIT: Duration = Duration::from_millis(3500);
+const END_PAUSE: Duration = Duration::from_millis(200);
 const LAST_WORDS: usize = 10;
 const LAST_WORDS_GRACE: Duration = Duration::from_millis(200);
 
@@ -34,7 +36,10 @@ pub struct Child {
 
 /// The parts that the link's task works on.
 pub struct Running {
+    /// The guard.
     process: tokio::process::Child,
+    guard: Started,
+    guards: Guards,
     leash: Leash,
     inbox: mpsc::Receiver<Bytes>,
     stderr: StderrTail,
@@ -61,7 +66,7 @@ impl Child {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let leash =
             guard::leash(command.as_std_mut()).map_err(|error| format!("cannot make a pipe: {error}"))?;
-        let mut child = command.spawn().map_err(|error| match &process.cwd {
+        let (mut child, guard) = options.guards.start(&mut command).map_err(|error| match &process.cwd {
             Some(cwd) => format!("cannot start {} in the directory {cwd}: {error}", process.command),
             None => format!("cannot start {}: {error}", process.command),
         })?;
@@ -70,6 +75,8 @@ impl Child {
         let (sender, inbox) = mpsc::channel(INBOX);
         let running = Running {
             process: child,
+            guard,
+            guards: options.guards.clone(),
             leash: leash.started(),
             inbox,
             stderr,
@@ -96,11 +103,19 @@ impl Running {
     pub async fn run(mut self, link: Weak<Link>, stop: CancellationToken) {
         let stdin = self.process.stdin.take().expect("stdin is piped");
         let stdout = self.process.stdout.take().expect("stdout is piped");
-        let inbox = &mut self.inbox;
+        let Self { process, guard, guards, inbox, .. } = &mut self;
+        // A guard that ended by itself has left nothing; what it wrote before is still read. If it was killed, there
+        // may be offspring that keeps the pipes open.
+        let guard_end = async {
+            let _ = process.wait().await;
+            guards.clean_up_after(guard).await;
+            tokio::time::sleep(EXIT_GRACE).await;
+        };
         let end = tokio::select! {
             () = stop.cancelled() => None,
             () = write_lines(stdin, inbox) => Some("closed its standard input".to_owned()),
             end = read_lines(stdout, &link) => Some(end),
+            () = guard_end => Some("lost its guard".to_owned()),
         };
         if let Some(end) = end {
             let reason = self.describe(&end).await;
@@ -134,18 +149,35 @@ impl Running {
         }
     }
 
-    /// Lets go of the guard, which then ends the whole group, and waits for that.
+    /// Lets go of the guard, which then ends everything below it, and waits for that however long it takes: whoever
+    /// waits for this task has a time limit.
     async fn end(mut self) {
-        let group = self.process.id();
         drop(self.leash);
-        if tokio::time::timeout(END_LIMIT, self.process.wait()).await.is_err() {
-            let _ = self.process.start_kill();
-            let _ = self.process.wait().await;
+        // A stopped guard would not notice.
+        if self.process.id().is_some() {
+            processes::send(self.guard.pid, libc::SIGCONT);
         }
-        // Should the guard itself have been killed, its group still stands.
-        if let Some(group) = group {
-            guard::kill_group(group);
+        let mut limit = END_LIMIT;
+        while tokio::time::timeout(limit, self.process.wait()).await.is_err() {
+            limit = END_PAUSE;
+            let guard = self.guard.pid;
+            let _ = tokio::task::spawn_blocking(move || end_in_place_of(guard)).await;
         }
+        self.guards.clean_up_after(&self.guard).await;
+        // Nobody has the other end of standard error any more, unless it was passed to a process of somebody else.
+        if tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await.is_err() {
+            self.collecting.abort();
+        }
+    }
+}
+
+/// Kills what is below a guard that does not do so itself, and the guard only when nothing is left there: what a killed
+/// guard leaves behind is harder to find.
+fn end_in_place_of(guard: processes::Pid) {
+    processes::kill_below(guard);
+    processes::send(guard, libc::SIGCONT);
+    if !processes::has_children(guard) {
+        processes::send(guard, libc::SIGKILL);
     }
 }
 

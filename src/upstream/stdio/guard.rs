@@ -1,11 +1,9 @@
 //! `toolgate __guard -- command...`: the process between the gateway and a server it starts.
-//! It leads a process group of its own and holds one end of a pipe whose other end only the gateway has. When
-//! that closes, for whatever reason (`kill -9` included), everything below it is ended, even what has left the
-//! group: a pause for a willing exit, TERM, after 2 s KILL. Standard streams are the server's; nothing is copied.
-//!
-//! A parent-death signal would not do: it fires when the forking thread ends, and grandchildren never get it.
+//! It leads a session of its own and holds one end of a pipe whose other end only the gateway has. When that closes, for
+//! whatever reason (`kill -9` included), everything below the guard is ended, even what has left its session: a pause for
+//! a willing exit, TERM, after 2 s KILL until nothing is left. Standard streams are the server's; nothing is copied.
 
-#![allow(unsafe_code)] // Process groups, signals and inherited descriptors have no safe interface in std.
+#![allow(unsafe_code)] // Sessions, signals and inherited descriptors have no safe interface in std.
 
 use std::ffi::OsString;
 use std::io::{PipeReader, PipeWriter, Read};
@@ -14,6 +12,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+use super::processes::{self, Pid};
 
 pub const COMMAND: &str = "__guard";
 /// The exit code that says the command itself could not be started; the reason is on standard error.
@@ -25,7 +25,7 @@ const LEASH_FD: i32 = 3;
 const WILLING_EXIT: Duration = Duration::from_millis(300);
 const TERM_TO_KILL: Duration = Duration::from_secs(2);
 
-/// The gateway's hold on a guard: as long as this lives, so does the group.
+/// The gateway's hold on a guard: when this is dropped, the guard ends the server and itself.
 pub struct Leash {
     _held: PipeWriter,
     /// The guard's end; of use to nobody here once the guard has it.
@@ -39,14 +39,15 @@ impl Leash {
     }
 }
 
-/// Prepares a command that starts the guard: its own group, and one end of a new pipe.
+/// Prepares a command that starts the guard: a session of its own, and one end of a new pipe.
 pub fn leash(command: &mut Command) -> std::io::Result<Leash> {
     let (given, held) = std::io::pipe()?;
     let fd = given.as_raw_fd();
-    command.process_group(0);
     // SAFETY: runs between fork and exec and makes only async-signal-safe calls on a descriptor that is open.
     unsafe {
         command.pre_exec(move || {
+            // Process groups belong to one session, so no process of a server can join a group of anybody else's.
+            libc::setsid();
             // dup2 onto itself would leave the close-on-exec flag in place.
             let done =
                 if fd == LEASH_FD { libc::fcntl(fd, libc::F_SETFD, 0) } else { libc::dup2(fd, LEASH_FD) };
@@ -56,14 +57,6 @@ pub fn leash(command: &mut Command) -> std::io::Result<Leash> {
     Ok(Leash { _held: held, given: Some(given) })
 }
 
-/// Ends what is left of a group whose guard is gone. Nothing happens when there is none.
-pub fn kill_group(leader: u32) {
-    if let Ok(leader) = i32::try_from(leader) {
-        // SAFETY: a plain system call without memory.
-        unsafe { libc::kill(-leader, libc::SIGKILL) };
-    }
-}
-
 /// The guard's whole life: starts the command, waits for its end or for that of the gateway.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let command = arguments.next().filter(|first| first == "--").and_then(|_| arguments.next());
@@ -71,7 +64,7 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(2);
     };
     prepare();
-    let child = match Command::new(&command).args(arguments).spawn() {
+    let child = match server(&command).args(arguments).spawn() {
         Ok(child) => child,
         Err(error) => {
             let reason = match error.kind() {
@@ -84,22 +77,22 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let_go_of_streams();
     let (sender, ends) = mpsc::channel();
-    let server = child.id() as libc::pid_t;
+    let server = child.id() as Pid;
     let exits = sender.clone();
     std::thread::spawn(move || reap(server, &exits));
     std::thread::spawn(move || {
         watch_leash();
         let _ = sender.send(End::Gateway);
     });
-    let status = match ends.recv() {
+    let mut end = ends.recv();
+    if let Ok(End::Gateway) = end {
+        end = ends.recv_timeout(WILLING_EXIT).map_err(|_| mpsc::RecvError);
+    }
+    let status = match end {
         Ok(End::Server(status)) => Some(status),
-        Ok(End::Gateway) => match ends.recv_timeout(WILLING_EXIT) {
-            Ok(End::Server(status)) => Some(status),
-            Ok(End::Gateway) | Err(_) => None,
-        },
-        Err(_) => None,
+        Ok(End::Gateway | End::Everybody) | Err(_) => None,
     };
-    end_everything();
+    end_everything(&ends);
     status.map_or(ExitCode::FAILURE, end_like)
 }
 
@@ -107,6 +100,27 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 enum End {
     Gateway,
     Server(ExitStatus),
+    /// The end of the last process below the guard.
+    Everybody,
+}
+
+/// The server's command. Must be started by the main thread: the parent-death signal is sent when the thread ends.
+fn server(command: &OsString) -> Command {
+    #[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
+    let mut command = Command::new(command);
+    // SAFETY: runs between fork and exec and makes only async-signal-safe calls.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        let guard = std::process::id() as Pid;
+        // In a group of its own, which can be killed as a whole.
+        command.process_group(0).pre_exec(move || {
+            // Not for its children, which never get this signal: for a server that has killed its guard, if the
+            // gateway is killed before it can see to them.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            if libc::getppid() == guard { Ok(()) } else { Err(std::io::ErrorKind::NotConnected.into()) }
+        });
+    }
+    command
 }
 
 /// Returns when the gateway let go of its end: nothing is ever written to the pipe.
@@ -116,8 +130,8 @@ fn watch_leash() {
     let _ = leash.read(&mut [0]);
 }
 
-/// Collects every process that ends below us, orphans too, and reports the server's end.
-fn reap(server: libc::pid_t, ends: &mpsc::Sender<End>) {
+/// Collects every process that ends below us, orphans too, and reports the end of the server and of the last one.
+fn reap(server: Pid, ends: &mpsc::Sender<End>) {
     loop {
         let mut status = 0;
         // SAFETY: `status` outlives the call.
@@ -126,7 +140,8 @@ fn reap(server: libc::pid_t, ends: &mpsc::Sender<End>) {
             let _ = ends.send(End::Server(ExitStatus::from_raw(status)));
         }
         if pid < 0 && std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
-            // Nobody is left; one that is adopted later is not ours to wait for.
+            // Without a child there is nobody further below either.
+            let _ = ends.send(End::Everybody);
             return;
         }
     }
@@ -142,9 +157,14 @@ fn prepare() {
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
             libc::signal(signal, handler);
         }
-        // Whoever loses its parent below us becomes our child, so leaving the group hides nobody.
         #[cfg(target_os = "linux")]
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        {
+            // Whoever loses its parent below us becomes our child, so leaving the session hides nobody.
+            libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+            // A guard that its server has stopped must still act when the gateway ends. The signal also comes when
+            // the thread that started us ends, and does nothing then.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT, 0, 0, 0);
+        }
     }
 }
 
@@ -159,64 +179,29 @@ fn let_go_of_streams() {
     }
 }
 
-/// Ends whoever is left below us: TERM, and after 2 s KILL.
-fn end_everything() {
-    let deadline = Instant::now() + TERM_TO_KILL;
-    signal_all(&descendants(), libc::SIGTERM);
-    while Instant::now() < deadline && !descendants().is_empty() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    // One that is killed may leave children behind, which then are ours: until none is left.
-    for _ in 0..100 {
-        let left = descendants();
-        if left.is_empty() {
-            return;
-        }
-        signal_all(&left, libc::SIGKILL);
-        std::thread::sleep(Duration::from_millis(10));
+/// Ends whoever is left below us: TERM, and after 2 s KILL, until nobody is left.
+fn end_everything(ends: &mpsc::Receiver<End>) {
+    let us = std::process::id() as Pid;
+    // A stopped process acts on TERM when it is continued.
+    processes::signal_below(us, libc::SIGTERM);
+    processes::signal_below(us, libc::SIGCONT);
+    let begun = Instant::now();
+    let mut pause = TERM_TO_KILL;
+    while !is_everybody_gone(ends, pause) {
+        processes::kill_below(us);
+        pause = processes::pause_after(begun.elapsed().saturating_sub(TERM_TO_KILL));
     }
 }
 
-fn signal_all(processes: &[libc::pid_t], signal: libc::c_int) {
-    for &process in processes {
-        // SAFETY: a plain system call without memory.
-        unsafe { libc::kill(process, signal) };
-    }
-}
-
-/// All living processes below this one.
-#[cfg(target_os = "linux")]
-fn descendants() -> Vec<libc::pid_t> {
-    let mut parents = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<libc::pid_t>().ok()) else {
-            continue;
-        };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // `pid (name) state parent ...`; the name may contain anything, so count from its last bracket.
-        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let (state, parent) =
-            (fields.next(), fields.next().and_then(|parent| parent.parse::<libc::pid_t>().ok()));
-        if let Some(parent) = parent
-            && state != Some("Z")
-        {
-            parents.push((pid, parent));
+fn is_everybody_gone(ends: &mpsc::Receiver<End>, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        match ends.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(End::Gateway | End::Server(_)) => {}
+            Ok(End::Everybody) => return true,
+            Err(_) => return false,
         }
     }
-    let mut found = vec![std::process::id() as libc::pid_t];
-    let mut next = 0;
-    while next < found.len() {
-        let parent = found[next];
-        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
-        next += 1;
-    }
-    found.split_off(1)
-}
-
-/// Elsewhere the group is all we can name: zero stands for our own, and signals to it pass us by.
-#[cfg(not(target_os = "linux"))]
-fn descendants() -> Vec<libc::pid_t> {
-    vec![0]
 }
 
 /// Ends this process the way the server ended, so that the gateway sees its status.

@@ -1,0 +1,111 @@
+//! The guards that a gateway has running, and the end of what a guard leaves behind when it is killed itself.
+//! Where the gateway is a child subreaper, such orphans become its own children: any child that is not a guard is one.
+
+#![allow(unsafe_code)] // Being a child subreaper has no safe interface in std.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use tokio::process::{Child, Command};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::processes::{self, Pid};
+
+/// Shared by all links of a gateway.
+#[derive(Clone, Default)]
+pub struct Guards {
+    running: Arc<Mutex<HashSet<Pid>>>,
+    ends: TaskTracker,
+}
+
+/// A guard that was started. Dropping it says that its end is no longer waited for.
+pub struct Started {
+    pub pid: Pid,
+    _end: TaskTrackerToken,
+}
+
+/// Lets this process adopt whoever loses its guard. Only for a process that starts no other children.
+pub fn adopt_orphans() {
+    // SAFETY: a plain system call without memory.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    };
+}
+
+impl Guards {
+    /// Starts a guard. The lock is held meanwhile: a child that is not known yet would be taken for an orphan.
+    pub fn start(&self, command: &mut Command) -> std::io::Result<(Child, Started)> {
+        let mut running = self.lock();
+        let child = command.spawn()?;
+        let pid = child.id().and_then(|pid| Pid::try_from(pid).ok()).expect("a new child has an id");
+        running.insert(pid);
+        Ok((child, Started { pid, _end: self.ends.token() }))
+    }
+
+    /// Ends what a guard left behind; it has ended itself and was waited for. Returns when nothing is left.
+    pub async fn clean_up_after(&self, guard: &Started) {
+        self.lock().remove(&guard.pid);
+        #[cfg(not(target_os = "linux"))]
+        processes::kill_below(guard.pid);
+        let begun = Instant::now();
+        loop {
+            let guards = self.clone();
+            let sweep = tokio::task::spawn_blocking(move || guards.end_orphans());
+            if sweep.await.is_ok_and(|left| left == 0) {
+                return;
+            }
+            tokio::time::sleep(processes::pause_after(begun.elapsed())).await;
+        }
+    }
+
+    /// Waits until all guards are gone together with all they guarded, but not for longer than `limit`.
+    pub async fn wait(&self, limit: Duration) {
+        self.ends.close();
+        if tokio::time::timeout(limit, self.ends.wait()).await.is_err() {
+            tracing::warn!("some processes of servers did not end yet; their guards go on trying");
+        }
+    }
+
+    /// Kills and collects the orphans that this process has adopted; returns how many are left. The lock is held
+    /// meanwhile, so that no id can come to mean a new guard.
+    #[cfg(target_os = "linux")]
+    fn end_orphans(&self) -> usize {
+        let running = self.lock();
+        let us = std::process::id() as Pid;
+        if !adopts_orphans() {
+            return 0;
+        }
+        let orphans = || -> Vec<Pid> {
+            processes::children_of(us).into_iter().filter(|child| !running.contains(child)).collect()
+        };
+        if orphans().is_empty() {
+            return 0;
+        }
+        // SAFETY: a plain system call without memory.
+        let our_group = unsafe { libc::getpgrp() };
+        processes::kill_all(orphans, our_group);
+        orphans().into_iter().for_each(processes::reap);
+        orphans().len()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn end_orphans(&self) -> usize {
+        0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Pid>> {
+        self.running.lock().expect("no code panics while it holds the guards")
+    }
+}
+
+/// Whether [`adopt_orphans`] was called. In another program, such as a test, children may be anybody.
+#[cfg(target_os = "linux")]
+fn adopts_orphans() -> bool {
+    let mut adopts: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer, which outlives the call.
+    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut adopts, 0, 0, 0) };
+    adopts != 0
+}
