@@ -6,6 +6,8 @@ mod http;
 mod plan;
 mod random;
 mod report;
+mod server;
+mod store;
 
 use std::process::ExitCode;
 
@@ -15,7 +17,7 @@ use plan::Plan;
 use report::Report;
 
 /// Every part by the name used on the command line.
-const PARTS: &[&str] = &[];
+const PARTS: &[&str] = &["store"];
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
@@ -40,8 +42,9 @@ async fn main() -> Result<ExitCode> {
     Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn run(part: &str, _plan: &Plan) -> Result<Report> {
+async fn run(part: &str, plan: &Plan) -> Result<Report> {
     match part {
+        "store" => store::run(plan).await,
         _ => unreachable!("the plan names known parts only"),
     }
 }

@@ -1,0 +1,118 @@
+//! A writer: changes the things that it owns, one request after the other, and keeps account of what was promised.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::faults::Fault;
+use super::thing::{Kind, Thing};
+use crate::http::Response;
+use crate::random::Random;
+use crate::report::Report;
+use crate::server::Server;
+
+/// Longer than any change takes: while the lock is held, each of the writers may wait for the busy timeout in turn.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What all tasks of an episode share.
+pub struct Stage {
+    pub address: String,
+    /// The token of the admin, in enterprise mode.
+    pub admin: Option<String>,
+    pub server: Arc<Server>,
+    /// The fault of the episode, whether or not it is on at the moment.
+    pub fault: Fault,
+    /// Tells writers and readers to end.
+    pub stop: AtomicBool,
+    /// Set before the gateway is killed or stopped: from then on requests may fail.
+    pub is_ending: AtomicBool,
+    /// Whether the fault was on at any time.
+    pub was_faulty: AtomicBool,
+    /// Changes that were refused.
+    pub refused: AtomicU64,
+}
+
+pub struct Writer {
+    pub things: Vec<Thing>,
+    pub random: Random,
+    pub report: Report,
+}
+
+impl Writer {
+    pub fn new(index: usize, kinds: &[Kind], random: Random) -> Self {
+        let thing = |(number, kind): (usize, &Kind)| {
+            let letter = match kind {
+                Kind::Server => 's',
+                Kind::Group => 'g',
+                Kind::Client => 'c',
+                Kind::User => 'u',
+            };
+            Thing::new(*kind, format!("w{index}{letter}{number}"))
+        };
+        let things = kinds.iter().chain(kinds).enumerate().map(thing).collect();
+        Self { things, random, report: Report::default() }
+    }
+
+    /// Changes things at random until the stage says stop or the gateway is gone.
+    pub async fn run(mut self, stage: Arc<Stage>) -> Self {
+        loop {
+            if stage.stop.load(Ordering::SeqCst) || !self.step(&stage).await {
+                return self;
+            }
+        }
+    }
+
+    /// Makes one change; false when it got no response.
+    pub async fn step(&mut self, stage: &Stage) -> bool {
+        let index = usize::try_from(self.random.below(self.things.len() as u64)).unwrap_or(0);
+        let thing = &mut self.things[index];
+        let change = thing.change(&mut self.random, &stage.server);
+        let mut request = change.request.limit(LIMIT);
+        if let Some(admin) = &stage.admin {
+            request = request.token(admin);
+        }
+        let sent = request.send(&stage.address).await;
+        let what = change.what;
+        match sent {
+            Ok(response) if response.is_success() => {
+                self.report.operation(&format!("{what}: done"));
+                thing.settle(change.after);
+                true
+            }
+            Ok(response) => {
+                self.report.operation(&format!("{what}: refused"));
+                thing.refuse(&change.after);
+                stage.refused.fetch_add(1, Ordering::SeqCst);
+                if let Some(reason) = unjustified(stage, &response) {
+                    let (status, said) = (response.status, response.text());
+                    let name = &thing.name;
+                    self.report.violation(format!("{what} {name}: {status} {said}, {reason}"));
+                }
+                true
+            }
+            Err(error) => {
+                self.report.operation(&format!("{what}: no response"));
+                if !stage.is_ending.load(Ordering::SeqCst) {
+                    self.report.violation(format!("{what} {}: {error:#}", thing.name));
+                }
+                thing.doubt = Some(change.after);
+                false
+            }
+        }
+    }
+}
+
+/// Why a change should not have been refused.
+fn unjustified(stage: &Stage, response: &Response) -> Option<String> {
+    if stage.is_ending.load(Ordering::SeqCst) && response.status >= 500 {
+        None
+    } else if response.status < 500 {
+        Some("though it fits what was answered before".to_owned())
+    } else if !stage.was_faulty.load(Ordering::SeqCst) {
+        Some("though nothing is wrong with the store".to_owned())
+    } else if stage.fault.is_harmless() {
+        Some(format!("though only a fault that passes was there: {}", stage.fault.name()))
+    } else {
+        None
+    }
+}
