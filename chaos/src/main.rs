@@ -7,6 +7,7 @@ mod plan;
 mod random;
 mod report;
 mod server;
+mod soak;
 mod store;
 
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ use plan::Plan;
 use report::Report;
 
 /// Every part by the name used on the command line.
-const PARTS: &[&str] = &["store"];
+const PARTS: &[&str] = &["store", "soak"];
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
@@ -45,6 +46,7 @@ async fn main() -> Result<ExitCode> {
 async fn run(part: &str, plan: &Plan) -> Result<Report> {
     match part {
         "store" => store::run(plan).await,
+        "soak" => soak::run(plan).await,
         _ => unreachable!("the plan names known parts only"),
     }
 }
