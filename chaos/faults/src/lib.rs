@@ -1,5 +1,5 @@
 //! A fault layer between a program and its database files: loaded with LD_PRELOAD, it stands in for the libc
-//! functions that change files and lets some of them fail, as the mapped [`Control`] says. Nothing here allocates
+//! functions that change files and lets some of them fail, as the mapped `Control` says. Nothing here allocates
 //! or locks, and descriptors of other files (sockets, logs, keys) always pass.
 #![allow(unsafe_code)]
 

@@ -21,15 +21,19 @@ impl Level {
 
     /// What of this level is above an earlier one by more than 10 % and what an allocator or a pool may keep.
     pub fn excess(&self, before: &Self) -> Vec<String> {
-        let values = [
-            ("memory in KiB", self.memory, before.memory, 4096),
-            ("descriptors", self.descriptors, before.descriptors, 4),
-            ("threads", self.threads, before.threads, 2),
-        ];
-        let is_above = |(_, now, before, slack): &(&str, u64, u64, u64)| *now > before + before / 10 + slack;
-        let sentence = |(name, now, before, _): (&str, u64, u64, u64)| format!("{name}: {before} → {now}");
-        values.into_iter().filter(is_above).map(sentence).collect()
+        let memory = self.memory_excess(before);
+        let descriptors = excess("descriptors", self.descriptors, before.descriptors, 4);
+        let threads = excess("threads", self.threads, before.threads, 2);
+        [memory, descriptors, threads].into_iter().flatten().collect()
     }
+
+    pub fn memory_excess(&self, before: &Self) -> Option<String> {
+        excess("memory in KiB", self.memory, before.memory, 4096)
+    }
+}
+
+fn excess(name: &str, now: u64, before: u64, slack: u64) -> Option<String> {
+    (now > before + before / 10 + slack).then(|| format!("{name}: {before} → {now}"))
 }
 
 /// The number after a word at the beginning of a line.
