@@ -79,7 +79,16 @@ impl Fault {
 
     /// Whether no write at all can succeed while the fault is on.
     pub fn stops_all_writes(self) -> bool {
-        matches!(self, Self::WriteErrors | Self::SyncErrors)
+        match self {
+            Self::WriteErrors | Self::SyncErrors => true,
+            Self::Locked { milliseconds } => is_beyond_patience(milliseconds),
+            Self::None
+            | Self::FullDisk
+            | Self::WriteError { .. }
+            | Self::SyncError { .. }
+            | Self::ShortWrites
+            | Self::SlowSyncs { .. } => false,
+        }
     }
 
     /// Whether SQLite copes with the fault by itself, so that nothing may be refused because of it.
