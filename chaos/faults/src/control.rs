@@ -13,11 +13,11 @@ pub const DATABASE_VARIABLE: &str = "TOOLGATE_FAULTS_DATABASE";
 pub const OFF: u32 = 0;
 /// Writes that would make a file longer fail with ENOSPC.
 pub const FULL_DISK: u32 = 1;
-/// One write fails with EIO: the one at which the countdown reaches zero.
+/// The write at which the countdown reaches zero fails with EIO.
 pub const WRITE_ERROR: u32 = 2;
 /// Every write fails with EIO.
 pub const WRITE_ERRORS: u32 = 3;
-/// One sync fails with EIO: the one at which the countdown reaches zero.
+/// The sync at which the countdown reaches zero fails with EIO.
 pub const SYNC_ERROR: u32 = 4;
 /// Every sync fails with EIO.
 pub const SYNC_ERRORS: u32 = 5;
@@ -31,8 +31,10 @@ pub const SLOW_SYNCS: u32 = 7;
 pub struct Control {
     pub mode: AtomicU32,
     pub delay_ms: AtomicU32,
-    /// Counts down to the one call that fails.
+    /// Counts down to the call that fails.
     pub countdown: AtomicI64,
+    /// Where the countdown begins again; 0 when it does not.
+    pub period: AtomicI64,
     /// Calls on database files that failed, were cut short or were delayed.
     pub injected: AtomicU64,
 }

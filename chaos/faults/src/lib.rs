@@ -90,7 +90,13 @@ fn judge(file: c_int, act: Act) -> Verdict {
     if mode == control::OFF || !concerns(mode, act) || !is_of_database(file) {
         return Verdict::Pass;
     }
-    let is_due = || control.countdown.fetch_sub(1, Ordering::SeqCst) == 1;
+    let is_due = || {
+        let is_due = control.countdown.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_due {
+            control.countdown.store(control.period.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+        is_due
+    };
     let verdict = match mode {
         control::FULL_DISK => match act {
             Act::Write { from, count } if end(file, from, count) > length(file) => {

@@ -8,11 +8,11 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::gateway::Settings;
+use crate::gateway::{Settings, eventually};
 use crate::random::Random;
 use control::Control;
 
@@ -25,17 +25,37 @@ const WRITE_LOCK_BYTE: i64 = 120;
 /// How long SQLite waits for that lock.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Within this time the lock is free for a moment, however busy the gateway is.
+const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
     FullDisk,
-    WriteError { nth: i64 },
+    WriteError(Nth),
     WriteErrors,
-    SyncError { nth: i64 },
+    SyncError(Nth),
     SyncErrors,
     ShortWrites,
     SlowSyncs { milliseconds: u32 },
     Locked { milliseconds: u64 },
+}
+
+/// Which calls fail: the nth one, and perhaps every nth one after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nth {
+    nth: i64,
+    repeats: bool,
+}
+
+impl Nth {
+    fn below(limit: u64, random: &mut Random) -> Self {
+        Self { nth: 2 + random.below(limit).cast_signed(), repeats: random.chance(60) }
+    }
+
+    fn period(self) -> i64 {
+        if self.repeats { self.nth } else { 0 }
+    }
 }
 
 impl Fault {
@@ -44,9 +64,9 @@ impl Fault {
         let mut bag = vec![
             Self::None,
             Self::FullDisk,
-            Self::WriteError { nth: 1 + random.below(12).cast_signed() },
+            Self::WriteError(Nth::below(30, random)),
             Self::WriteErrors,
-            Self::SyncError { nth: 1 + random.below(6).cast_signed() },
+            Self::SyncError(Nth::below(6, random)),
             Self::SyncErrors,
             Self::ShortWrites,
             Self::SlowSyncs { milliseconds: 20 + u32::try_from(random.below(180)).unwrap_or(0) },
@@ -66,9 +86,11 @@ impl Fault {
         match self {
             Self::None => "none",
             Self::FullDisk => "full disk",
-            Self::WriteError { .. } => "I/O error on the nth write",
+            Self::WriteError(Nth { repeats: false, .. }) => "I/O error on the nth write",
+            Self::WriteError(Nth { repeats: true, .. }) => "I/O error on every nth write",
             Self::WriteErrors => "I/O error on every write",
-            Self::SyncError { .. } => "I/O error on the nth sync",
+            Self::SyncError(Nth { repeats: false, .. }) => "I/O error on the nth sync",
+            Self::SyncError(Nth { repeats: true, .. }) => "I/O error on every nth sync",
             Self::SyncErrors => "I/O error on every sync",
             Self::ShortWrites => "short writes",
             Self::SlowSyncs { .. } => "slow syncs",
@@ -84,8 +106,8 @@ impl Fault {
             Self::Locked { milliseconds } => is_beyond_patience(milliseconds),
             Self::None
             | Self::FullDisk
-            | Self::WriteError { .. }
-            | Self::SyncError { .. }
+            | Self::WriteError(_)
+            | Self::SyncError(_)
             | Self::ShortWrites
             | Self::SlowSyncs { .. } => false,
         }
@@ -97,9 +119,9 @@ impl Fault {
             Self::None | Self::ShortWrites | Self::SlowSyncs { .. } => true,
             Self::Locked { milliseconds } => !is_beyond_patience(milliseconds),
             Self::FullDisk
-            | Self::WriteError { .. }
+            | Self::WriteError(_)
             | Self::WriteErrors
-            | Self::SyncError { .. }
+            | Self::SyncError(_)
             | Self::SyncErrors => false,
         }
     }
@@ -149,18 +171,19 @@ impl Faults {
 
     /// Switches one fault on and every other off. A lock is none of the layer's: see [`WriteLock`].
     pub fn set(&self, fault: Fault) {
-        let (mode, countdown, delay) = match fault {
-            Fault::None | Fault::Locked { .. } => (control::OFF, 0, 0),
-            Fault::FullDisk => (control::FULL_DISK, 0, 0),
-            Fault::WriteError { nth } => (control::WRITE_ERROR, nth, 0),
-            Fault::WriteErrors => (control::WRITE_ERRORS, 0, 0),
-            Fault::SyncError { nth } => (control::SYNC_ERROR, nth, 0),
-            Fault::SyncErrors => (control::SYNC_ERRORS, 0, 0),
-            Fault::ShortWrites => (control::SHORT_WRITES, 1 << 40, 0),
-            Fault::SlowSyncs { milliseconds } => (control::SLOW_SYNCS, 0, milliseconds),
+        let (mode, countdown, period, delay) = match fault {
+            Fault::None | Fault::Locked { .. } => (control::OFF, 0, 0, 0),
+            Fault::FullDisk => (control::FULL_DISK, 0, 0, 0),
+            Fault::WriteError(which) => (control::WRITE_ERROR, which.nth, which.period(), 0),
+            Fault::WriteErrors => (control::WRITE_ERRORS, 0, 0, 0),
+            Fault::SyncError(which) => (control::SYNC_ERROR, which.nth, which.period(), 0),
+            Fault::SyncErrors => (control::SYNC_ERRORS, 0, 0, 0),
+            Fault::ShortWrites => (control::SHORT_WRITES, i64::MAX, 0, 0),
+            Fault::SlowSyncs { milliseconds } => (control::SLOW_SYNCS, 0, 0, milliseconds),
         };
         self.control.mode.store(control::OFF, Ordering::SeqCst);
         self.control.countdown.store(countdown, Ordering::SeqCst);
+        self.control.period.store(period, Ordering::SeqCst);
         self.control.delay_ms.store(delay, Ordering::SeqCst);
         self.control.mode.store(mode, Ordering::SeqCst);
     }
@@ -170,16 +193,12 @@ impl Faults {
         self.control.injected.load(Ordering::SeqCst)
     }
 
-    /// Takes SQLite's write lock as another process would; `None` when the gateway has no index file to lock.
+    /// Takes SQLite's write lock as another process would. `Ok(None)` when the gateway has no index file to lock.
     pub async fn lock(&self) -> Result<Option<WriteLock>> {
         let path = self.folder.join(format!("{DATABASE}-shm"));
         let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return Ok(None) };
-        let begun = Instant::now();
-        while !set_lock(&file, libc::F_WRLCK) {
-            if begun.elapsed() > Duration::from_secs(30) {
-                bail!("the write lock of the database is never free");
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        if !eventually(LONGEST_TRANSACTION, async || set_lock(&file, libc::F_WRLCK)).await {
+            bail!("the write lock of the database is never free");
         }
         Ok(Some(WriteLock(file)))
     }

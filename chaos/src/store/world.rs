@@ -116,7 +116,7 @@ impl World {
         reader.spawn(Reader::default().run(stage.clone()));
 
         self.pause(30, 300).await;
-        let held = self.switch_on(&stage).await?;
+        let held = self.switch_on(&stage).await;
         self.pause_for(fault).await;
         self.expect_confession(&stage).await;
         if ending == Ending::Rest || !stays_on {
@@ -164,17 +164,23 @@ impl World {
     }
 
     /// Switches the fault of the episode on.
-    async fn switch_on(&mut self, stage: &Stage) -> Result<Option<WriteLock>> {
+    async fn switch_on(&mut self, stage: &Stage) -> Option<WriteLock> {
         let fault = stage.fault;
         if fault == Fault::None {
-            return Ok(None);
+            return None;
         }
         self.report.fault(fault.name());
         stage.was_faulty.store(true, Ordering::SeqCst);
         self.faults.set(fault);
-        match fault {
-            Fault::Locked { .. } => self.faults.lock().await,
-            _ => Ok(None),
+        if !matches!(fault, Fault::Locked { .. }) {
+            return None;
+        }
+        match self.faults.lock().await {
+            Ok(lock) => lock,
+            Err(error) => {
+                self.report.violation(format!("{}: {error:#}", self.when(fault)));
+                None
+            }
         }
     }
 
