@@ -87,7 +87,7 @@ impl Thing {
 
     fn bury_token(&mut self, lost: &State, kept: &State) {
         if let Some(token) = token(lost)
-            && super::thing::token(kept) != Some(token)
+            && self::token(kept) != Some(token)
         {
             self.dead_tokens.push(token.to_owned());
             let surplus = self.dead_tokens.len().saturating_sub(DEAD_TOKENS);
@@ -262,4 +262,48 @@ fn toggle(off: &mut Value, name: &str) -> &'static str {
 fn text(random: &mut Random) -> String {
     let length = if random.chance(15) { 4000 + random.below(12_000) } else { random.below(200) };
     format!("{:016x}{}", random.next(), "t".repeat(usize::try_from(length).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(token: &str) -> State {
+        Some(json!({"description": "", "access_token": token, "allow_list": []}))
+    }
+
+    #[test]
+    fn tokens_that_were_replaced_refused_or_deleted_are_dead() {
+        let mut thing = Thing::new(Kind::Client, "c".to_owned());
+        thing.settle(client("first"));
+        assert!(thing.dead_tokens.is_empty());
+        thing.settle(client("second"));
+        thing.refuse(&client("third"));
+        assert_eq!(thing.dead_tokens, ["first", "third"]);
+        assert_eq!(thing.state, client("second"));
+        thing.settle(None);
+        assert_eq!(thing.dead_tokens, ["first", "third", "second"]);
+    }
+
+    #[test]
+    fn a_doubt_is_settled_by_what_is_seen() {
+        for (seen, dead) in [("old", "new"), ("new", "old")] {
+            let mut thing = Thing::new(Kind::Client, "c".to_owned());
+            thing.settle(client("old"));
+            thing.doubt = Some(client("new"));
+            thing.settle(client(seen));
+            assert_eq!(thing.state, client(seen));
+            assert_eq!(thing.doubt, None);
+            assert_eq!(thing.dead_tokens, [dead]);
+        }
+    }
+
+    #[test]
+    fn what_is_toggled_twice_is_as_before() {
+        let mut off = json!(["a"]);
+        assert_eq!(toggle(&mut off, "b"), "disable");
+        assert_eq!(off, json!(["a", "b"]));
+        assert_eq!(toggle(&mut off, "b"), "enable");
+        assert_eq!(off, json!(["a"]));
+    }
 }
