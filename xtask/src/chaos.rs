@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use crate::command;
 use crate::run::Run;
 
-/// The seed of the short run, so that it is the same for everybody.
-const SEED: &str = "1";
+/// The seed of the short run, the same for everybody. With this one every kind of fault has its turn.
+const SEED: &str = "4";
 /// The duration of the short run in seconds, shared by the four parts.
 const SECONDS: &str = "60";
 

@@ -106,7 +106,8 @@ impl World {
         }
         let fault = self.bag.pop().unwrap_or(Fault::None);
         let ending = *self.random.pick(&[Ending::Rest, Ending::PowerCut, Ending::PowerCut, Ending::Restart]);
-        let stays_on = self.random.chance(50);
+        // A full disk is there at the next start too: that must work.
+        let stays_on = self.random.chance(50) || fault == Fault::FullDisk;
         let stage = Arc::new(self.stage(fault)?);
         let mut writers = JoinSet::new();
         for writer in self.writers.drain(..) {
