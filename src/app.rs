@@ -5,6 +5,7 @@ mod connection;
 mod front;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
-use crate::gateway::{Gateway, init};
+use crate::gateway::{Gateway, init, now_ms};
 use crate::http::ui::Ui;
 use crate::http::{About, Face, Settings, client_metadata};
 use crate::mcp::{Mcp, Seals};
-use crate::model::{Mode, Secret};
-use crate::store::{OpenOptions, Store};
+use crate::model::{Mode, Secret, time};
+use crate::store::{self, OpenOptions, Store};
 use crate::telemetry::Metrics;
 use crate::{routes, upstream};
 
@@ -133,9 +134,23 @@ pub async fn reset_admin(config: &Config) -> anyhow::Result<Secret> {
     Ok(admin?.token.secret().clone())
 }
 
+/// Copies the database to a file. A gateway may run on it.
+pub async fn backup(config: &Config, target: &Path) -> anyhow::Result<store::Copied> {
+    let now = time::rfc3339(now_ms());
+    Ok(store::backup(&store_options(config), target, &now).await?)
+}
+
+/// Looks for what is wrong with the database. A gateway may run on it.
+pub async fn check(config: &Config) -> anyhow::Result<Vec<store::Finding>> {
+    Ok(store::check(&store_options(config)).await?)
+}
+
 async fn open_store(config: &Config) -> anyhow::Result<Store> {
-    let options = OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() };
-    Ok(Store::open(options).await?)
+    Ok(Store::open(store_options(config)).await?)
+}
+
+fn store_options(config: &Config) -> OpenOptions {
+    OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() }
 }
 
 async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, shutdown: CancellationToken) {

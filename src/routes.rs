@@ -66,6 +66,7 @@ pub fn table() -> Vec<Route> {
     use Access::{Admin, Development, Open, User};
     vec![
         get("/health", Open, system::health),
+        get("/ready", Open, system::ready),
         get("/metadata", Open, system::metadata),
         get("/metrics", Open, system::metrics),
         post("/init", Open, system::init),

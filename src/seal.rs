@@ -104,6 +104,12 @@ impl Seal {
         KeyedHash(Hmac::new_from_slice(&*subkey).expect("HMAC takes keys of any length"))
     }
 
+    /// Tells keys apart without giving them away.
+    pub fn fingerprint(&self) -> String {
+        let hash = self.keyed_hash("key fingerprint").of(b"");
+        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     fn subkey(&self, purpose: &str) -> Zeroizing<[u8; KEY_LENGTH]> {
         let mut subkey = Zeroizing::new([0; KEY_LENGTH]);
         let derivation = Hkdf::<Sha256>::new(None, &*self.key.0);

@@ -1,6 +1,7 @@
 //! Logs and metrics. Metrics are counted always and shown at `/metrics` when telemetry is on.
 //! Labels are bounded: only names of registered servers and tools are ever used.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -47,6 +48,14 @@ struct StatusLabel {
     status: &'static str,
 }
 
+/// The state of the store when metrics are read.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreState {
+    pub is_writable: bool,
+    /// The number of writes that have failed since the start.
+    pub failures: u64,
+}
+
 /// Cheap to clone; clones count together.
 #[derive(Clone)]
 pub struct Metrics {
@@ -54,6 +63,8 @@ pub struct Metrics {
     calls: Family<CallLabels, Counter>,
     latency: Family<ServerLabel, Histogram, fn() -> Histogram>,
     links: Family<StatusLabel, Gauge>,
+    store_writable: Gauge,
+    store_failures: Counter,
     /// Links are counted anew for each text; two at a time would count them twice.
     rendering: Arc<Mutex<()>>,
 }
@@ -69,7 +80,12 @@ impl Default for Metrics {
         registry.register("tool_call_duration_seconds", "Time from call to answer", latency.clone());
         let links = Family::default();
         registry.register("servers", "Registered servers by status", links.clone());
-        Self { registry: Arc::new(registry), calls, latency, links, rendering: Arc::default() }
+        let (store_writable, store_failures) = (Gauge::default(), Counter::default());
+        let help = "1 while changes can be stored, else 0";
+        registry.register("store_writable", help, store_writable.clone());
+        registry.register("store_failures", "Writes that the database refused", store_failures.clone());
+        let registry = Arc::new(registry);
+        Self { registry, calls, latency, links, store_writable, store_failures, rendering: Arc::default() }
     }
 }
 
@@ -86,8 +102,10 @@ impl Metrics {
     }
 
     /// The text for `/metrics`. `statuses` has one item per registered server.
-    pub fn render(&self, statuses: impl IntoIterator<Item = &'static str>) -> String {
+    pub fn render(&self, statuses: impl IntoIterator<Item = &'static str>, store: StoreState) -> String {
         let _turn = self.rendering.lock().expect("no code panics while it renders");
+        self.store_writable.set(store.is_writable.into());
+        self.store_failures.inner().store(store.failures, Ordering::Relaxed);
         self.links.clear();
         for status in statuses {
             self.links.get_or_create(&StatusLabel { status }).inc();

@@ -1,11 +1,12 @@
-//! The terminal's face: what can be asked of `toolgate` on a command line. All but `start` and `reset-admin` talk to a
-//! running gateway over HTTP. One file per noun; the verbs that several nouns share are in `verbs`.
+//! The terminal's face: what can be asked of `toolgate` on a command line. All but `start`, `reset-admin`, `backup`
+//! and `check` talk to a running gateway over HTTP. One file per noun; the verbs that several nouns share are in `verbs`.
 
 mod arguments;
 mod authorize;
 mod clients;
 mod completions;
 mod content;
+mod database;
 mod events;
 mod export;
 mod files;
@@ -21,6 +22,7 @@ mod resources;
 mod schema;
 mod servers;
 mod settings;
+mod signals;
 mod start;
 mod suggestion;
 mod system;
@@ -95,6 +97,8 @@ enum Command {
     Login(system::Login),
     Whoami(system::Whoami),
     ResetAdmin(reset_admin::ResetAdmin),
+    Backup(database::Backup),
+    Check(database::Check),
     Version(system::Version),
     Completions(completions::Completions),
 }
@@ -153,6 +157,8 @@ fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
     match command {
         Command::Start(start) => start::run(start).map(Some),
         Command::ResetAdmin(reset) => reset_admin::run(reset).map(Some),
+        Command::Backup(backup) => database::backup(backup, output).map(Some),
+        Command::Check(check) => database::check(check, output).map(Some),
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
         command => {
             let settings = Settings::load(registry)?;
@@ -176,7 +182,11 @@ fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
 
 async fn ask(session: &Session, command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Start(_) | Command::ResetAdmin(_) | Command::Completions(_) => Ok(()),
+        Command::Start(_)
+        | Command::ResetAdmin(_)
+        | Command::Backup(_)
+        | Command::Check(_)
+        | Command::Completions(_) => Ok(()),
         Command::Register(register) => register::run(session, register).await,
         Command::List(list) => verbs::list(session, list).await,
         Command::Usage(usage) => usage::run(session, usage).await,

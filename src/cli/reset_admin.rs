@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::output;
+use super::{database, output};
 use crate::app;
-use crate::config::{self, Config, Flags};
-use crate::telemetry;
 
 /// Make a new token for the user `admin`, beside the database of a gateway that does not run
 #[derive(Args)]
@@ -23,9 +21,6 @@ pub struct ResetAdmin {
 
 /// Prints the token alone, so that it can be passed on to another command.
 pub fn run(command: ResetAdmin) -> anyhow::Result<()> {
-    telemetry::start_logging(config::log_filter()?);
-    let config = Config::load(&Flags { sqlite_db_path: command.sqlite_db_path, ..Flags::default() })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let token = runtime.block_on(app::reset_admin(&config))?;
+    let token = database::run(command.sqlite_db_path, app::reset_admin)?;
     output::line(token.expose())
 }

@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::output;
+use super::{output, signals};
 use crate::app::App;
 use crate::config::{self, Config, Flags, Mode};
 use crate::telemetry;
@@ -49,7 +48,7 @@ pub fn run(start: Start) -> anyhow::Result<()> {
     runtime.block_on(async {
         // Before anybody can know that we run, so that no signal finds us unprepared.
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
-        tokio::spawn(watch_signals(shutdown.clone(), hurry.clone())?);
+        tokio::spawn(signals::watch(shutdown.clone(), hurry.clone())?);
         let app = App::build(&config).await?;
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
@@ -91,22 +90,4 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     builder.enable_all().build()
-}
-
-/// The first signal asks for a good end, the second for a quick one.
-fn watch_signals(
-    shutdown: CancellationToken,
-    hurry: CancellationToken,
-) -> std::io::Result<impl Future<Output = ()>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        for token in [shutdown, hurry] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            tracing::info!("stopping");
-            token.cancel();
-        }
-    })
 }

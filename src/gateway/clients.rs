@@ -24,7 +24,7 @@ impl Gateway {
         self.require_enterprise()?;
         let client = Client::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let access = catalog.access();
             if access.client(client.name.as_str()).is_some() {
@@ -46,7 +46,7 @@ impl Gateway {
     ) -> Result<Client, Error> {
         let name = self.client(name)?.name;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let access = catalog.access();
             let before = find(access, name.as_str())?;
@@ -65,7 +65,7 @@ impl Gateway {
     pub async fn delete_client(self: &Arc<Self>, name: &str) -> Result<(), Error> {
         let name = self.client(name)?.name;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             find(catalog.access(), name.as_str())?;
             gateway.store.delete_client(&name).await?;

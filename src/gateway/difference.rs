@@ -18,6 +18,8 @@ pub enum Noun {
     ToolGroups,
     /// Calls that failed; they are no part of the catalog.
     Failures,
+    /// Whether changes are stored; no part of the catalog either.
+    Store,
 }
 
 impl Catalog {

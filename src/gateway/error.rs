@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::model::FieldError;
-use crate::store::StoreError;
+use crate::store::{self, StoreError};
 use crate::upstream::{CallError, ConnectError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Kind {
     Conflict,
     /// The upstream failed; the sentence is its reason.
     Upstream,
+    /// The database cannot be used now; nothing was changed, and the same request may work later.
+    Unavailable,
     /// We failed; the cause is in the log.
     Internal,
 }
@@ -66,6 +68,20 @@ impl Error {
         Self { kind: Kind::Internal, sentence: "internal error; the log of the gateway says more".into() }
     }
 
+    /// The database cannot be used; `reason` says why.
+    pub fn unavailable(reason: impl fmt::Display) -> Self {
+        let sentence =
+            format!("the database cannot be used now: {reason}; nothing was changed, try again later");
+        Self { kind: Kind::Unavailable, sentence }
+    }
+
+    /// The database holds something that cannot be right.
+    fn damaged(what: &str) -> Self {
+        tracing::error!(what, "the database is damaged");
+        let sentence = format!("the database is damaged: {what}; `toolgate check` names all that is wrong");
+        Self { kind: Kind::Internal, sentence }
+    }
+
     pub fn stopping() -> Self {
         Self::upstream("the gateway is stopping")
     }
@@ -96,8 +112,8 @@ impl From<StoreError> for Error {
                 Self::conflict(format!("server {:?} is already registered", name.as_str()))
             }
             StoreError::NotFound(name) => Self::unknown_server(name.as_str()),
-            StoreError::Unavailable(cause) => Self::internal(format!("the database failed: {cause}")),
-            StoreError::Corrupt(what) => Self::internal(format!("the database is damaged: {what}")),
+            StoreError::Unavailable(cause) => Self::unavailable(store::describe(&cause)),
+            StoreError::Corrupt(what) => Self::damaged(&what),
         }
     }
 }

@@ -20,7 +20,7 @@ impl Gateway {
     pub async fn create_group(self: &Arc<Self>, input: Map<String, Value>) -> Result<Group, Error> {
         let group = Group::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             if catalog.group(group.name.as_str()).is_ok() {
                 return Err(Error::conflict(format!("tool group {:?} already exists", group.name.as_str())));
@@ -42,7 +42,7 @@ impl Gateway {
         let name = self.catalog().group(name)?.name.clone();
         let new = Group::parse_replacement(name, input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let old = catalog.group(new.name.as_str())?.clone();
             check_members(&catalog, &new, Some(&old))?;
@@ -57,7 +57,7 @@ impl Gateway {
     pub async fn delete_group(self: &Arc<Self>, name: &str) -> Result<(), Error> {
         let name = self.catalog().group(name)?.name.clone();
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             catalog.group(name.as_str())?;
             gateway.store.delete_group(&name).await?;

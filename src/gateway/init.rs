@@ -25,7 +25,7 @@ impl Gateway {
 
     async fn make_first_admin(self: &Arc<Self>) -> Result<User, Error> {
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             if catalog.access().is_initialized {
                 return Err(Error::invalid(

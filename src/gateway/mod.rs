@@ -24,6 +24,7 @@ pub mod oauth;
 pub mod outcome;
 pub mod overview;
 pub mod prompts;
+mod reconcile;
 pub mod record;
 pub mod resources;
 pub mod route;
@@ -36,6 +37,7 @@ pub mod view;
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -53,6 +55,7 @@ use crate::upstream::{Event, Options, Owner, Upstream};
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, Kind};
 
+pub use crate::store::Health as StoreHealth;
 pub use crate::upstream::News;
 
 use access::Access;
@@ -72,6 +75,10 @@ pub struct Gateway {
     catalog: ArcSwap<Catalog>,
     /// Whoever changes the store and the catalog holds this: the two never tell different stories for long.
     turn: tokio::sync::Mutex<()>,
+    /// Authorization sessions whose end could not be stored yet, with the reason of those that failed.
+    unsettled: Mutex<Vec<(String, Option<String>)>>,
+    /// Whether sessions that the last stop interrupted still have to be ended in the database.
+    has_interrupted: AtomicBool,
     /// Servers that are being registered, replaced or removed, which may take as long as connecting does.
     in_change: Mutex<HashSet<ServerName>>,
     upstream_options: Options,
@@ -103,7 +110,11 @@ impl Gateway {
         if !is_initialized {
             tracing::info!("not initialized yet; the answer to POST /init has the token of the admin");
         }
-        store.fail_interrupted_sessions(now_ms()).await?;
+        // On a full disk the gateway starts all the same: what it has is served, what it must write waits.
+        let swept = store.fail_interrupted_sessions(now_ms()).await;
+        if let Err(error) = &swept {
+            tracing::warn!(%error, "authorizations that the last stop interrupted still count as under way");
+        }
         let store = Arc::new(store);
         let keeper = Arc::new(Keeper(store.clone()));
         let mut grants = store.load_grants().await?;
@@ -135,6 +146,8 @@ impl Gateway {
             keeper: keeper.clone(),
             oauth_session_life,
             turn: tokio::sync::Mutex::default(),
+            unsettled: Mutex::default(),
+            has_interrupted: AtomicBool::new(swept.is_err()),
             in_change: Mutex::default(),
             upstream_options: options,
             events,
@@ -153,6 +166,8 @@ impl Gateway {
         gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
         let (clean, stop) = (gateway.clone().keep_sessions_clean(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(clean).await });
+        let (heal, stop) = (gateway.clone().keep_store_healthy(), gateway.stop.clone());
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(heal).await });
         Ok(gateway)
     }
 
@@ -195,6 +210,7 @@ impl Gateway {
 
     /// Stores and shows new lists, unless the server was replaced in the meantime.
     async fn take_offering(&self, upstream: &Upstream, offering: Arc<Offering>) {
+        // Without a look at the store's health: what servers say counts while the disk is full, too.
         let _turn = self.turn.lock().await;
         // Whoever had the turn before may have shown a later reading, which must not be undone.
         let offering = upstream.offering().unwrap_or(offering);
@@ -206,7 +222,7 @@ impl Gateway {
         }
         let now = now_ms();
         if let Err(error) = self.store.update_offering(name, &offering, now).await {
-            // The lists are right in memory and will be read again after a restart.
+            // The lists are right in memory, and `reconcile` stores them as soon as that works.
             tracing::error!(server = %name, %error, "cannot store the lists of a server");
         }
         let tools = offering.tools.len();
@@ -227,6 +243,11 @@ impl Gateway {
     /// What happens to servers from now on: how connecting goes, and whose status changed.
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.upstream_options.newsroom.watch()
+    }
+
+    /// Whether changes can be stored, and the news of that.
+    pub fn store_health(&self) -> watch::Receiver<StoreHealth> {
+        self.store.health()
     }
 
     /// Server and URI of every resource that is updated from now on.

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::Gateway;
 use super::catalog::Catalog;
 use super::record::state_of;
 use crate::model::Status;
@@ -26,6 +27,24 @@ pub struct FailedCall {
     pub reason: String,
 }
 
+impl Gateway {
+    /// Whether changes are stored and every server that is switched on can be used.
+    pub fn is_healthy(&self) -> bool {
+        self.store_problem().is_none() && self.catalog().is_healthy()
+    }
+
+    /// One sentence when changes cannot be stored.
+    pub fn store_problem(&self) -> Option<String> {
+        let reason = self.store_health().borrow().reason.clone()?;
+        Some(format!("changes cannot be saved: {reason}; what is registered keeps working"))
+    }
+
+    /// One sentence for each thing that somebody should look at.
+    pub fn troubles(&self) -> Vec<String> {
+        self.store_problem().into_iter().chain(self.catalog().troubles()).collect()
+    }
+}
+
 impl Catalog {
     pub fn counts(&self) -> Counts {
         let mut counts = Counts { groups: self.groups().count(), ..Counts::default() };
@@ -40,15 +59,15 @@ impl Catalog {
     }
 
     /// Whether every server that is switched on can be used.
-    pub fn is_healthy(&self) -> bool {
+    fn is_healthy(&self) -> bool {
         self.entries().all(|entry| match state_of(entry).0 {
             Status::Connected | Status::Connecting | Status::Disabled => true,
             Status::Degraded | Status::Failed => false,
         })
     }
 
-    /// One sentence for each thing that somebody should look at.
-    pub fn troubles(&self) -> Vec<String> {
+    /// One sentence for each server that somebody should look at.
+    fn troubles(&self) -> Vec<String> {
         let trouble = |name: &str, status: Status, reason: &str| match status {
             Status::Failed => Some(format!("server {name:?} failed: {reason}")),
             Status::Degraded => Some(format!("server {name:?} works only in part: {reason}")),

@@ -13,7 +13,7 @@ use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
 use crate::model::{Offering, Registration, ServerName};
 use crate::store::GrantChange;
-use crate::upstream::token::Tokens;
+use crate::upstream::token::{Held, Tokens};
 use crate::upstream::{ConnectError, Denial, Upstream};
 
 /// What became visible or hidden when a server was switched.
@@ -113,7 +113,7 @@ impl Gateway {
             let _change = gateway.begin_change(&name)?;
             let entry = gateway.catalog().require(name.as_str())?.clone();
             {
-                let _turn = gateway.turn.lock().await;
+                let _turn = gateway.turn().await?;
                 gateway.store.delete_server(&name).await?;
                 gateway.swap(gateway.catalog().without(&name));
             }
@@ -141,7 +141,7 @@ impl Gateway {
             }
             let tokens = gateway.tokens_for(&mut (*before.registration).clone()).await?;
             {
-                let _turn = gateway.turn.lock().await;
+                let _turn = gateway.turn().await?;
                 let now = now_ms();
                 gateway.store.set_enabled(&name, enabled, now).await?;
                 let catalog = gateway.catalog();
@@ -209,7 +209,7 @@ impl Gateway {
     /// Stores and shows a server that is connected; whatever was there before it makes room.
     pub(super) async fn commit(
         &self,
-        mut registration: Registration,
+        registration: Registration,
         connected: Connected,
         keeps: Keeps,
     ) -> Result<ServerRecord, Error> {
@@ -222,31 +222,13 @@ impl Gateway {
             Some(tokens) => Some(tokens.hold().await),
             None => None,
         };
-        let granted = held.as_ref().and_then(|held| held.grant.as_ref());
-        let granted = granted.map(|grant| (grant.lineage.clone(), grant.to_secret()));
+        if let Err(error) =
+            self.store_connected(registration, &upstream, &offering, keeps, held, is_new).await
         {
-            let _turn = self.turn.lock().await;
-            let (catalog, now) = (self.catalog(), now_ms());
-            if let Some(old) = catalog.get(name.as_str()) {
-                keeps.apply(&mut registration, &old.registration);
+            if is_new {
+                upstream.stop().await;
             }
-            let grant = match &granted {
-                Some((lineage, text)) => GrantChange::Put(lineage, text),
-                None if is_new => GrantChange::Drop,
-                None => GrantChange::Keep,
-            };
-            if let Err(error) = self.store.replace_server(&registration, &offering, grant, now).await {
-                drop(held);
-                if is_new {
-                    upstream.stop().await;
-                }
-                return Err(error.into());
-            }
-            if let Some(held) = held {
-                held.stored();
-            }
-            let live = registration.flags.enabled.then(|| upstream.clone());
-            self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
+            return Err(error);
         }
         tracing::info!(server = %name, tools = offering.tools.len(), "stored a server");
         if is_new {
@@ -266,6 +248,37 @@ impl Gateway {
         self.server(name.as_str())
     }
 
+    /// The part of a commit that needs the turn: the database, then the catalog.
+    async fn store_connected(
+        &self,
+        mut registration: Registration,
+        upstream: &Upstream,
+        offering: &Arc<Offering>,
+        keeps: Keeps,
+        held: Option<Held<'_>>,
+        is_new: bool,
+    ) -> Result<(), Error> {
+        let _turn = self.turn().await?;
+        let (catalog, now) = (self.catalog(), now_ms());
+        if let Some(old) = catalog.get(registration.config.name.as_str()) {
+            keeps.apply(&mut registration, &old.registration);
+        }
+        let granted = held.as_ref().and_then(|held| held.grant.as_ref());
+        let granted = granted.map(|grant| (grant.lineage.clone(), grant.to_secret()));
+        let grant = match &granted {
+            Some((lineage, text)) => GrantChange::Put(lineage, text),
+            None if is_new => GrantChange::Drop,
+            None => GrantChange::Keep,
+        };
+        self.store.replace_server(&registration, offering, grant, now).await?;
+        if let Some(held) = held {
+            held.stored();
+        }
+        let live = registration.flags.enabled.then(|| upstream.clone());
+        self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
+        Ok(())
+    }
+
     /// A disabled server whose connection did not change has nothing to prove.
     async fn commit_unconnected(
         &self,
@@ -274,7 +287,7 @@ impl Gateway {
     ) -> Result<ServerRecord, Error> {
         let name = registration.config.name.clone();
         {
-            let _turn = self.turn.lock().await;
+            let _turn = self.turn().await?;
             let (catalog, now) = (self.catalog(), now_ms());
             let old = catalog.require(name.as_str())?;
             keeps.apply(&mut registration, &old.registration);

@@ -11,7 +11,7 @@ use super::oauth::{Content, Purpose};
 use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
 use crate::model::{Redactor, Registration, Secret, ServerName, time};
-use crate::store::{SessionKey, SessionStatus, StoredSession};
+use crate::store::{SessionKey, SessionStatus, StoreError, StoredSession};
 use crate::upstream::oauth::{Provider, Unfinished};
 
 const CLEANING: Duration = Duration::from_secs(60);
@@ -113,15 +113,38 @@ impl Gateway {
                 .map_err(|problem| Error::internal(format!("an OAuth session of a server that {problem}")))?;
             // Before anything is used up, so that whoever waits can try again.
             let _change = gateway.begin_change(&name)?;
+            // A code works once, so it is not taken to a database that cannot store what it gives.
+            drop(gateway.turn().await?);
             if !gateway.store.claim_session(&session.id, now_ms()).await? {
                 return Err(Error::invalid("this authorization session is not waiting any more"));
             }
             let finished = gateway.finish_claimed(&session, response).await;
             let reason = finished.as_ref().err().map(ToString::to_string);
-            gateway.store.settle_session(&session.id, reason.as_deref(), now_ms()).await?;
+            gateway.settle(session.id, reason).await;
             finished
         })
         .await
+    }
+
+    /// Notes how a session ended. What it was about is done or not done by now, whatever the disk says to this.
+    async fn settle(&self, session: String, error: Option<String>) {
+        if let Err(failure) = self.store.settle_session(&session, error.as_deref(), now_ms()).await {
+            tracing::warn!(error = %failure, "the end of an authorization is noted later");
+            let mut unsettled = self.unsettled.lock().expect("no code panics while it holds the sessions");
+            unsettled.push((session, error));
+        }
+    }
+
+    /// Notes the ends that could not be noted before.
+    pub(super) async fn settle_late(&self) -> Result<(), StoreError> {
+        let waiting =
+            || self.unsettled.lock().expect("no code panics while it holds the sessions").first().cloned();
+        while let Some((session, error)) = waiting() {
+            self.store.settle_session(&session, error.as_deref(), now_ms()).await?;
+            let mut unsettled = self.unsettled.lock().expect("no code panics while it holds the sessions");
+            unsettled.retain(|(settled, _)| *settled != session);
+        }
+        Ok(())
     }
 
     async fn finish_claimed(

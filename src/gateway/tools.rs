@@ -96,7 +96,7 @@ impl Gateway {
     ) -> Result<Vec<String>, Error> {
         let entity = entity.to_owned();
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let (entry, names) = match catalog.get(&entity) {
                 Some(entry) => {

@@ -24,7 +24,7 @@ impl Gateway {
         self.require_enterprise()?;
         let user = User::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let access = catalog.access();
             check_name_is_free(access, &user.username)?;
@@ -41,7 +41,7 @@ impl Gateway {
         let name = self.user(name)?.username;
         let change = UserChange::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let access = catalog.access();
             let before = find(access, name.as_str())?;
@@ -68,7 +68,7 @@ impl Gateway {
     pub async fn delete_user(self: &Arc<Self>, name: &str) -> Result<(), Error> {
         let name = self.user(name)?.username;
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let _turn = gateway.turn.lock().await;
+            let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let access = catalog.access();
             let before = find(access, name.as_str())?;

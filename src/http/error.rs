@@ -87,10 +87,20 @@ impl From<Error> for Refusal {
             Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::Conflict => StatusCode::CONFLICT,
+            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Upstream | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        // What programs tell this refusal by, where others have the same status.
-        let header = (error.kind == Kind::OAuthRequired).then_some((ERROR_CODE, "upstream_oauth_required"));
+        let header = match error.kind {
+            // What programs tell this refusal by, where others have the same status.
+            Kind::OAuthRequired => Some((ERROR_CODE, "upstream_oauth_required")),
+            Kind::Unavailable => Some((header::RETRY_AFTER, "1")),
+            Kind::Invalid
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::Conflict
+            | Kind::Upstream
+            | Kind::Internal => None,
+        };
         Self { header, ..Self::new(status, error.to_string()) }
     }
 }

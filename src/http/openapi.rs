@@ -23,6 +23,7 @@ pub struct Problem {
     components(schemas(Problem)),
     paths(
         system::health,
+        system::ready,
         system::metadata,
         system::metrics,
         system::init,

@@ -106,7 +106,7 @@ impl IntoResponse for NoContent {
     }
 }
 
-fn serialized(status: StatusCode, value: &impl Serialize) -> Response {
+pub fn serialized(status: StatusCode, value: &impl Serialize) -> Response {
     let body = serde_json::to_vec(value).expect("records have string keys and no failing parts");
     json_response(status, body)
 }

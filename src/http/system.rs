@@ -1,7 +1,7 @@
 //! Routes about the gateway itself: is it up, which version, first set-up, metrics.
 
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
@@ -10,10 +10,11 @@ use utoipa::ToSchema;
 
 use super::error::Refusal;
 use super::extract::json_object;
-use super::reply::{Answer, Json};
+use super::reply::{Answer, Json, serialized};
 use super::{Face, VERSION};
 use crate::gateway::record::ServerRecord;
 use crate::model::{FieldError, Fields, Mode};
+use crate::telemetry::StoreState;
 
 #[derive(Serialize, ToSchema)]
 pub struct Health {
@@ -29,6 +30,20 @@ pub struct Metadata {
 #[utoipa::path(get, path = "/health", tag = "system", responses((status = 200, body = Health)))]
 pub async fn health() -> Json<Health> {
     Json(Health { status: "ok" })
+}
+
+/// Whether calls are served. `degraded`: they are, but changes cannot be saved.
+#[utoipa::path(get, path = "/ready", tag = "system",
+    responses((status = 200, body = Health), (status = 503, body = Health)))]
+pub async fn ready(State(face): State<Face>) -> Response {
+    let (code, status) = if face.closing.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else if face.gateway.store_health().borrow().is_ok() {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::OK, "degraded")
+    };
+    serialized(code, &Health { status })
 }
 
 /// The version of the gateway.
@@ -67,7 +82,9 @@ pub async fn metrics(State(face): State<Face>) -> Answer<Response> {
     }
     let catalog = face.gateway.catalog();
     let statuses = catalog.entries().map(|entry| ServerRecord::of(entry).status);
-    let mut response = face.gateway.metrics.render(statuses).into_response();
+    let health = face.gateway.store_health().borrow().clone();
+    let store = StoreState { is_writable: health.is_ok(), failures: health.failures };
+    let mut response = face.gateway.metrics.render(statuses, store).into_response();
     let text = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, text);
     Ok(response)

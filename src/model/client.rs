@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::user::token;
 use super::{AllowList, FieldError, Fields, HolderName, Token};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     pub name: HolderName,
     pub description: String,

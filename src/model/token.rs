@@ -12,7 +12,7 @@ const LONGEST: usize = 4096;
 /// Random bytes of a token made here.
 const ENTROPY: usize = 32;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     secret: Secret,
     /// Random, and another for each token that is given to somebody: what belongs to a holder of this token is not

@@ -71,7 +71,7 @@ impl Role {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub username: HolderName,
     pub role: Role,

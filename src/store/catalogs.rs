@@ -18,25 +18,33 @@ pub(super) struct Lists {
     pub(super) templates: Vec<Template>,
 }
 
-/// By server.
-pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Lists>, StoreError> {
+/// The lists by server, or what is wrong with one of them.
+pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<Lists, String>>, StoreError> {
     const SQL: &str = "SELECT server, kind, items FROM catalogs";
     let rows: Vec<(String, String, String)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
-    let mut by_server: HashMap<String, Lists> = HashMap::new();
+    let mut by_server: HashMap<String, Result<Lists, String>> = HashMap::new();
     for (server, kind, items) in rows {
-        let corrupt =
-            |problem| StoreError::Corrupt(format!("the {kind} list of server \"{server}\": {problem}"));
-        let mut lists = by_server.remove(&server).unwrap_or_default();
-        match kind.as_str() {
-            "tool" => lists.tools = split(&items, Tool::parse).map_err(corrupt)?,
-            "prompt" => lists.prompts = split(&items, Prompt::parse).map_err(corrupt)?,
-            "resource" => lists.resources = split(&items, Resource::parse).map_err(corrupt)?,
-            "template" => lists.templates = split(&items, Template::parse).map_err(corrupt)?,
-            _ => return Err(corrupt("there is no such kind".into())),
+        let lists = by_server.entry(server).or_insert_with(|| Ok(Lists::default()));
+        if let Ok(so_far) = lists
+            && let Err(problem) = so_far.read(&kind, &items)
+        {
+            *lists = Err(format!("its {kind} list: {problem}"));
         }
-        by_server.insert(server, lists);
     }
     Ok(by_server)
+}
+
+impl Lists {
+    fn read(&mut self, kind: &str, items: &str) -> Result<(), String> {
+        match kind {
+            "tool" => self.tools = split(items, Tool::parse)?,
+            "prompt" => self.prompts = split(items, Prompt::parse)?,
+            "resource" => self.resources = split(items, Resource::parse)?,
+            "template" => self.templates = split(items, Template::parse)?,
+            _ => return Err("there is no such kind".into()),
+        }
+        Ok(())
+    }
 }
 
 /// Makes the stored lists of a server exactly those of its offering; an empty list is no row.

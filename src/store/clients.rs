@@ -7,6 +7,11 @@ use crate::model::{AllowList, Client, HolderName};
 impl Store {
     /// Ordered by name.
     pub async fn load_clients(&self) -> Result<Vec<Client>, StoreError> {
+        self.read_clients().await?.into_iter().collect()
+    }
+
+    /// Each client, or what is wrong with it.
+    pub(super) async fn read_clients(&self) -> Result<Vec<Result<Client, StoreError>>, StoreError> {
         const SQL: &str = "SELECT name, description, allow_list, is_custom_token, token_hash, token, token_id
             FROM clients ORDER BY name";
         type Row = (String, String, String, i64, Vec<u8>, Vec<u8>, i64);
@@ -25,7 +30,7 @@ impl Store {
                 is_custom_token: is_custom != 0,
             })
         });
-        clients.collect()
+        Ok(clients.collect())
     }
 
     /// Stores a new client or what changed about one.

@@ -1,22 +1,35 @@
 //! The databases the store can speak to. A query is written once and expanded for each of them by `on!`;
 //! another database joins with one more variant here and one more arm in the macro.
 
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use super::sqlite::{Access, Sqlite, SqliteTx};
 
 #[derive(Debug)]
-pub(super) enum Pool {
-    Sqlite(SqlitePool),
+pub(super) enum Database {
+    Sqlite(Sqlite),
 }
 
 /// All reading and writing happens in a transaction; one that is dropped is rolled back.
 pub(super) enum Tx {
-    Sqlite(Transaction<'static, Sqlite>),
+    Sqlite(SqliteTx),
 }
 
-impl Pool {
-    pub(super) async fn begin(&self) -> Result<Tx, sqlx::Error> {
+impl Database {
+    pub(super) async fn begin(&self, access: Access) -> Result<Tx, sqlx::Error> {
         match self {
-            Pool::Sqlite(pool) => pool.begin().await.map(Tx::Sqlite),
+            Database::Sqlite(database) => database.begin(access).await.map(Tx::Sqlite),
+        }
+    }
+
+    /// Tries whether the database can be written.
+    pub(super) async fn heal(&self) -> Result<(), sqlx::Error> {
+        match self {
+            Database::Sqlite(database) => database.heal().await,
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Database::Sqlite(database) => database.close().await,
         }
     }
 }
@@ -31,14 +44,18 @@ impl Tx {
 
 /// Runs the body with `$db` as the connection of the transaction, whichever database it belongs to.
 macro_rules! on {
-    ($tx:expr, |$db:ident| $body:expr) => {
-        match $tx {
+    ($tx:expr, |$db:ident| $body:expr) => {{
+        let tx: &mut $crate::store::db::Tx = $tx;
+        match tx {
             $crate::store::db::Tx::Sqlite(tx) => {
-                let $db = &mut **tx;
-                $body
+                let result = {
+                    let $db = tx.connection();
+                    $body
+                };
+                tx.note(result)
             }
         }
-    };
+    }};
 }
 
 pub(super) use on;

@@ -52,22 +52,19 @@ impl Store {
     }
 }
 
-/// By server.
-pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Disabled>, StoreError> {
+/// By server, or what is wrong with a row of it.
+pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<Disabled, String>>, StoreError> {
     const SQL: &str = "SELECT server, kind, name FROM disabled";
     let rows: Vec<(String, String, String)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
-    let mut by_server: HashMap<String, Disabled> = HashMap::new();
+    let mut by_server: HashMap<String, Result<Disabled, String>> = HashMap::new();
     for (server, kind, name) in rows {
-        let names = match kind.as_str() {
-            "tool" => &mut by_server.entry(server).or_default().tools,
-            "prompt" => &mut by_server.entry(server).or_default().prompts,
-            _ => {
-                let what =
-                    format!("server \"{server}\" has something of the unknown kind \"{kind}\" switched off");
-                return Err(StoreError::Corrupt(what));
-            }
-        };
-        names.insert(name);
+        let disabled = by_server.entry(server).or_insert_with(|| Ok(Disabled::default()));
+        match (&mut *disabled, kind.as_str()) {
+            (Err(_), _) => {}
+            (Ok(disabled), "tool") => _ = disabled.tools.insert(name),
+            (Ok(disabled), "prompt") => _ = disabled.prompts.insert(name),
+            (Ok(_), _) => *disabled = Err(format!("something of the unknown kind \"{kind}\" is disabled")),
+        }
     }
     Ok(by_server)
 }

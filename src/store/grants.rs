@@ -20,18 +20,26 @@ pub enum GrantChange<'a> {
 impl Store {
     /// By server. One that cannot be opened is left out: its server must be authorized again.
     pub async fn load_grants(&self) -> Result<HashMap<String, Secret>, StoreError> {
-        const SQL: &str = "SELECT server, content FROM oauth_grants";
-        let mut tx = self.read().await?;
-        let rows: Vec<(String, Vec<u8>)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
-        tx.commit().await?;
-        let open = |(server, sealed): (String, Vec<u8>)| {
-            let grant = open(&self.seal, &server, &sealed);
+        let readable = |(server, grant): (String, Option<Secret>)| {
             if grant.is_none() {
                 tracing::warn!(server, "the grant of a server cannot be opened");
             }
             Some((server, grant?))
         };
-        Ok(rows.into_iter().filter_map(open).collect())
+        Ok(self.read_grants().await?.into_iter().filter_map(readable).collect())
+    }
+
+    /// The grant of each server that has one; `None` if it cannot be opened.
+    pub(super) async fn read_grants(&self) -> Result<Vec<(String, Option<Secret>)>, StoreError> {
+        const SQL: &str = "SELECT server, content FROM oauth_grants ORDER BY server";
+        let mut tx = self.read().await?;
+        let rows: Vec<(String, Vec<u8>)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        tx.commit().await?;
+        let open = |(server, sealed): (String, Vec<u8>)| {
+            let grant = open(&self.seal, &server, &sealed);
+            (server, grant)
+        };
+        Ok(rows.into_iter().map(open).collect())
     }
 
     /// Keeps a renewed grant; false when the server has another one by now, or is gone.

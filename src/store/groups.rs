@@ -9,6 +9,11 @@ use crate::model::{Group, GroupName};
 impl Store {
     /// Ordered by name.
     pub async fn load_groups(&self) -> Result<Vec<Group>, StoreError> {
+        self.read_groups().await?.into_iter().collect()
+    }
+
+    /// Each group, or what is wrong with it.
+    pub(super) async fn read_groups(&self) -> Result<Vec<Result<Group, StoreError>>, StoreError> {
         const SQL: &str = "SELECT name, config FROM groups ORDER BY name";
         let mut tx = self.read().await?;
         let rows: Vec<(String, String)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
@@ -21,7 +26,7 @@ impl Store {
                 Err(error) => Err(damaged(error.to_string())),
             }
         };
-        rows.into_iter().map(parse).collect()
+        Ok(rows.into_iter().map(parse).collect())
     }
 
     /// Stores a new group or the new configuration of one.

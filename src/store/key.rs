@@ -34,6 +34,12 @@ impl fmt::Display for KeyOrigin {
     }
 }
 
+/// The key of a database that has one.
+pub(super) fn find(given: Option<&str>, database: &Path) -> Result<(SecretKey, KeyOrigin), OpenError> {
+    load(given, database, Contents::Data)
+}
+
+/// The key of a database; a new one if the database is empty and there is none.
 pub(super) fn load(
     given: Option<&str>,
     database: &Path,
@@ -46,21 +52,38 @@ pub(super) fn load(
     }
     let path = database.with_file_name(FILE_NAME);
     let key = match (read(&path)?, contents) {
-        (Some(key), Contents::Empty | Contents::Data) => key,
-        (None, Contents::Empty) => create(&path)?,
-        (None, Contents::Data) => {
-            return Err(OpenError::KeyMissing { database: database.to_owned(), key_file: path });
+        (Found::Key(key), Contents::Empty | Contents::Data) => key,
+        (Found::Nothing(existing), Contents::Empty) => create(&path, existing)?,
+        (Found::Nothing(existing), Contents::Data) => {
+            let problem = match existing {
+                Existing::None => "missing",
+                Existing::Empty => "empty",
+            };
+            return Err(OpenError::KeyMissing { database: database.to_owned(), key_file: path, problem });
         }
     };
     Ok((key, KeyOrigin::File(path)))
 }
 
-fn read(path: &Path) -> Result<Option<SecretKey>, OpenError> {
+/// What is in the place of the key file.
+enum Found {
+    Key(SecretKey),
+    Nothing(Existing),
+}
+
+/// A file without a key in it: none at all, or one that a power cut left empty.
+#[derive(Clone, Copy)]
+enum Existing {
+    None,
+    Empty,
+}
+
+fn read(path: &Path) -> Result<Found, OpenError> {
     let unusable = |cause| OpenError::Unusable { path: path.to_owned(), cause };
     let malformed = || OpenError::KeyMalformed { origin: KeyOrigin::File(path.to_owned()) };
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing(Existing::None)),
         Err(error) => return Err(unusable(error)),
     };
     let mode = file.metadata().map_err(unusable)?.permissions().mode();
@@ -73,26 +96,44 @@ fn read(path: &Path) -> Result<Option<SecretKey>, OpenError> {
         Err(error) if error.kind() == ErrorKind::InvalidData => return Err(malformed()),
         Err(error) => return Err(unusable(error)),
     }
-    SecretKey::from_hex(text.trim()).map(Some).map_err(|_| malformed())
+    if text.trim().is_empty() {
+        return Ok(Found::Nothing(Existing::Empty));
+    }
+    SecretKey::from_hex(text.trim()).map(Found::Key).map_err(|_| malformed())
 }
 
-/// On disk before anything is sealed under it, or a power cut could leave data without its key.
-fn create(path: &Path) -> Result<SecretKey, OpenError> {
-    let unusable = |cause| OpenError::Unusable { path: path.to_owned(), cause };
-    // `create_new` decides between two gateways whose databases share this directory and thus this file.
-    let file = File::options().write(true).create_new(true).mode(PRIVATE).open(path).map_err(unusable)?;
+/// Makes a key file. It is whole and on disk before it has its name, or a power cut could leave a file without a key,
+/// or data without its key.
+fn create(path: &Path, existing: Existing) -> Result<SecretKey, OpenError> {
     let key = SecretKey::random();
-    if let Err(error) = write(file, &key, path) {
-        // Half a key would stop the next start; without the file it makes a whole one.
-        let _ = fs::remove_file(path);
-        return Err(unusable(error));
-    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let draft = PathBuf::from(name);
+    let placed = write(&draft, &key).and_then(|()| place(&draft, path, existing));
+    // Half a key would stop the next start; without the file it makes a whole one.
+    let _ = fs::remove_file(&draft);
+    placed.map_err(|cause| OpenError::Unusable { path: path.to_owned(), cause })?;
     Ok(key)
 }
 
-fn write(mut file: File, key: &SecretKey, path: &Path) -> io::Result<()> {
+fn write(draft: &Path, key: &SecretKey) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(true).mode(PRIVATE).open(draft)?;
     file.write_all(key.to_hex().as_bytes())?;
     file.write_all(b"\n")?;
-    file.sync_all()?;
+    file.sync_all()
+}
+
+fn place(draft: &Path, path: &Path, existing: Existing) -> io::Result<()> {
+    match existing {
+        // A link, unlike a rename, decides between two gateways whose databases share this directory.
+        Existing::None => match fs::hard_link(draft, path) {
+            // Some file systems know no links.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {
+                fs::rename(draft, path)?
+            }
+            linked => linked?,
+        },
+        Existing::Empty => fs::rename(draft, path)?,
+    }
     File::open(path.parent().unwrap_or(path))?.sync_all()
 }

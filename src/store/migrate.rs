@@ -7,7 +7,7 @@ use sqlx::SqlSafeStr;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
 use super::OpenError;
-use super::db::Pool;
+use super::db::Database;
 
 const MIGRATIONS: [(i64, &str, &str); 4] = [
     (1, "servers", include_str!("../../migrations/0001_servers.sql")),
@@ -16,13 +16,17 @@ const MIGRATIONS: [(i64, &str, &str); 4] = [
     (4, "oauth", include_str!("../../migrations/0004_oauth.sql")),
 ];
 
-pub(super) async fn run(pool: &Pool, database: &Path) -> Result<(), OpenError> {
+pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenError> {
     let migrations = MIGRATIONS.map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     });
     let migrator = Migrator::with_migrations(migrations.into());
-    let ran = match pool {
-        Pool::Sqlite(pool) => migrator.run(pool).await,
+    let ran = match store {
+        Database::Sqlite(sqlite) => {
+            let run =
+                sqlite.with_connection(async |connection| migrator.run_direct(None, connection, false).await);
+            run.await.unwrap_or_else(|error| Err(MigrateError::Execute(error)))
+        }
     };
     ran.map_err(|error| match error {
         MigrateError::VersionMissing(_) => OpenError::Newer { database: database.to_owned() },

@@ -1,13 +1,16 @@
 //! What outlives the process: servers, what they offered, what is switched off, groups, OAuth, users, clients, settings.
 //! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
 
+mod backup;
 mod catalogs;
+mod check;
 mod clients;
 mod config;
 mod db;
 mod disabled;
 mod grants;
 mod groups;
+mod health;
 mod key;
 mod lock;
 mod migrate;
@@ -15,6 +18,7 @@ mod open;
 mod servers;
 mod sessions;
 mod settings;
+mod sqlite;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -22,27 +26,37 @@ mod users;
 
 use std::fs::File;
 
-use crate::model::ServerName;
-use crate::seal::{PurposeSeal, Seal};
+use tokio::sync::watch;
 
-use db::{Pool, Tx};
+use crate::model::ServerName;
+use crate::seal::{PurposeSeal, Seal, SecretKey};
+
+use db::{Database, Tx};
+use health::HealthSender;
+use sqlite::{Access, Sqlite};
 use tokens::Tokens;
 
+pub use backup::{BackupError, Copied, backup};
+pub use check::{Finding, check};
 pub use disabled::Kind;
 pub use grants::GrantChange;
+pub use health::Health;
 pub use key::KeyOrigin;
 pub use open::{OpenError, OpenOptions};
 pub use servers::StoredServer;
 pub use sessions::{SessionKey, SessionStatus, StoredSession};
+pub use sqlite::describe;
 pub use tokens::TokenHash;
 
 #[derive(Debug)]
 pub struct Store {
-    pool: Pool,
+    database: Database,
+    health: HealthSender,
     seal: Seal,
     tokens: Tokens,
-    /// Held for as long as the store is open, so that no second gateway works on the same database.
-    lock: File,
+    /// Held for as long as the store is open, so that no second gateway works on the same database. Whoever only
+    /// reads needs none.
+    lock: Option<File>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +66,30 @@ pub enum StoreError {
     #[error("server \"{0}\" is not stored")]
     NotFound(ServerName),
     /// Nothing was written; the same request may work later.
-    #[error("the database cannot be used now: {0}")]
-    Unavailable(#[from] sqlx::Error),
+    #[error("the database cannot be used now: {}", sqlite::describe(.0))]
+    Unavailable(sqlx::Error),
     /// Something was changed behind our back; trying again does not help.
     #[error("the database is damaged: {0}")]
     Corrupt(String),
 }
 
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match sqlite::is_damage(&error) {
+            true => StoreError::Corrupt(sqlite::describe(&error)),
+            false => StoreError::Unavailable(error),
+        }
+    }
+}
+
 impl Store {
+    /// A store that only reads, beside a gateway that may be running.
+    fn to_read(sqlite: Sqlite, key: &SecretKey) -> Self {
+        let seal = Seal::new(key);
+        let (tokens, health) = (Tokens::new(&seal), HealthSender::default());
+        Self { database: Database::Sqlite(sqlite), health, seal, tokens, lock: None }
+    }
+
     /// Seals under the same key as the database.
     pub fn seal_for(&self, purpose: &str) -> PurposeSeal {
         self.seal.for_purpose(purpose)
@@ -70,13 +100,28 @@ impl Store {
         self.tokens.hash(token)
     }
 
-    async fn read(&self) -> Result<Tx, StoreError> {
-        Ok(self.pool.begin().await?)
+    /// Tells whether changes are stored, and hears when that changes.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 
-    /// The epoch goes up first, which also takes the write lock before anything has been read.
+    /// Tries whether changes can be stored, after one failed. The store counts as failing until [`Store::confirm`].
+    pub async fn heal(&self) -> Result<(), StoreError> {
+        Ok(self.database.heal().await?)
+    }
+
+    /// Says that the database was compared with what it should hold, when this many writes had failed.
+    pub fn confirm(&self, failures: u64) {
+        self.health.confirm(failures);
+    }
+
+    async fn read(&self) -> Result<Tx, StoreError> {
+        Ok(self.database.begin(Access::Read).await?)
+    }
+
+    /// The epoch goes up with every change.
     async fn write(&self) -> Result<Tx, StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.database.begin(Access::Write).await?;
         settings::bump_epoch(&mut tx).await?;
         Ok(tx)
     }

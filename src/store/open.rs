@@ -1,21 +1,18 @@
 //! Opens and closes a database: the lock first, then the key, then SQLite, and only then its tables.
 //! Everything that can be wrong with the place or the key is found here, before the gateway starts.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-
-use super::db::Pool;
+use super::db::Database;
+use super::health::HealthSender;
 use super::key::{self, KeyOrigin};
+use super::sqlite::{self, Sqlite};
 use super::tokens::Tokens;
 use super::{Store, StoreError, lock, migrate};
 use crate::model::Secret;
 use crate::seal::Seal;
-
-/// SQLite's result code for a file that something else wrote.
-const SQLITE_NOTADB: &str = "26";
 
 #[derive(Debug)]
 pub struct OpenOptions {
@@ -33,6 +30,8 @@ pub enum OpenError {
         directory.display(), database.display()
     )]
     NoDirectory { directory: PathBuf, database: PathBuf },
+    #[error("there is no database {}; name it with --sqlite-db-path or SQLITE_DB_PATH", path.display())]
+    Missing { path: PathBuf },
     #[error("cannot use {}: {cause}", path.display())]
     Unusable { path: PathBuf, cause: io::Error },
     #[error("{} is not a SQLite database", path.display())]
@@ -40,10 +39,10 @@ pub enum OpenError {
     #[error("database {} was written by a newer version of toolgate; start that version", database.display())]
     Newer { database: PathBuf },
     #[error(
-        "database {} holds data, but its key file {} is missing; restore the file or set TOOLGATE_SECRET_KEY",
+        "database {} holds data, but its key file {} is {problem}; restore the file or set TOOLGATE_SECRET_KEY",
         database.display(), key_file.display()
     )]
-    KeyMissing { database: PathBuf, key_file: PathBuf },
+    KeyMissing { database: PathBuf, key_file: PathBuf, problem: &'static str },
     #[error("the secret key in {origin} must be 64 hexadecimal characters")]
     KeyMalformed { origin: KeyOrigin },
     #[error(
@@ -51,7 +50,13 @@ pub enum OpenError {
         database.display()
     )]
     KeyMismatch { database: PathBuf, origin: KeyOrigin },
-    #[error("cannot open database {}: {cause}", database.display())]
+    #[error(
+        "database {} is damaged ({cause}); `toolgate check` says more, and a copy made by `toolgate backup` \
+         can take its place",
+        database.display()
+    )]
+    Damaged { database: PathBuf, cause: String },
+    #[error("cannot open database {}: {}", database.display(), sqlite::describe(cause))]
     Database { database: PathBuf, cause: sqlx::Error },
     #[error("cannot read database {}: {cause}", database.display())]
     Content { database: PathBuf, cause: StoreError },
@@ -59,11 +64,10 @@ pub enum OpenError {
 
 impl OpenError {
     pub(super) fn from_sqlx(database: &Path, cause: sqlx::Error) -> Self {
-        match &cause {
-            sqlx::Error::Database(error) if error.code().as_deref() == Some(SQLITE_NOTADB) => {
-                OpenError::NotADatabase { path: database.to_owned() }
-            }
-            _ => OpenError::Database { database: database.to_owned(), cause },
+        let database = database.to_owned();
+        match sqlite::is_damage(&cause) {
+            true => OpenError::Damaged { database, cause: sqlite::describe(&cause) },
+            false => OpenError::Database { database, cause },
         }
     }
 }
@@ -75,9 +79,17 @@ impl Store {
         let contents = lock::prepare(&database)?;
         let given = options.secret_key.as_ref().map(Secret::expose);
         let (key, origin) = key::load(given, &database, contents)?;
-        let pool = connect(&database).await.map_err(|cause| OpenError::from_sqlx(&database, cause))?;
+        let health = HealthSender::default();
+        let opened = Sqlite::open(&database, health.clone()).await;
+        let opened = opened.map_err(|cause| OpenError::from_sqlx(&database, cause))?;
         let seal = Seal::new(&key);
-        let store = Store { pool, tokens: Tokens::new(&seal), seal, lock };
+        let store = Store {
+            database: Database::Sqlite(opened),
+            health,
+            tokens: Tokens::new(&seal),
+            seal,
+            lock: Some(lock),
+        };
         match store.make_ready(&database, origin).await {
             Ok(()) => Ok(store),
             Err(error) => {
@@ -90,39 +102,18 @@ impl Store {
     /// Writes everything back into the one database file and lets another gateway have it.
     /// Whatever is asked of the store afterwards fails.
     pub async fn close(&self) {
-        match &self.pool {
-            // The last connection to close moves the log into the database and removes it.
-            Pool::Sqlite(pool) => pool.close().await,
-        }
-        if let Err(error) = self.lock.unlock() {
+        self.database.close().await;
+        if let Some(Err(error)) = self.lock.as_ref().map(File::unlock) {
             tracing::warn!(%error, "the lock of the database stays until the process ends");
         }
     }
 
     async fn make_ready(&self, database: &Path, origin: KeyOrigin) -> Result<(), OpenError> {
-        migrate::run(&self.pool, database).await?;
+        migrate::run(&self.database, database).await?;
         match self.key_fits().await {
             Ok(true) => Ok(()),
             Ok(false) => Err(OpenError::KeyMismatch { database: database.to_owned(), origin }),
             Err(cause) => Err(OpenError::Content { database: database.to_owned(), cause }),
         }
     }
-}
-
-/// One connection: SQLite has one writer at a time anyway, and reads are rare and short.
-async fn connect(database: &Path) -> Result<Pool, sqlx::Error> {
-    let options = SqliteConnectOptions::new()
-        .filename(database)
-        .journal_mode(SqliteJournalMode::Wal)
-        // An answered write must survive a power cut.
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        .busy_timeout(Duration::from_secs(5));
-    let pool = SqlitePoolOptions::new()
-        .max_connections(1)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
-        .connect_with(options);
-    pool.await.map(Pool::Sqlite)
 }

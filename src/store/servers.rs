@@ -27,6 +27,11 @@ pub struct StoredServer {
 impl Store {
     /// All servers by name. One that cannot be read is an error that names it, never left out.
     pub async fn load_servers(&self) -> Result<Vec<StoredServer>, StoreError> {
+        self.read_servers().await?.into_iter().collect()
+    }
+
+    /// Each server, or what is wrong with it.
+    pub(super) async fn read_servers(&self) -> Result<Vec<Result<StoredServer, StoreError>>, StoreError> {
         const SQL: &str =
             "SELECT name, config, enabled, protocol_version, server_info, capabilities, instructions,
             ttl_ms, is_private, created_at, updated_at, discovered_at FROM servers ORDER BY name";
@@ -37,12 +42,12 @@ impl Store {
         tx.commit().await?;
         let servers = rows.into_iter().map(|row| {
             let name = row.0.clone();
-            let lists = lists.remove(&name).unwrap_or_default();
-            let disabled = disabled.remove(&name).unwrap_or_default();
-            let corrupt = |problem| StoreError::Corrupt(format!("server \"{name}\": {problem}"));
-            assemble(&self.seal, row, lists, disabled).map_err(corrupt)
+            let lists = lists.remove(&name).unwrap_or_else(|| Ok(Lists::default()));
+            let disabled = disabled.remove(&name).unwrap_or_else(|| Ok(Disabled::default()));
+            let assembled = lists.and_then(|lists| assemble(&self.seal, row, lists, disabled?));
+            assembled.map_err(|problem| StoreError::Corrupt(format!("server \"{name}\": {problem}")))
         });
-        servers.collect()
+        Ok(servers.collect())
     }
 
     pub async fn insert_server(

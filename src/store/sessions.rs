@@ -166,6 +166,18 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
+    /// The ids of sessions that wait for a person although what finishing them takes cannot be read.
+    pub(super) async fn unreadable_sessions(&self) -> Result<Vec<String>, StoreError> {
+        const SQL: &str = "SELECT id, content FROM oauth_sessions WHERE status IN ('pending', 'finishing')";
+        let mut tx = self.read().await?;
+        let rows: Vec<(String, Vec<u8>)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        tx.commit().await?;
+        // One that expired is wiped.
+        let unreadable =
+            |(id, sealed): &(String, Vec<u8>)| !sealed.is_empty() && self.open_session(id, sealed).is_none();
+        Ok(rows.into_iter().filter(unreadable).map(|(id, _)| id).collect())
+    }
+
     fn seal_session(&self, id: &str, content: &Secret) -> Vec<u8> {
         self.seal.seal(&format!("{PURPOSE} {id}"), content.expose().as_bytes())
     }

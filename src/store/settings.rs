@@ -27,6 +27,14 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
+    /// Makes the database one that was never initialized.
+    pub async fn forget_mode(&self) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM settings WHERE key = $1";
+        let mut tx = self.write().await?;
+        on!(&mut tx, |db| sqlx::query(SQL).bind(MODE).execute(db).await.map(|_| ()))?;
+        Ok(tx.commit().await?)
+    }
+
     /// A number that goes up with every change to the database.
     pub async fn epoch(&self) -> Result<i64, StoreError> {
         let mut tx = self.read().await?;
@@ -36,16 +44,22 @@ impl Store {
         epoch.parse().map_err(|_| StoreError::Corrupt("the setting \"epoch\" is not a number".into()))
     }
 
-    /// A database without a check value is a new one: the key of today becomes its key.
-    pub(super) async fn key_fits(&self) -> Result<bool, StoreError> {
+    /// Whether the key opens the check value of the database; `None` if there is no such value.
+    pub(super) async fn key_opens(&self) -> Result<Option<bool>, StoreError> {
         let mut tx = self.read().await?;
         let check = get(&mut tx, KEY_CHECK).await?;
         tx.commit().await?;
-        if let Some(check) = check {
-            let sealed = STANDARD.decode(check);
-            let sealed =
-                sealed.map_err(|_| StoreError::Corrupt("the setting \"key_check\" is not Base64".into()))?;
-            return Ok(self.seal.open(KEY_CHECK, &sealed).is_ok_and(|plain| *plain == KEY_CHECK_PLAIN));
+        let Some(check) = check else { return Ok(None) };
+        let sealed = STANDARD.decode(check);
+        let sealed =
+            sealed.map_err(|_| StoreError::Corrupt("the setting \"key_check\" is not Base64".into()))?;
+        Ok(Some(self.seal.open(KEY_CHECK, &sealed).is_ok_and(|plain| *plain == KEY_CHECK_PLAIN)))
+    }
+
+    /// A database without a check value is a new one: the key of today becomes its key.
+    pub(super) async fn key_fits(&self) -> Result<bool, StoreError> {
+        if let Some(opens) = self.key_opens().await? {
+            return Ok(opens);
         }
         let check = STANDARD.encode(self.seal.seal(KEY_CHECK, KEY_CHECK_PLAIN));
         let mut tx = self.write().await?;
@@ -59,10 +73,11 @@ pub(super) async fn set_mode(tx: &mut Tx, mode: &str) -> Result<(), sqlx::Error>
     set(tx, MODE, mode).await
 }
 
+pub(super) const BUMP_EPOCH: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
+    ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
+
 pub(super) async fn bump_epoch(tx: &mut Tx) -> Result<(), sqlx::Error> {
-    const SQL: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
-        ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
-    on!(tx, |db| sqlx::query(SQL).execute(db).await.map(|_| ()))
+    on!(tx, |db| sqlx::query(BUMP_EPOCH).execute(db).await.map(|_| ()))
 }
 
 async fn get(tx: &mut Tx, key: &str) -> Result<Option<String>, sqlx::Error> {

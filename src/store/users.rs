@@ -8,6 +8,11 @@ use crate::model::{HolderName, Mode, Role, User};
 impl Store {
     /// Ordered by name.
     pub async fn load_users(&self) -> Result<Vec<User>, StoreError> {
+        self.read_users().await?.into_iter().collect()
+    }
+
+    /// Each user, or what is wrong with it.
+    pub(super) async fn read_users(&self) -> Result<Vec<Result<User, StoreError>>, StoreError> {
         const SQL: &str = "SELECT username, role, token_hash, token, token_id FROM users ORDER BY username";
         type Row = (String, String, Vec<u8>, Vec<u8>, i64);
         let mut tx = self.read().await?;
@@ -21,7 +26,7 @@ impl Store {
                 token: self.tokens.read((hash, token, id)).map_err(corrupt)?,
             })
         });
-        users.collect()
+        Ok(users.collect())
     }
 
     /// The mode and the first user together: a database has both or none.

@@ -115,7 +115,7 @@ async fn tokens_show_only_where_they_are_given_out() {
         }
     };
     files_are_clean(gateway.folder.path());
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (code, folder) = gateway.end().await;
     assert_eq!(code, Some(0));
     files_are_clean(folder.path());

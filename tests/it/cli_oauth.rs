@@ -10,6 +10,7 @@ use url::Url;
 
 use crate::oauth_register::protected;
 use crate::support::cli::{Cli, finish};
+use crate::support::process::send_signal;
 use crate::support::provider::Rules;
 use crate::support::{Fake, Provider, TestApp, client, eventually};
 
@@ -116,8 +117,7 @@ async fn ctrl_c_ends_the_waiting() {
     let (_app, fake, _provider, cli) = ready().await;
     let child = with_browser(&cli, &["register", "--name", "web", "--url", &fake.url()]);
     page(&cli).await;
-    let pid = child.id().unwrap().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    send_signal(&child, libc::SIGINT);
     assert_eq!(finish(child).await.code, Some(130));
 }
 

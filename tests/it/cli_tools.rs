@@ -5,6 +5,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::support::cli::{Cli, finish};
+use crate::support::process::send_signal;
 use crate::support::{Behaviour, Fake, TestApp, eventually};
 
 async fn ready() -> (TestApp, Fake, Cli) {
@@ -103,8 +104,7 @@ async fn ctrl_c_takes_the_call_back_and_is_130() {
     let (_app, fake, cli) = ready().await;
     let child = cli.command(&["invoke", "fake__slow", "ms=600000"]).spawn().unwrap();
     eventually("the call has begun", async || fake.calls_of("slow") == 1).await;
-    let pid = child.id().unwrap().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    send_signal(&child, libc::SIGINT);
     let ended = finish(child).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(130), ""), "{ended:?}");
     eventually("the call is cancelled upstream", async || fake.cancelled().len() == 1).await;
@@ -123,7 +123,7 @@ async fn ctrl_c_is_heard_while_input_is_awaited() {
         u64::from_str_radix(&mask, 16).unwrap_or_default() & 0b10 != 0
     };
     eventually("it listens for Ctrl-C", async || caught()).await;
-    assert!(std::process::Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+    send_signal(&child, libc::SIGINT);
     assert_eq!(finish(child).await.code, Some(130));
 }
 

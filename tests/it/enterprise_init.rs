@@ -79,11 +79,11 @@ async fn metrics_are_on_in_enterprise_mode_and_need_no_token() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_of_one_mode_does_not_start_in_the_other() {
     let gateway = Process::start_in(TempDir::new().unwrap(), &ENTERPRISE).await;
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
     // What was never initialized may still become anything.
     let gateway = Process::start_in(folder, &[]).await;
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
     let mut starts = vec![command(folder.path(), &ENTERPRISE)];
     for flag in ["--enterprise", "--prod"] {
@@ -98,7 +98,7 @@ async fn a_database_of_one_mode_does_not_start_in_the_other() {
 
     let gateway = Process::start_in(TempDir::new().unwrap(), &ENTERPRISE).await;
     gateway.post("/init", &json!({})).await.expect(200);
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
     let ended = run(command(folder.path(), &[])).await;
     assert!(ended.sentence().contains("SERVER_MODE=enterprise"), "{ended:?}");
@@ -117,7 +117,7 @@ async fn reset_admin_makes_a_new_token_beside_a_stopped_gateway() {
 
     let gateway = Process::start_in(TempDir::new().unwrap(), &ENTERPRISE).await;
     assert!(reset(&gateway.folder).await.sentence().contains("in use"));
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
     assert!(reset(&folder).await.sentence().contains("POST /init"));
 
@@ -135,7 +135,7 @@ async fn reset_admin_makes_a_new_token_beside_a_stopped_gateway() {
     as_admin(&gateway, "Bearer the-token-of-the-boss", "PUT", "/api/v0/users/admin", demoted)
         .await
         .expect(200);
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
 
     let ended = reset(&folder).await;
@@ -146,11 +146,11 @@ async fn reset_admin_makes_a_new_token_beside_a_stopped_gateway() {
     let whoami = as_admin(&gateway, &found, "GET", "/api/v0/users/whoami", "").await.expect(200).json();
     assert_eq!(whoami, json!({"username": "admin", "role": "admin"}));
     as_admin(&gateway, "Bearer the-token-of-the-boss", "GET", "/api/v0/users", "").await.expect(200);
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (_, _folder) = gateway.end().await;
 
     let development = Process::start().await;
-    development.signal("-TERM");
+    development.signal(libc::SIGTERM);
     let (_, folder) = development.end().await;
     assert!(reset(&folder).await.sentence().contains("development mode"));
 }

@@ -111,7 +111,7 @@ async fn a_gateway_that_dies_before_it_stored_a_renewed_grant_asks_for_authoriza
     fake.update(|behaviour| behaviour.bearer = Some("the old one is over".into()));
     let call = json!({ "name": "web__echo", "text": "hi" });
     process.post("/api/v0/tools/invoke", &call).await.expect(500);
-    process.signal("-KILL");
+    process.signal(libc::SIGKILL);
     let (_, folder) = process.end().await;
     alter(&folder.path().join("toolgate.db"), ACCEPT_GRANTS).await;
 
@@ -148,7 +148,7 @@ async fn a_gateway_that_dies_while_it_finishes_an_authorization_leaves_no_half_s
     )
     .await;
     eventually("the grant is there", || async { !fake.seen_of("tools/list").is_empty() }).await;
-    process.signal("-KILL");
+    process.signal(libc::SIGKILL);
     let (_, folder) = process.end().await;
     drop(finishing);
 

@@ -65,12 +65,12 @@ async fn the_env_file_counts_below_the_environment_and_that_below_flags() {
     let gateway = Process::start_in(folder, &[]).await;
     gateway.get("/metrics").await.expect(200);
     assert!(gateway.folder.path().join("from file.db").exists());
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (code, folder) = gateway.end().await;
     assert_eq!(code, Some(0));
     let gateway = Process::start_in(folder, &[("OTEL_ENABLED", "false")]).await;
     gateway.get("/metrics").await.expect(404);
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
     let mut without_port = command(folder.path(), &[]);
     without_port.env_remove("PORT");
@@ -137,7 +137,7 @@ async fn the_key_file_is_private_and_a_missing_one_is_not_made_anew() {
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&key), 0o600);
     assert_eq!(mode(&gateway.folder.path().join("toolgate.db")), 0o600);
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
     let kept = std::fs::read(&key).unwrap();
     std::fs::remove_file(&key).unwrap();
@@ -153,7 +153,7 @@ async fn the_key_file_is_private_and_a_missing_one_is_not_made_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_it_with_0_and_calls_under_way_are_finished() {
-    for signal in ["-TERM", "-INT"] {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
         let gateway = Process::start().await;
         let fake = Fake::start(Behaviour::default()).await;
         let input = json!({ "name": "s", "transport": "streamable_http", "url": fake.url() });
@@ -191,7 +191,7 @@ async fn a_call_without_end_gets_ten_seconds() {
     });
     eventually("the call runs", async || fake.calls_of("slow") == 1).await;
     let begun = Instant::now();
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     assert_eq!(gateway.end().await.0, Some(0));
     let took = begun.elapsed();
     assert!((Duration::from_secs(9)..Duration::from_secs(14)).contains(&took), "{took:?}");
@@ -218,10 +218,10 @@ async fn a_second_signal_waits_for_nobody() {
     }
     eventually("both are under way", async || fake.calls_of("slow") == 1 && !stalled.seen().is_empty()).await;
     let begun = Instant::now();
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let address = gateway.address.clone();
     eventually("it is stopping", async || TcpStream::connect(&address).await.is_err()).await;
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     assert_eq!(gateway.end().await.0, Some(0));
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
@@ -246,7 +246,7 @@ async fn no_log_line_has_a_secret_an_argument_or_a_result() {
     gateway.get("/api/v0/server_configs").await.expect(200);
     let bad = json!({ "name": "bad", "transport": "streamable_http", "url": fake.url(), "bearer_token": "hush-wrong" });
     gateway.post("/api/v0/servers", &bad).await.expect(500);
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     let log = gateway.log.clone();
     assert_eq!(gateway.end().await.0, Some(0));
     let log = log.lock().unwrap();
@@ -260,7 +260,7 @@ async fn no_log_line_has_a_secret_an_argument_or_a_result() {
 async fn a_signal_right_after_the_start_is_a_good_end_too() {
     for _ in 0..5 {
         let gateway = Process::start().await;
-        gateway.signal("-TERM");
+        gateway.signal(libc::SIGTERM);
         assert_eq!(gateway.end().await.0, Some(0));
     }
 }

@@ -35,10 +35,10 @@ async fn family(gateway: &Process, name: &str, behaviour: Value) -> Vec<String> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_children_and_grandchildren() {
-    for signal in ["-TERM", "-INT"] {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
         let gateway = Process::start().await;
         let mut pids = family(&gateway, "willing", json!({})).await;
-        if signal == "-TERM" {
+        if signal == libc::SIGTERM {
             pids.extend(family(&gateway, "stubborn", json!({ "stubborn": true })).await);
         }
         let begun = Instant::now();
@@ -57,7 +57,7 @@ async fn kill_9_leaves_no_process_behind_and_loses_nothing() {
     pids.extend(family(&gateway, "stubborn", json!({ "stubborn": true })).await);
     gateway.post("/api/v0/tools/disable", &json!({ "name": "willing__echo" })).await.expect(200);
     let before = gateway.get("/api/v0/tools").await.expect(200).text();
-    gateway.signal("-KILL");
+    gateway.signal(libc::SIGKILL);
     let (code, folder) = gateway.end().await;
     assert_eq!(code, None);
     eventually("all are gone", async || !pids.iter().any(|pid| is_alive(pid))).await;
@@ -145,14 +145,14 @@ async fn a_call_to_a_child_under_way_is_finished_before_the_child_is_ended() {
     });
     let begun = async || gateway.call("s__seen", json!({})).await.matches("tools/call").count() > 1;
     eventually("the call runs", begun).await;
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     assert!(call.await.unwrap().expect(200).text().contains("done"));
     assert_eq!(gateway.end().await.0, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_hid_from_its_parents_is_found() {
-    for signal in ["-TERM", "-KILL"] {
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
         let gateway = Process::start().await;
         let marker = (std::process::id() + 700_000).to_string();
         let mut input = stdio_input("s", &Behaviour::default());

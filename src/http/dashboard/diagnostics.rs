@@ -38,7 +38,7 @@ pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Diagnost
     let catalog = face.gateway.catalog();
     let counts = catalog.counts();
     let base = base_url(&face.settings, &headers);
-    let mut hints = catalog.troubles();
+    let mut hints = face.gateway.troubles();
     hints.extend(HINTS.map(str::to_owned));
     Json(Diagnostics {
         version: VERSION,

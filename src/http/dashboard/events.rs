@@ -12,10 +12,10 @@ use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
-use crate::gateway::News;
 use crate::gateway::catalog::Catalog;
 use crate::gateway::difference::Noun;
 use crate::gateway::record::state_of;
+use crate::gateway::{News, StoreHealth};
 use crate::http::Face;
 use crate::http::stream::EventBody;
 use crate::wire::sse;
@@ -41,12 +41,12 @@ struct ServerStatus {
         body = String)))]
 pub async fn stream(State(face): State<Face>) -> Response {
     let (frames, notices) = mpsc::channel(BACKLOG);
-    let (changes, news) = (face.gateway.changes(), face.gateway.news());
+    let (changes, news, health) = (face.gateway.changes(), face.gateway.news(), face.gateway.store_health());
     let seen = face.gateway.catalog();
     let closing = face.closing.clone();
     let mut watch = Watch { statuses: statuses(&seen), seen, frames, face };
     let work = async move {
-        closing.run_until_cancelled(watch.follow(changes, news)).await;
+        closing.run_until_cancelled(watch.follow(changes, news, health)).await;
         Bytes::new()
     };
     EventBody::response(work, notices)
@@ -65,12 +65,17 @@ impl Watch {
         &mut self,
         mut changes: tokio::sync::watch::Receiver<()>,
         mut news: tokio::sync::broadcast::Receiver<News>,
+        mut health: tokio::sync::watch::Receiver<StoreHealth>,
     ) {
         loop {
             tokio::select! {
                 changed = changes.changed() => match changed {
                     Ok(()) => self.tell_changes().await,
                     // The gateway is going away, and this stream with it.
+                    Err(_) => return pending().await,
+                },
+                changed = health.changed() => match changed {
+                    Ok(()) => self.tell_changed(&BTreeSet::from([Noun::Store])).await,
                     Err(_) => return pending().await,
                 },
                 heard = news.recv() => match heard {

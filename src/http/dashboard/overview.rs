@@ -18,7 +18,7 @@ const FAILURES: usize = 10;
 
 #[derive(Serialize, ToSchema)]
 pub struct Overview {
-    /// `ok`, or `degraded` when a server that is switched on cannot be used.
+    /// `ok`, or `degraded` when changes cannot be saved or a server that is switched on cannot be used.
     status: &'static str,
     mode: &'static str,
     version: &'static str,
@@ -30,6 +30,8 @@ pub struct Overview {
     tool_group_count: usize,
     /// One sentence for each thing that somebody should look at.
     troubleshooting: Vec<String>,
+    /// Why changes cannot be saved now.
+    store_problem: Option<String>,
     /// The last calls that failed, newest first.
     recent_failures: Vec<RecentFailure>,
     empty_state: Option<EmptyState>,
@@ -57,7 +59,7 @@ pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Overview
     let counts = catalog.counts();
     let base = base_url(&face.settings, &headers);
     Json(Overview {
-        status: if catalog.is_healthy() { "ok" } else { "degraded" },
+        status: if face.gateway.is_healthy() { "ok" } else { "degraded" },
         mode: face.gateway.mode.as_str(),
         version: VERSION,
         endpoints: endpoints(&base),
@@ -66,7 +68,8 @@ pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Overview
         prompt_count: counts.prompts,
         resource_count: counts.resources,
         tool_group_count: counts.groups,
-        troubleshooting: catalog.troubles(),
+        troubleshooting: face.gateway.troubles(),
+        store_problem: face.gateway.store_problem(),
         recent_failures: catalog.failed_calls(FAILURES).into_iter().map(RecentFailure::of).collect(),
         empty_state: (counts.servers == 0).then(|| no_servers(&base)),
     })

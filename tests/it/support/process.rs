@@ -69,7 +69,43 @@ impl Process {
     }
 
     pub async fn start_in(folder: TempDir, variables: &[(&str, &str)]) -> Self {
-        let mut child = command(folder.path(), variables).spawn().expect("the program was built");
+        let command = command(folder.path(), variables);
+        Self::start_as(command, folder).await
+    }
+
+    /// Starts with a limit on the size of files, which a full disk looks like.
+    pub async fn start_limited(folder: TempDir, bytes: Option<u64>) -> Self {
+        let mut command = command(folder.path(), &[]);
+        // SAFETY: makes one system call that is allowed between fork and exec.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(move || {
+                limit_file_size(0, bytes);
+                // As at any start of a program; a runtime of tests may have it otherwise.
+                libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+                Ok(())
+            })
+        };
+        Self::start_as(command, folder).await
+    }
+
+    /// Starts as `nohup` does.
+    pub async fn start_ignoring_hangups() -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut command = command(folder.path(), &[]);
+        // SAFETY: makes one system call that is allowed between fork and exec.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                Ok(())
+            })
+        };
+        Self::start_as(command, folder).await
+    }
+
+    async fn start_as(mut command: Command, folder: TempDir) -> Self {
+        let mut child = command.spawn().expect("the program was built");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("it says something").unwrap();
         let Some(first) = first else {
@@ -92,10 +128,12 @@ impl Process {
         Self { child, address, folder, log }
     }
 
-    pub fn signal(&self, signal: &str) {
-        let pid = self.child.id().expect("it still runs").to_string();
-        let sent = std::process::Command::new("kill").args([signal, &pid]).status().unwrap();
-        assert!(sent.success());
+    pub fn id(&self) -> libc::pid_t {
+        id(&self.child)
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        send_signal(&self.child, signal);
     }
 
     /// Waits for its end; the exit code, or none after a signal.
@@ -109,7 +147,15 @@ impl Process {
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        client::request(&self.address, "POST", path, &[], body.to_string().into()).await
+        self.send("POST", path, &[], body).await
+    }
+
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+        client::request(&self.address, method, path, headers, body.to_string().into()).await
+    }
+
+    pub async fn request(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        client::request(&self.address, method, path, headers, Vec::new()).await
     }
 
     /// The text of the first content block of a call that must work.
@@ -118,6 +164,30 @@ impl Process {
         let result = self.post("/api/v0/tools/invoke", &arguments).await.expect(200).json();
         result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}")).to_owned()
     }
+}
+
+pub fn send_signal(child: &Child, signal: libc::c_int) {
+    // SAFETY: a plain system call without memory.
+    #[allow(unsafe_code)]
+    let sent = unsafe { libc::kill(id(child), signal) };
+    assert_eq!(sent, 0);
+}
+
+fn id(child: &Child) -> libc::pid_t {
+    child.id().expect("it still runs").try_into().unwrap()
+}
+
+/// Limits how large files of a process may grow, or lifts that limit; 0 stands for this process.
+pub fn limit_file_size(process: libc::pid_t, bytes: Option<u64>) {
+    // SAFETY: both calls read or write one value that outlives them.
+    #[allow(unsafe_code)]
+    let set = unsafe {
+        let mut limit = std::mem::zeroed::<libc::rlimit>();
+        libc::prlimit(process, libc::RLIMIT_FSIZE, std::ptr::null(), &mut limit);
+        limit.rlim_cur = bytes.map_or(limit.rlim_max, |bytes| bytes.min(limit.rlim_max));
+        libc::prlimit(process, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut())
+    };
+    assert_eq!(set, 0);
 }
 
 /// Whether a process is there and not just waiting to be buried.

@@ -1091,6 +1091,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/ready": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether calls are served. `degraded`: they are, but changes cannot be saved. */
+        get: operations["get_ready"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/sse": {
         parameters: {
             query?: never;
@@ -1457,8 +1474,10 @@ export interface components {
             recent_failures: components["schemas"]["RecentFailure"][];
             resource_count: number;
             server_count: number;
-            /** @description `ok`, or `degraded` when a server that is switched on cannot be used. */
+            /** @description `ok`, or `degraded` when changes cannot be saved or a server that is switched on cannot be used. */
             status: string;
+            /** @description Why changes cannot be saved now. */
+            store_problem?: string | null;
             tool_count: number;
             tool_group_count: number;
             /** @description One sentence for each thing that somebody should look at. */
@@ -4231,6 +4250,44 @@ export interface operations {
                 };
                 content: {
                     "application/openmetrics-text": string;
+                };
+            };
+            /** @description What is wrong, in one sentence */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_ready: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description Done */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Health"];
                 };
             };
             /** @description What is wrong, in one sentence */

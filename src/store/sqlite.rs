@@ -1,0 +1,339 @@
+//! The connection to a SQLite database: one at a time, and never used again once anything failed on it.
+//!
+//! SQLite may roll a transaction back by itself, so after a failure nobody can tell what state a connection is in.
+//! A transaction that does not end with a successful COMMIT therefore takes its connection with it. The failed
+//! connection stays open until its successor is attached: the first connection to a database reads the log from the
+//! beginning, and would then find there what a failed COMMIT wrote.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::health::HealthSender;
+use super::settings::BUMP_EPOCH;
+use super::{OpenError, lock};
+
+/// How long a statement waits for a lock that another process holds.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// A database and its current connection.
+#[derive(Clone, Debug)]
+pub(super) struct Sqlite {
+    options: Arc<SqliteConnectOptions>,
+    slot: Arc<Mutex<Slot>>,
+    health: HealthSender,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    live: Option<SqliteConnection>,
+    /// `live` was opened on a disk without room for the shared-memory file of the log. It can read, not write.
+    is_restricted: bool,
+    /// The connection that failed, until another one is attached.
+    retired: Option<SqliteConnection>,
+    /// A COMMIT failed, and what it wrote may still be in the log. Another commit overwrites it.
+    has_residue: bool,
+    is_closed: bool,
+}
+
+impl Sqlite {
+    /// Opens the database. Where the disk has no room for that, a connection that only reads is enough.
+    pub(super) async fn open(database: &Path, health: HealthSender) -> Result<Self, sqlx::Error> {
+        let options = SqliteConnectOptions::new()
+            .filename(database)
+            .journal_mode(SqliteJournalMode::Wal)
+            // An answered write must survive a power cut.
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT);
+        let mut slot = Slot::default();
+        match attach(&options).await {
+            Ok(connection) => slot.live = Some(connection),
+            Err(error) if is_disk_failure(&error) => {
+                slot.open_restricted(&options).await.map_err(|_| error)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Self { options: Arc::new(options), slot: Arc::new(Mutex::new(slot)), health })
+    }
+
+    /// Opens a database that is there, only to read it; also its real path. A gateway may have it open.
+    pub(super) async fn open_to_read(path: &Path) -> Result<(PathBuf, Self), OpenError> {
+        if !path.exists() {
+            return Err(OpenError::Missing { path: path.to_owned() });
+        }
+        let database = lock::locate(path)?;
+        let options = SqliteConnectOptions::new()
+            .filename(&database)
+            .read_only(true)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT);
+        let attached = match attach(&options).await {
+            // A folder in which nothing can be written, and so nobody else writes either.
+            Err(error) if is_disk_failure(&error) => attach(&options.clone().immutable(true)).await,
+            attached => attached,
+        };
+        let connection = attached.map_err(|cause| OpenError::from_sqlx(&database, cause))?;
+        let slot = Slot { live: Some(connection), ..Slot::default() };
+        let health = HealthSender::default();
+        Ok((database, Self { options: Arc::new(options), slot: Arc::new(Mutex::new(slot)), health }))
+    }
+
+    /// The first column of what a statement gives.
+    pub(super) async fn rows(&self, sql: &'static str) -> Result<Vec<String>, sqlx::Error> {
+        let rows = self.with_connection(async |db| sqlx::query_scalar(sql).fetch_all(db).await);
+        rows.await?
+    }
+
+    /// Writes a consistent copy into an empty file.
+    pub(super) async fn copy_to(&self, file: &str) -> Result<(), sqlx::Error> {
+        let copy =
+            async |db: &mut SqliteConnection| sqlx::query("VACUUM INTO $1").bind(file).execute(db).await;
+        self.with_connection(copy).await?.map(|_| ())
+    }
+
+    pub(super) async fn begin(&self, access: Access) -> Result<SqliteTx, sqlx::Error> {
+        let mut slot = self.slot.clone().lock_owned().await;
+        if let Err(error) = slot.prepare(&self.options, access).await {
+            if access == Access::Write {
+                self.health.fail(&error);
+            }
+            return Err(error);
+        }
+        let mut tx = SqliteTx { database: self.clone(), slot, access, state: State::Open };
+        let begin = match access {
+            Access::Read => "BEGIN",
+            // At once, so that no other process can get between what is read and what is written.
+            Access::Write => "BEGIN IMMEDIATE",
+        };
+        let begun = sqlx::raw_sql(begin).execute(tx.connection()).await;
+        tx.note(begun)?;
+        Ok(tx)
+    }
+
+    /// Proves that the database can be written, with a commit that changes nothing of value.
+    pub(super) async fn heal(&self) -> Result<(), sqlx::Error> {
+        let mut slot = self.slot.clone().lock_owned().await;
+        slot.prepare(&self.options, Access::Write).await?;
+        slot.overwrite_residue().await
+    }
+
+    /// Runs something on the connection outside of a transaction.
+    pub(super) async fn with_connection<T>(
+        &self,
+        run: impl AsyncFnOnce(&mut SqliteConnection) -> T,
+    ) -> Result<T, sqlx::Error> {
+        let mut slot = self.slot.lock().await;
+        slot.prepare(&self.options, Access::Read).await?;
+        Ok(run(slot.live()).await)
+    }
+
+    /// The last connection to close moves the log into the database and removes it.
+    pub(super) async fn close(&self) {
+        let mut slot = self.slot.lock().await;
+        slot.is_closed = true;
+        for connection in [slot.retired.take(), slot.live.take()].into_iter().flatten() {
+            if let Err(error) = connection.close().await {
+                tracing::warn!(%error, "the database could not be closed; its log is read at the next start");
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Makes sure that there is a connection that allows the access, and that no residue is left before a write.
+    async fn prepare(&mut self, options: &SqliteConnectOptions, access: Access) -> Result<(), sqlx::Error> {
+        if self.is_closed {
+            return Err(sqlx::Error::PoolClosed);
+        }
+        match (&self.live, access) {
+            (Some(_), Access::Write) if self.is_restricted => self.lift_restriction(options).await?,
+            (Some(_), _) => {}
+            (None, _) => {
+                let connection = attach(options).await?;
+                // Only now: it may hold the write lock, and it must not have been the last connection.
+                if let Some(retired) = self.retired.take() {
+                    let _ = retired.close().await;
+                }
+                self.live = Some(connection);
+            }
+        }
+        if access == Access::Write && self.has_residue {
+            self.overwrite_residue().await?;
+        }
+        Ok(())
+    }
+
+    /// Exchanges a connection that can only read for an ordinary one.
+    async fn lift_restriction(&mut self, options: &SqliteConnectOptions) -> Result<(), sqlx::Error> {
+        // It holds an exclusive lock, so it must go first.
+        if let Some(restricted) = self.live.take() {
+            let _ = restricted.close().await;
+        }
+        match attach(options).await {
+            Ok(connection) => {
+                self.live = Some(connection);
+                self.is_restricted = false;
+                Ok(())
+            }
+            Err(error) => {
+                self.open_restricted(options).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// With an exclusive lock SQLite keeps the index of the log in memory and needs no room on the disk for it.
+    async fn open_restricted(&mut self, options: &SqliteConnectOptions) -> Result<(), sqlx::Error> {
+        let options = options.clone().locking_mode(SqliteLockingMode::Exclusive);
+        self.live = Some(attach(&options).await?);
+        self.is_restricted = true;
+        Ok(())
+    }
+
+    /// Commits a change without meaning. It takes the place in the log where a failed commit may have left its pages,
+    /// which a restart would otherwise find there and believe.
+    async fn overwrite_residue(&mut self) -> Result<(), sqlx::Error> {
+        let connection = self.live();
+        let mut done = Ok(());
+        for sql in ["BEGIN IMMEDIATE", BUMP_EPOCH, "COMMIT"] {
+            done = sqlx::raw_sql(sql).execute(&mut *connection).await.map(|_| ());
+            if done.is_err() {
+                break;
+            }
+        }
+        match done {
+            Ok(()) => self.has_residue = false,
+            Err(_) => self.retire(),
+        }
+        done
+    }
+
+    fn retire(&mut self) {
+        let failed = self.live.take();
+        // One is enough to stay attached to the log.
+        if self.retired.is_none() {
+            self.retired = failed;
+        }
+    }
+
+    fn live(&mut self) -> &mut SqliteConnection {
+        self.live.as_mut().expect("a slot was prepared before its connection is used")
+    }
+}
+
+/// A transaction. One that is dropped without a commit is rolled back.
+pub(super) struct SqliteTx {
+    database: Sqlite,
+    slot: OwnedMutexGuard<Slot>,
+    access: Access,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Open,
+    /// A statement failed, for this reason.
+    Failed(String),
+    Committing,
+    Over,
+}
+
+impl SqliteTx {
+    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
+        self.slot.live()
+    }
+
+    /// Remembers the failure of a statement.
+    pub(super) fn note<T>(&mut self, result: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        if let Err(error) = &result {
+            self.state = State::Failed(describe(error));
+        }
+        result
+    }
+
+    pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        self.state = State::Committing;
+        let Err(error) = sqlx::raw_sql("COMMIT").execute(self.connection()).await.map(|_| ()) else {
+            self.state = State::Over;
+            return Ok(());
+        };
+        self.state = State::Over;
+        self.slot.retire();
+        if self.access == Access::Write {
+            self.slot.has_residue = true;
+            self.database.health.fail(&error);
+            // Before anybody hears that the write failed: from then on it must not come back. Where the disk
+            // refuses this too, the next attempt to write begins with it.
+            let _ = self.slot.prepare(&self.database.options, Access::Write).await;
+        }
+        Err(error)
+    }
+}
+
+impl Drop for SqliteTx {
+    fn drop(&mut self) {
+        let reason = match &self.state {
+            State::Over => return,
+            State::Failed(reason) => reason.as_str(),
+            State::Open | State::Committing => "a change was abandoned half-way",
+        };
+        if self.access == Access::Write {
+            self.database.health.fail_because(reason);
+        }
+        // Whether a commit that nobody waited for went through shows only later.
+        self.slot.has_residue |= matches!(self.state, State::Committing) && self.access == Access::Write;
+        self.slot.retire();
+    }
+}
+
+/// Opens a connection and reads something, which attaches it to the log.
+async fn attach(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
+    let mut connection = options.connect().await?;
+    match sqlx::raw_sql("SELECT COUNT(*) FROM sqlite_schema").execute(&mut connection).await {
+        Ok(_) => Ok(connection),
+        Err(error) => {
+            let _ = connection.close().await;
+            Err(error)
+        }
+    }
+}
+
+/// The primary result code of SQLite, if that is where an error comes from.
+pub(super) fn result_code(error: &sqlx::Error) -> Option<u32> {
+    let sqlx::Error::Database(error) = error else { return None };
+    error.code()?.parse::<u32>().ok().map(|code| code & 0xff)
+}
+
+/// Whether the file holds something that SQLite did not write there.
+pub(super) fn is_damage(error: &sqlx::Error) -> bool {
+    const SQLITE_CORRUPT: u32 = 11;
+    const SQLITE_NOTADB: u32 = 26;
+    matches!(result_code(error), Some(SQLITE_CORRUPT | SQLITE_NOTADB))
+}
+
+/// Whether the disk is full, or reading or writing failed.
+fn is_disk_failure(error: &sqlx::Error) -> bool {
+    const SQLITE_IOERR: u32 = 10;
+    const SQLITE_FULL: u32 = 13;
+    const SQLITE_CANTOPEN: u32 = 14;
+    matches!(result_code(error), Some(SQLITE_IOERR | SQLITE_FULL | SQLITE_CANTOPEN))
+}
+
+/// What went wrong, without the frame that sqlx puts around it.
+pub fn describe(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(error) => error.message().to_owned(),
+        other => other.to_string(),
+    }
+}
