@@ -62,12 +62,12 @@ impl Reader {
         match sent {
             Ok(response) if response.status == 200 => {}
             Ok(response) => {
-                let fault = stage.fault.name();
+                let fault = stage.names();
                 let (status, said) = (response.status, response.text());
                 self.report.violation(format!("{what} while {fault}: {status} {said}"));
             }
             Err(error) => {
-                self.report.violation(format!("{what} while {}: {error:#}", stage.fault.name()));
+                self.report.violation(format!("{what} while {}: {error:#}", stage.names()));
             }
         }
         true

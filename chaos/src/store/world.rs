@@ -89,7 +89,7 @@ impl World {
             report: Report::new("store"),
         };
         let anchor = json!({"name": ANCHOR, "transport": "streamable_http", "url": world.server.url(ANCHOR)});
-        let stage = world.stage(Fault::None)?;
+        let stage = world.stage(Vec::new(), false)?;
         let mut request = Request::new("POST", "/api/v0/servers").json(&anchor);
         if let Some(admin) = &stage.admin {
             request = request.token(admin);
@@ -101,14 +101,15 @@ impl World {
 
     /// Lets the writers work through one fault and checks what is left of it.
     pub async fn episode(&mut self, has_time: bool) -> Result<()> {
-        if self.bag.is_empty() {
-            self.bag = Fault::bag(&mut self.random, has_time);
+        let mut faults = vec![self.next_fault(has_time)];
+        if self.random.chance(30) {
+            faults.push(self.next_fault(has_time));
         }
-        let fault = self.bag.pop().unwrap_or(Fault::None);
+        let fault = *faults.last().context("an episode has a fault")?;
         let ending = *self.random.pick(&[Ending::Rest, Ending::PowerCut, Ending::PowerCut, Ending::Restart]);
         // A full disk is there at the next start too: that must work.
         let stays_on = self.random.chance(50) || fault == Fault::FullDisk;
-        let stage = Arc::new(self.stage(fault)?);
+        let stage = Arc::new(self.stage(faults, ending != Ending::Rest)?);
         let mut writers = JoinSet::new();
         for writer in self.writers.drain(..) {
             writers.spawn(writer.run(stage.clone()));
@@ -117,9 +118,13 @@ impl World {
         reader.spawn(Reader::default().run(stage.clone()));
 
         self.pause(30, 300).await;
-        let held = self.switch_on(&stage).await;
-        self.pause_for(fault).await;
-        self.expect_confession(&stage).await;
+        let mut held = None;
+        for fault in &stage.faults {
+            drop(held.take());
+            held = self.switch_on(&stage, *fault).await;
+            self.pause_for(*fault).await;
+            self.expect_confession(&stage, *fault).await;
+        }
         if ending == Ending::Rest || !stays_on {
             self.faults.set(Fault::None);
         }
@@ -138,7 +143,7 @@ impl World {
                 stage.is_ending.store(true, Ordering::SeqCst);
                 let status = self.stop()?.terminate().await?;
                 if !status.success() {
-                    self.report.violation(format!("{}: SIGTERM ended it with {status}", self.when(fault)));
+                    self.report.violation(format!("{}: SIGTERM ended it with {status}", self.when(&stage)));
                 }
             }
         }
@@ -150,12 +155,12 @@ impl World {
             self.slowest_read = self.slowest_read.max(reader.slowest);
             self.report.merge(reader.report);
         }
-        let when = format!("{}, {ending:?}", self.when(fault));
+        let when = format!("{}, {ending:?}", self.when(&stage));
         if ending != Ending::Rest {
             self.start_again(fault, stays_on, &when).await?;
         }
         self.faults.set(Fault::None);
-        let stage = self.stage(Fault::None)?;
+        let stage = self.stage(Vec::new(), false)?;
         self.expect_healing(&stage, &when).await;
         let shown = check(&stage, &mut self.writers, &mut self.report, &when).await?;
         if ending == Ending::Rest && self.random.chance(50) {
@@ -164,9 +169,16 @@ impl World {
         self.expect_writes().await
     }
 
-    /// Switches the fault of the episode on.
-    async fn switch_on(&mut self, stage: &Stage) -> Option<WriteLock> {
-        let fault = stage.fault;
+    /// The next fault of the bag, which is filled again when it is empty.
+    fn next_fault(&mut self, has_time: bool) -> Fault {
+        if self.bag.is_empty() {
+            self.bag = Fault::bag(&mut self.random, has_time);
+        }
+        self.bag.pop().unwrap_or(Fault::None)
+    }
+
+    /// Switches a fault of the episode on.
+    async fn switch_on(&mut self, stage: &Stage, fault: Fault) -> Option<WriteLock> {
         if fault == Fault::None {
             return None;
         }
@@ -179,15 +191,15 @@ impl World {
         match self.faults.lock().await {
             Ok(lock) => lock,
             Err(error) => {
-                self.report.violation(format!("{}: {error:#}", self.when(fault)));
+                self.report.violation(format!("{}: {error:#}", self.when(stage)));
                 None
             }
         }
     }
 
     /// While nothing can be written and something was refused, the gateway must say that it is degraded.
-    async fn expect_confession(&mut self, stage: &Stage) {
-        if !stage.fault.stops_all_writes() || stage.refused.load(Ordering::SeqCst) == 0 {
+    async fn expect_confession(&mut self, stage: &Stage, fault: Fault) {
+        if !fault.stops_all_writes() || stage.refused.load(Ordering::SeqCst) == 0 {
             return;
         }
         self.report.operation("check of /ready in a fault");
@@ -197,7 +209,7 @@ impl World {
             last == "200 degraded"
         });
         if !is_said.await {
-            self.report.violation(format!("{}: /ready says {last}", self.when(stage.fault)));
+            self.report.violation(format!("{}: /ready says {last}", self.when(stage)));
         }
     }
 
@@ -234,7 +246,7 @@ impl World {
         }
         self.report.operation("start: done");
         if stays_on {
-            let stage = self.stage(fault)?;
+            let stage = self.stage(vec![fault], false)?;
             let mut reader = Reader::default();
             reader.pass(&stage).await;
             self.report.merge(reader.report);
@@ -249,7 +261,7 @@ impl World {
         self.stop()?.kill().await?;
         self.gateway = Some(self.settings.start().await?);
         let when = format!("{when}, after a power cut at rest");
-        let stage = self.stage(Fault::None)?;
+        let stage = self.stage(Vec::new(), false)?;
         let after = check(&stage, &mut self.writers, &mut self.report, &when).await?;
         for path in before.difference(&after) {
             self.report.violation(format!("{when}: {path} differs from what was shown before"));
@@ -259,7 +271,7 @@ impl World {
 
     /// With every fault off, each writer must get a change through.
     async fn expect_writes(&mut self) -> Result<()> {
-        let stage = self.stage(Fault::None)?;
+        let stage = self.stage(Vec::new(), false)?;
         for writer in &mut self.writers {
             writer.step(&stage).await;
         }
@@ -290,12 +302,13 @@ impl World {
         Ok(gateway)
     }
 
-    fn stage(&self, fault: Fault) -> Result<Stage> {
+    fn stage(&self, faults: Vec<Fault>, may_vanish: bool) -> Result<Stage> {
         Ok(Stage {
             address: self.gateway.as_ref().context("a gateway runs")?.address.clone(),
             admin: self.admin.clone(),
             server: self.server.clone(),
-            fault,
+            faults,
+            may_vanish,
             stop: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             was_faulty: AtomicBool::new(false),
@@ -303,8 +316,8 @@ impl World {
         })
     }
 
-    fn when(&self, fault: Fault) -> String {
-        format!("{}, {}", self.mode, fault.name())
+    fn when(&self, stage: &Stage) -> String {
+        format!("{}, {}", self.mode, stage.names())
     }
 
     async fn pause(&mut self, least: u64, more: u64) {

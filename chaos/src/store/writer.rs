@@ -20,8 +20,11 @@ pub struct Stage {
     /// The token of the admin, in enterprise mode.
     pub admin: Option<String>,
     pub server: Arc<Server>,
-    /// The fault of the episode, whether or not it is on at the moment.
-    pub fault: Fault,
+    /// The faults of the episode, one after the other, whether or not one is on at the moment.
+    pub faults: Vec<Fault>,
+    /// Whether writers may go away without waiting for the response. What becomes of such a change is certain only
+    /// after a restart.
+    pub may_vanish: bool,
     /// Tells writers and readers to end.
     pub stop: AtomicBool,
     /// Set before the gateway is killed or stopped: from then on requests may fail.
@@ -30,6 +33,14 @@ pub struct Stage {
     pub was_faulty: AtomicBool,
     /// Changes that were refused.
     pub refused: AtomicU64,
+}
+
+impl Stage {
+    /// The names of the faults.
+    pub fn names(&self) -> String {
+        let names: Vec<_> = self.faults.iter().map(|fault| fault.name()).collect();
+        names.join(", then ")
+    }
 }
 
 pub struct Writer {
@@ -62,12 +73,15 @@ impl Writer {
         }
     }
 
-    /// Makes one change; false when it got no response.
+    /// Makes one change; false when the gateway is gone.
     pub async fn step(&mut self, stage: &Stage) -> bool {
-        let index = usize::try_from(self.random.below(self.things.len() as u64)).unwrap_or(0);
-        let thing = &mut self.things[index];
+        let mut certain: Vec<_> = self.things.iter_mut().filter(|thing| thing.doubt.is_none()).collect();
+        let index = usize::try_from(self.random.below(certain.len() as u64)).unwrap_or(0);
+        let Some(thing) = certain.get_mut(index) else { return false };
         let change = thing.change(&mut self.random, &stage.server);
-        let mut request = change.request.limit(LIMIT);
+        let vanishes = stage.may_vanish && self.random.chance(2);
+        let limit = if vanishes { Duration::from_millis(self.random.below(15)) } else { LIMIT };
+        let mut request = change.request.limit(limit);
         if let Some(admin) = &stage.admin {
             request = request.token(admin);
         }
@@ -92,11 +106,11 @@ impl Writer {
             }
             Err(error) => {
                 self.report.operation(&format!("{what}: no response"));
-                if !stage.is_ending.load(Ordering::SeqCst) {
+                if !vanishes && !stage.is_ending.load(Ordering::SeqCst) {
                     self.report.violation(format!("{what} {}: {error:#}", thing.name));
                 }
                 thing.doubt = Some(change.after);
-                false
+                vanishes
             }
         }
     }
@@ -110,8 +124,8 @@ fn unjustified(stage: &Stage, response: &Response) -> Option<String> {
         Some("though it fits what was answered before".to_owned())
     } else if !stage.was_faulty.load(Ordering::SeqCst) {
         Some("though nothing is wrong with the store".to_owned())
-    } else if stage.fault.is_harmless() {
-        Some(format!("though only a fault that passes was there: {}", stage.fault.name()))
+    } else if stage.faults.iter().all(|fault| fault.is_harmless()) {
+        Some(format!("though only a fault that passes was there: {}", stage.names()))
     } else {
         None
     }
