@@ -26,6 +26,9 @@ pub const SHORT_WRITES: u32 = 6;
 /// Every sync takes `delay_ms` longer.
 pub const SLOW_SYNCS: u32 = 7;
 
+/// From the sync at which the countdown reaches zero on, every write and sync fails with EIO.
+pub const DEAD_DISK: u32 = 8;
+
 /// The layout of the control file. A file of zeros is a valid one, with every fault off.
 #[repr(C)]
 pub struct Control {

@@ -107,6 +107,13 @@ fn judge(file: c_int, act: Act) -> Verdict {
         },
         control::WRITE_ERRORS | control::SYNC_ERRORS => Verdict::Fail(libc::EIO),
         control::WRITE_ERROR | control::SYNC_ERROR if is_due() => Verdict::Fail(libc::EIO),
+        control::DEAD_DISK => match act {
+            Act::Sync if control.countdown.fetch_sub(1, Ordering::SeqCst) <= 1 => Verdict::Fail(libc::EIO),
+            Act::Write { .. } | Act::Resize { .. } if control.countdown.load(Ordering::SeqCst) <= 0 => {
+                Verdict::Fail(libc::EIO)
+            }
+            Act::Write { .. } | Act::Resize { .. } | Act::Sync => Verdict::Pass,
+        },
         control::SHORT_WRITES if control.countdown.fetch_sub(1, Ordering::SeqCst) % 4 == 0 => Verdict::Halve,
         control::SLOW_SYNCS => {
             control.injected.fetch_add(1, Ordering::SeqCst);
@@ -123,12 +130,18 @@ fn judge(file: c_int, act: Act) -> Verdict {
 
 fn concerns(mode: u32, act: Act) -> bool {
     match act {
-        Act::Sync => matches!(mode, control::SYNC_ERROR | control::SYNC_ERRORS | control::SLOW_SYNCS),
+        Act::Sync => matches!(
+            mode,
+            control::SYNC_ERROR | control::SYNC_ERRORS | control::SLOW_SYNCS | control::DEAD_DISK
+        ),
         Act::Write { .. } => {
             !matches!(mode, control::SYNC_ERROR | control::SYNC_ERRORS | control::SLOW_SYNCS)
         }
         Act::Resize { .. } => {
-            matches!(mode, control::FULL_DISK | control::WRITE_ERROR | control::WRITE_ERRORS)
+            matches!(
+                mode,
+                control::FULL_DISK | control::WRITE_ERROR | control::WRITE_ERRORS | control::DEAD_DISK
+            )
         }
     }
 }

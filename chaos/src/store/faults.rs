@@ -36,6 +36,7 @@ pub enum Fault {
     WriteErrors,
     SyncError(Nth),
     SyncErrors,
+    DeadDisk { syncs: i64 },
     ShortWrites,
     SlowSyncs { milliseconds: u32 },
     Locked { milliseconds: u64 },
@@ -68,6 +69,7 @@ impl Fault {
             Self::WriteErrors,
             Self::SyncError(Nth::below(6, random)),
             Self::SyncErrors,
+            Self::DeadDisk { syncs: 1 + random.below(20).cast_signed() },
             Self::ShortWrites,
             Self::SlowSyncs { milliseconds: 20 + u32::try_from(random.below(180)).unwrap_or(0) },
             Self::Locked { milliseconds: 200 + random.below(1500) },
@@ -92,6 +94,7 @@ impl Fault {
             Self::SyncError(Nth { repeats: false, .. }) => "I/O error on the nth sync",
             Self::SyncError(Nth { repeats: true, .. }) => "I/O error on every nth sync",
             Self::SyncErrors => "I/O error on every sync",
+            Self::DeadDisk { .. } => "dying disk",
             Self::ShortWrites => "short writes",
             Self::SlowSyncs { .. } => "slow syncs",
             Self::Locked { milliseconds } if is_beyond_patience(milliseconds) => "locked beyond the timeout",
@@ -108,6 +111,7 @@ impl Fault {
             | Self::FullDisk
             | Self::WriteError(_)
             | Self::SyncError(_)
+            | Self::DeadDisk { .. }
             | Self::ShortWrites
             | Self::SlowSyncs { .. } => false,
         }
@@ -122,7 +126,8 @@ impl Fault {
             | Self::WriteError(_)
             | Self::WriteErrors
             | Self::SyncError(_)
-            | Self::SyncErrors => false,
+            | Self::SyncErrors
+            | Self::DeadDisk { .. } => false,
         }
     }
 }
@@ -178,6 +183,7 @@ impl Faults {
             Fault::WriteErrors => (control::WRITE_ERRORS, 0, 0, 0),
             Fault::SyncError(which) => (control::SYNC_ERROR, which.nth, which.period(), 0),
             Fault::SyncErrors => (control::SYNC_ERRORS, 0, 0, 0),
+            Fault::DeadDisk { syncs } => (control::DEAD_DISK, syncs, 0, 0),
             Fault::ShortWrites => (control::SHORT_WRITES, i64::MAX, 0, 0),
             Fault::SlowSyncs { milliseconds } => (control::SLOW_SYNCS, 0, 0, milliseconds),
         };

@@ -179,11 +179,10 @@ impl World {
 
     /// Switches a fault of the episode on.
     async fn switch_on(&mut self, stage: &Stage, fault: Fault) -> Option<WriteLock> {
-        if fault == Fault::None {
-            return None;
+        if fault != Fault::None {
+            self.report.fault(fault.name());
+            stage.was_faulty.store(true, Ordering::SeqCst);
         }
-        self.report.fault(fault.name());
-        stage.was_faulty.store(true, Ordering::SeqCst);
         self.faults.set(fault);
         if !matches!(fault, Fault::Locked { .. }) {
             return None;
@@ -302,13 +301,13 @@ impl World {
         Ok(gateway)
     }
 
-    fn stage(&self, faults: Vec<Fault>, may_vanish: bool) -> Result<Stage> {
+    fn stage(&self, faults: Vec<Fault>, ends: bool) -> Result<Stage> {
         Ok(Stage {
             address: self.gateway.as_ref().context("a gateway runs")?.address.clone(),
             admin: self.admin.clone(),
             server: self.server.clone(),
             faults,
-            may_vanish,
+            ends,
             stop: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             was_faulty: AtomicBool::new(false),

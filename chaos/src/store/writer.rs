@@ -22,9 +22,9 @@ pub struct Stage {
     pub server: Arc<Server>,
     /// The faults of the episode, one after the other, whether or not one is on at the moment.
     pub faults: Vec<Fault>,
-    /// Whether writers may go away without waiting for the response. What becomes of such a change is certain only
-    /// after a restart.
-    pub may_vanish: bool,
+    /// Whether the gateway ends with the episode. Only then may writers go away without waiting for the response: what
+    /// became of such a change is certain only after a restart.
+    pub ends: bool,
     /// Tells writers and readers to end.
     pub stop: AtomicBool,
     /// Set before the gateway is killed or stopped: from then on requests may fail.
@@ -36,6 +36,12 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// Whether a refused change may be there after all. When a sync fails, the change is in the log already and has to
+    /// be overwritten; where the disk refuses that as well and the gateway ends before it works again, nobody can.
+    fn leaves_doubt(&self) -> bool {
+        self.ends && self.faults.iter().any(|fault| matches!(fault, Fault::DeadDisk { .. }))
+    }
+
     /// The names of the faults.
     pub fn names(&self) -> String {
         let names: Vec<_> = self.faults.iter().map(|fault| fault.name()).collect();
@@ -79,7 +85,7 @@ impl Writer {
         let index = usize::try_from(self.random.below(certain.len() as u64)).unwrap_or(0);
         let Some(thing) = certain.get_mut(index) else { return false };
         let change = thing.change(&mut self.random, &stage.server);
-        let vanishes = stage.may_vanish && self.random.chance(2);
+        let vanishes = stage.ends && self.random.chance(2);
         let limit = if vanishes { Duration::from_millis(self.random.below(15)) } else { LIMIT };
         let mut request = change.request.limit(limit);
         if let Some(admin) = &stage.admin {
@@ -95,7 +101,11 @@ impl Writer {
             }
             Ok(response) => {
                 self.report.operation(&format!("{what}: refused"));
-                thing.refuse(&change.after);
+                if stage.leaves_doubt() {
+                    thing.doubt = Some(change.after);
+                } else {
+                    thing.refuse(&change.after);
+                }
                 stage.refused.fetch_add(1, Ordering::SeqCst);
                 if let Some(reason) = unjustified(stage, &response) {
                     let (status, said) = (response.status, response.text());
