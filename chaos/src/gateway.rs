@@ -80,6 +80,12 @@ impl Gateway {
         self.child.id().unwrap_or_default()
     }
 
+    /// The first line of its log that tells of a panic.
+    pub fn panic(&self) -> Option<String> {
+        let log = self.log.lock().expect("no code panics while it holds the log");
+        log.lines().find(|line| line.contains("panicked at")).map(str::to_owned)
+    }
+
     pub async fn send(&self, request: Request) -> Result<Response> {
         request.send(&self.address).await
     }

@@ -7,6 +7,9 @@ mod plan;
 mod processes;
 mod random;
 mod report;
+mod server;
+mod soak;
+mod store;
 
 use std::process::ExitCode;
 
@@ -16,7 +19,7 @@ use plan::Plan;
 use report::Report;
 
 /// Every part by the name used on the command line.
-const PARTS: &[&str] = &["processes"];
+const PARTS: &[&str] = &["store", "processes", "soak"];
 
 fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +53,8 @@ async fn run_all(words: Vec<String>) -> Result<ExitCode> {
 
 async fn run(part: &str, plan: &Plan) -> Result<Report> {
     match part {
+        "store" => store::run(plan).await,
+        "soak" => soak::run(plan).await,
         "processes" => processes::run(plan).await,
         _ => unreachable!("the plan names known parts only"),
     }

@@ -93,7 +93,7 @@ async fn a_killed_guard_leaves_nothing_behind_and_its_server_comes_back() {
         answer.text().contains("back")
     })
     .await;
-    gateway.signal("-TERM");
+    gateway.signal(libc::SIGTERM);
     assert_eq!(gateway.end().await.0, Some(0));
     assert_eq!(running(&marker), Vec::<String>::new());
 }

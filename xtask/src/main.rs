@@ -1,6 +1,7 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //! Only the words are read here; what a command does is a table in `steps.rs`.
 
+mod chaos;
 mod clients;
 mod command;
 mod conformance;
@@ -16,13 +17,15 @@ use std::process::ExitCode;
 use run::Run;
 
 const HELP: &str = "\
-cargo xtask test [FILTER]   format check, clippy, all tests, documentation; FILTER narrows the tests by name
+cargo xtask test [FILTER]   format check, clippy, all tests, faults, documentation; FILTER narrows the tests by name
 cargo xtask conformance [FILTER]
                             the official suite alone; FILTER narrows the cases by name, such as client-modern
 cargo xtask clients [FILTER]
                             the real clients alone; FILTER narrows them by name, such as Python
 cargo xtask browser [FILTER]
                             the dashboard in a real browser alone; FILTER narrows the scripts by name
+cargo xtask chaos [PART...] [--minutes N] [--seed N] [--toolgate FILE]
+                            fault injection against the release build, or against FILE; all parts by default
 cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
                             fuzzing alone; `cargo xtask fuzz --help` tells the targets and the other words
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         ["browser", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::BROWSE)
         }
+        ["chaos", words @ ..] => chaos::run(words),
         ["web"] => Run::new(None).walk(steps::WEB),
         ["fuzz", words @ ..] => match fuzz::run(&Run::new(None).root, words) {
             Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 
+use crate::chaos;
 use crate::clients;
 use crate::command;
 use crate::conformance;
@@ -15,6 +16,7 @@ pub const TEST: &[Step] = &[
     Step { name: "format", needs: &[RUSTFMT], run: format },
     Step { name: "clippy", needs: &[CLIPPY], run: clippy },
     Step { name: "tests", needs: &[], run: tests },
+    Step { name: "faults", needs: &[], run: chaos::short },
     Step { name: "documentation", needs: &[], run: documentation },
     Step { name: "fuzzing", needs: &[], run: fuzzing },
     CONFORMANCE_DIRECT,

@@ -1,0 +1,147 @@
+//! The soak part: servers, groups, clients, sessions and streams come and go under load, with nothing broken.
+//! What the gateway holds must come back to the level of the beginning each time that the load stops.
+
+mod agent;
+mod level;
+mod worker;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::gateway::{Gateway, Settings, eventually};
+use crate::http::Request;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::server::Server;
+use level::Level;
+use worker::{ANCHOR, Worker};
+
+const WORKERS: usize = 4;
+/// Lists of about 90 kB, so that one that stays behind is seen.
+const TOOLS: usize = 200;
+const TOOL_BYTES: usize = 300;
+/// Rounds of each worker before the level that counts, and between two looks at it.
+const ROUNDS: u64 = 30;
+/// How long the level may take to come back while nothing happens. Idle threads end after 10 s.
+const REST: Duration = Duration::from_secs(20);
+/// The same between two stretches of load, for memory alone.
+const SHORT_REST: Duration = Duration::from_secs(5);
+
+pub async fn run(plan: &Plan) -> Result<Report> {
+    let begun = Instant::now();
+    let folder = tempfile::tempdir().context("cannot make a folder")?;
+    let settings = Settings::new(&plan.program, folder.path())
+        .variable("SERVER_MODE", "enterprise")
+        .variable("HOST", "127.0.0.1");
+    let gateway = settings.start().await?;
+    let mut report = Report::new("soak");
+    let mut workers = prepare(&gateway, plan).await?;
+
+    workers = churn(workers, ROUNDS).await;
+    let base = at_rest(&gateway, None, REST).await?;
+    let (mut highest, mut is_above) = (base, false);
+    while begun.elapsed() < plan.duration {
+        workers = churn(workers, ROUNDS).await;
+        // Once it is known that memory does not come back, waiting for it tells nothing more.
+        let level =
+            at_rest(&gateway, Some(&base), if is_above { Duration::ZERO } else { SHORT_REST }).await?;
+        highest.memory = highest.memory.max(level.memory);
+        is_above |= level.memory_excess(&base).is_some();
+    }
+    let last = at_rest(&gateway, Some(&base), REST).await?;
+    highest.memory = highest.memory.max(last.memory);
+    // A cache that is emptied when it is full may hide at the end what was kept before.
+    let worst = Level { memory: highest.memory, ..last };
+    for excess in worst.excess(&base) {
+        report.violation(format!("at rest it does not come back: {excess}"));
+    }
+    for worker in workers {
+        report.merge(worker.report);
+    }
+    if let Some(panic) = gateway.panic() {
+        report.violation(panic);
+    }
+    let mebibytes = |level: &Level| format!("{:.1} MiB", level.memory as f64 / 1024.0);
+    report.figure("memory", format!("{} → {}", mebibytes(&base), mebibytes(&last)));
+    report.figure("highest memory at rest", mebibytes(&highest));
+    report.figure("descriptors", format!("{} → {}", base.descriptors, last.descriptors));
+    report.figure("threads", format!("{} → {}", base.threads, last.threads));
+    let status = gateway.terminate().await?;
+    if !status.success() {
+        report.violation(format!("after SIGTERM it ended with {status}"));
+    }
+    Ok(report)
+}
+
+/// Makes what stays: the admin, a server with long lists, a client for each worker.
+async fn prepare(gateway: &Gateway, plan: &Plan) -> Result<Vec<Worker>> {
+    let server = Arc::new(Server::start(TOOLS, TOOL_BYTES).await?);
+    let made = gateway.post("/init", &json!({})).await?.json()?;
+    let admin = made["admin_access_token"].as_str().context("no admin")?.to_owned();
+    let url = server.url(ANCHOR);
+    let anchor = json!({"name": ANCHOR, "transport": "streamable_http", "url": url});
+    create(gateway, &admin, "/api/v0/servers", &anchor).await?;
+    let mut workers = Vec::new();
+    for index in 0..WORKERS {
+        let keeper = format!("keeper-{index}-{:016x}", plan.random("keeper").next());
+        let body = json!({"name": format!("keeper-{index}"), "access_token": keeper, "allow_list": ["*"]});
+        create(gateway, &admin, "/api/v0/clients", &body).await?;
+        workers.push(Worker {
+            index,
+            address: gateway.address.clone(),
+            admin: admin.clone(),
+            keeper,
+            server: server.clone(),
+            random: plan.random(&format!("worker {index}")),
+            report: Report::default(),
+            count: 0,
+        });
+    }
+    Ok(workers)
+}
+
+async fn create(gateway: &Gateway, admin: &str, path: &str, body: &Value) -> Result<()> {
+    let made = gateway.send(Request::new("POST", path).token(admin).json(body)).await?;
+    ensure!(made.status == 201, "POST {path}: {} {}", made.status, made.text());
+    Ok(())
+}
+
+async fn churn(workers: Vec<Worker>, rounds: u64) -> Vec<Worker> {
+    let mut running = JoinSet::new();
+    for worker in workers {
+        running.spawn(worker.run(rounds));
+    }
+    running.join_all().await
+}
+
+/// The level when nothing happens: as soon as it is back at the earlier one (within less than [`REST`], its memory), or
+/// when the time for that is over. Without an earlier one, when it stopped falling.
+async fn at_rest(gateway: &Gateway, base: Option<&Level>, limit: Duration) -> Result<Level> {
+    let mut lowest = Level::of(gateway.id())?;
+    let mut since = Instant::now();
+    eventually(limit, async || {
+        // An allocator gives memory back when it is used again.
+        let _ = gateway.get("/health").await;
+        let Ok(level) = Level::of(gateway.id()) else { return true };
+        if level.memory < lowest.memory
+            || level.threads < lowest.threads
+            || level.descriptors < lowest.descriptors
+        {
+            since = Instant::now();
+            lowest.memory = lowest.memory.min(level.memory);
+            lowest.threads = lowest.threads.min(level.threads);
+            lowest.descriptors = lowest.descriptors.min(level.descriptors);
+        }
+        match base {
+            Some(base) if limit < REST => lowest.memory_excess(base).is_none(),
+            Some(base) => lowest.excess(base).is_empty(),
+            None => since.elapsed() > Duration::from_secs(2),
+        }
+    })
+    .await;
+    Ok(lowest)
+}

@@ -1,0 +1,62 @@
+//! The store part: several writers of every kind of change, in both modes, while the disk fails, fills up or is locked
+//! and the gateway is killed and restarted. What was answered must be kept, what was refused must not appear, and
+//! reads and calls must go on.
+
+mod check;
+mod faults;
+mod reader;
+mod thing;
+mod world;
+mod writer;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::server::Server;
+use world::World;
+
+pub async fn run(plan: &Plan) -> Result<Report> {
+    let server = Arc::new(Server::start(thing::TOOLS, 100).await?);
+    let until = Instant::now() + plan.duration;
+    let development = one_mode(plan, &server, until, "development");
+    let enterprise = one_mode(plan, &server, until, "enterprise");
+    let (development, enterprise) = tokio::try_join!(development, enterprise)?;
+    let mut report = Report::new("store");
+    report.merge(development);
+    report.merge(enterprise);
+    Ok(report)
+}
+
+async fn one_mode(plan: &Plan, server: &Arc<Server>, until: Instant, mode: &str) -> Result<Report> {
+    let mut report = Report::new("store");
+    let (mut injected, mut slowest_read) = (0, Duration::ZERO);
+    for attempt in 1.. {
+        let folder = tempfile::tempdir().context("cannot make a folder")?;
+        let random = plan.random(&format!("{mode} {attempt}"));
+        let mut world = World::start(&plan.program, random, server.clone(), folder.path(), mode).await?;
+        while Instant::now() < until {
+            // The longest fault would leave room for nothing else in a short run.
+            let has_time = until.saturating_duration_since(Instant::now()) > Duration::from_secs(20);
+            if let Err(error) = world.episode(has_time).await {
+                report.violation(format!("{mode}: the episode could not go on: {error:#}"));
+                break;
+            }
+        }
+        injected += world.injected();
+        slowest_read = slowest_read.max(world.slowest_read);
+        report.merge(world.finish().await?);
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    if injected == 0 {
+        report.violation(format!("{mode}: the fault layer did nothing; is the program linked statically?"));
+    }
+    report.figure(&format!("calls failed or delayed ({mode})"), injected);
+    report.figure(&format!("slowest read ({mode})"), format!("{} ms", slowest_read.as_millis()));
+    Ok(report)
+}

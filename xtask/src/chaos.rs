@@ -1,0 +1,50 @@
+//! Fault injection: builds the program under test, the fault layer and the harness in `chaos/`, and runs the harness.
+//! What is broken and what must hold is in the harness; its exit code is the verdict.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::command;
+use crate::run::Run;
+
+/// The seed of the short run, the same for everybody. With this one every kind of fault has its turn.
+const SEED: &str = "4";
+/// The duration of the short run in seconds, shared by the four parts.
+const SECONDS: &str = "60";
+
+/// A short run of every part against the debug build, as a step of `cargo xtask test`.
+pub fn short(run: &mut Run) -> Result<()> {
+    // The whole workspace, as for the tests, so that nothing is built a second time with other features.
+    let build = ["cargo", "build", "--workspace", "--lib", "--bins", "--locked", "--quiet"];
+    command::show(&run.root, &build)?;
+    start(run, "debug", &["--seconds", SECONDS, "--seed", SEED])
+}
+
+/// The command: the words go to the harness, the release build is tested.
+pub fn run(words: &[&str]) -> ExitCode {
+    let run = Run::new(None);
+    let begun = Instant::now();
+    let packages = ["-p", "toolgate", "-p", "toolgate-chaos", "-p", "toolgate-faults"];
+    let build = [&["cargo", "build", "--release", "--locked"], packages.as_slice()].concat();
+    match command::show(&run.root, &build).and_then(|()| start(&run, "release", words)) {
+        Ok(()) => {
+            println!("done in {:.1} s", begun.elapsed().as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("FAILED: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts the harness, which finds the program and the fault layer beside itself.
+fn start(run: &Run, profile: &str, words: &[&str]) -> Result<()> {
+    let this = std::env::current_exe().context("the path of xtask is unknown")?;
+    let target = this.ancestors().nth(2).context("xtask is not in a target folder")?;
+    let harness = target.join(profile).join("chaos");
+    let harness = harness.to_str().context("the path of the harness is not UTF-8")?;
+    command::show(&run.root, &[&[harness], words].concat())
+}
