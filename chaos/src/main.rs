@@ -3,6 +3,7 @@
 
 mod gateway;
 mod http;
+mod network;
 mod plan;
 mod random;
 mod report;
@@ -15,7 +16,7 @@ use plan::Plan;
 use report::Report;
 
 /// Every part by the name used on the command line.
-const PARTS: &[&str] = &[];
+const PARTS: &[&str] = &["network"];
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
@@ -40,8 +41,9 @@ async fn main() -> Result<ExitCode> {
     Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn run(part: &str, _plan: &Plan) -> Result<Report> {
+async fn run(part: &str, plan: &Plan) -> Result<Report> {
     match part {
+        "network" => network::run(plan).await,
         _ => unreachable!("the plan names known parts only"),
     }
 }
