@@ -1,0 +1,168 @@
+//! Answers of upstreams that are none: cut, with bytes behind them, contradictory, or under an id that is not the
+//! request's. Callers get an error that says so, never the broken bytes and never another caller's answer.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Barrier;
+
+use crate::support::TestApp;
+use crate::support::mcp::Agent;
+use crate::support::modern::ModernAgent;
+
+/// What a call is answered with; `ID` stands for the id of the request.
+#[derive(Clone)]
+struct Upstream {
+    answer: Arc<Mutex<Vec<u8>>>,
+    /// Calls wait here for each other and are then answered under each other's id.
+    swap: Option<Arc<Swap>>,
+}
+
+struct Swap {
+    both: Barrier,
+    ids: Mutex<Vec<u64>>,
+}
+
+impl Upstream {
+    async fn start(self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = Router::new().route("/mcp", post(take).delete(|| async {})).with_state(self);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
+    }
+
+    fn set(&self, answer: impl Into<Vec<u8>>) {
+        *self.answer.lock().unwrap() = answer.into();
+    }
+}
+
+async fn take(State(upstream): State<Upstream>, body: Bytes) -> Response {
+    let message: Value = serde_json::from_slice(&body).unwrap();
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "broken", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => return upstream.call(&message).await,
+        _ if message.get("id").is_none() => return StatusCode::ACCEPTED.into_response(),
+        _ => return StatusCode::NOT_FOUND.into_response(),
+    };
+    reply(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string())
+}
+
+impl Upstream {
+    async fn call(&self, message: &Value) -> Response {
+        let id = message["id"].as_u64().unwrap();
+        let Some(swap) = &self.swap else {
+            let answer = self.answer.lock().unwrap().clone();
+            return match answer.windows(2).position(|window| window == b"ID") {
+                Some(at) => reply([&answer[..at], id.to_string().as_bytes(), &answer[at + 2..]].concat()),
+                None => reply(answer),
+            };
+        };
+        swap.ids.lock().unwrap().push(id);
+        swap.both.wait().await;
+        let other = *swap.ids.lock().unwrap().iter().find(|other| **other != id).unwrap();
+        let text = &message["params"]["arguments"]["text"];
+        let result = json!({"content": [{"type": "text", "text": text}]});
+        reply(json!({"jsonrpc": "2.0", "id": other, "result": result}).to_string())
+    }
+}
+
+fn reply(body: impl Into<Vec<u8>>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
+}
+
+async fn start(swap: Option<Arc<Swap>>) -> (TestApp, Upstream) {
+    let app = TestApp::start().await;
+    let upstream = Upstream { answer: Arc::default(), swap };
+    let url = upstream.clone().start().await;
+    let input = json!({"name": "s", "transport": "streamable_http", "url": url, "timeout_ms": 5000});
+    app.post("/api/v0/servers", input).await.expect(201);
+    (app, upstream)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_no_whole_message_is_an_error_at_every_door() {
+    let (app, upstream) = start(None).await;
+    let (legacy, modern) = (Agent::connect(&app, "/mcp").await, ModernAgent::at(&app, "/mcp"));
+    let whole = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hi"}]}}"#;
+    let result = r#""result":{"content":[]}"#;
+    for broken in [
+        whole[..60].as_bytes().to_vec(),
+        format!("{whole}x").into_bytes(),
+        format!("{whole}{whole}").into_bytes(),
+        format!("{whole}\0").into_bytes(),
+        [
+            br#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":""#.as_slice(),
+            b"\xff\"}]}}",
+        ]
+        .concat(),
+        format!(r#"{{"jsonrpc":"2.0","id":ID,{result},"error":{{"code":1,"message":"no"}}}}"#).into_bytes(),
+        format!(r#"{{"jsonrpc":"2.0","id":ID,{result},"id":"another"}}"#).into_bytes(),
+        br#"{"jsonrpc":"2.0","id":ID,"result":"text"}"#.to_vec(),
+        br#"{"jsonrpc":"2.0","id":ID,"result":null}"#.to_vec(),
+        br#"{"jsonrpc":"2.0","id":ID,"error":"no"}"#.to_vec(),
+        format!(r#"{{"jsonrpc":"2.0","id":"another",{result}}}"#).into_bytes(),
+        format!(r#"{{"jsonrpc":"2.0","id":999999,{result}}}"#).into_bytes(),
+        Vec::new(),
+    ] {
+        let shown = String::from_utf8_lossy(&broken).into_owned();
+        upstream.set(broken);
+        let call = json!({"name": "s__t", "arguments": {}});
+        let error = legacy.error("tools/call", call.clone()).await;
+        assert_eq!(error["code"], -32603, "{shown}: {error}");
+        assert!(error["message"].as_str().unwrap().starts_with("server \"s\" failed: "), "{shown}: {error}");
+        let (_, error) = modern.error("tools/call", call).await;
+        assert_eq!(error["code"], -32603, "{shown}: {error}");
+        let error = app.invoke("s__t", json!({})).await.expect(500).error();
+        assert!(error.starts_with("s__t failed: "), "{shown}: {error}");
+    }
+    upstream.set(whole);
+    assert_eq!(legacy.call_text("s__t", json!({})).await, "hi");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_libraries_write_beside_an_answer_does_no_harm() {
+    let (app, upstream) = start(None).await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    let content = r#"{"content":[{"type":"text","text":"hi"}]}"#;
+    for answer in [
+        format!(" {{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{content}}}\r\n"),
+        format!(r#"{{"result":{content},"error":null,"jsonrpc":"2.0","id":ID}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":"ID","result":{content}}}"#),
+    ] {
+        upstream.set(answer);
+        assert_eq!(agent.call_text("s__t", json!({})).await, "hi");
+    }
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let answer = |depth| format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"x":{}}}}}"#, nested(depth));
+    upstream.set(answer(900));
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "s__t"}});
+    assert!(agent.post(&call).await.expect(200).text().contains(&nested(900)));
+    upstream.set(answer(1100));
+    assert_eq!(agent.error("tools/call", json!({"name": "s__t"})).await["code"], -32603);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_under_another_callers_id_reaches_nobody() {
+    let swap = Arc::new(Swap { both: Barrier::new(2), ids: Mutex::default() });
+    let (app, _upstream) = start(Some(swap)).await;
+    let (one, two) = (Agent::connect(&app, "/mcp").await, Agent::connect(&app, "/mcp").await);
+    let call = |text: &str| json!({"name": "s__t", "arguments": {"text": text}});
+    let (first, second) =
+        tokio::join!(one.request("tools/call", call("one")), two.request("tools/call", call("two")));
+    for answer in [first, second] {
+        let error = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("no error: {answer}"));
+        assert!(error.contains("not the one to this request"), "{answer}");
+    }
+}
