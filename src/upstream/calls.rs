@@ -132,6 +132,8 @@ impl Calls {
                         let token =
                             head.params.as_ref().and_then(|params| params.progress_token.as_ref()?.as_u64());
                         drop(head);
+                        // On the stream of another call it would be that call's progress in the eyes of this one.
+                        let token = token.filter(|token| own.is_none_or(|own| own == *token));
                         self.notice(token, Inbound::Notice(message));
                     }
                     // About ids that only we and the upstream know.

@@ -42,6 +42,12 @@ pub struct Call {
     pub text: String,
 }
 
+impl Call {
+    pub fn name(&self) -> String {
+        format!("{}__{}", self.server, self.tool)
+    }
+}
+
 /// What a call came to, short of a broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -115,7 +121,7 @@ impl Caller {
     async fn invoke(&self, call: &Call) -> Result<Verdict> {
         let response = self.invocation(call).send(&self.address).await?;
         let (value, is_error) = match self.door {
-            Door::RestEvents if response.is_success() => last_event(&response)?,
+            Door::RestEvents if response.is_success() => last_event(&response, &call.text)?,
             _ => (response.json()?, !response.is_success()),
         };
         if !is_error {
@@ -150,7 +156,7 @@ impl Caller {
     }
 
     fn invocation(&self, call: &Call) -> Request {
-        let body = json!({"name": format!("{}__{}", call.server, call.tool), "text": call.text});
+        let body = json!({"name": call.name(), "text": call.text});
         let request = Request::new("POST", "/api/v0/tools/invoke").json(&body).limit(NEVER);
         match self.door {
             Door::RestEvents => request.header("Accept", "text/event-stream"),
@@ -159,7 +165,7 @@ impl Caller {
     }
 
     fn message(&self, call: &Call) -> Request {
-        let name = format!("{}__{}", call.server, call.tool);
+        let name = call.name();
         let mut params = json!({"name": name, "arguments": {"text": call.text}});
         if call.tool == "progress" {
             params["_meta"]["progressToken"] = json!(format!("token-{}", self.last_id));
@@ -192,12 +198,13 @@ impl Caller {
 }
 
 /// The last event of a REST stream, and whether it is an error. All others must be progress.
-fn last_event(response: &Response) -> Result<(Value, bool)> {
+fn last_event(response: &Response, text: &str) -> Result<(Value, bool)> {
     let mut events = events(response)?;
     let (name, value) = events.pop().context("an empty event stream")?;
     if let Some((name, _)) = events.iter().find(|(name, _)| name != "progress") {
         bail!("an event {name:?} before the last one");
     }
+    events.iter().try_for_each(|(_, params)| judge_progress(params, text))?;
     match name.as_str() {
         "result" => Ok((value, false)),
         "error" => Ok((value, true)),
@@ -224,6 +231,8 @@ pub fn parse_event(block: &str) -> Result<Option<(String, Value)>> {
 /// The messages that came for one request: notices, then exactly one answer.
 fn judge_messages(messages: &[Value], id: u64, text: &str) -> Result<Verdict> {
     let is_answer = |message: &&Value| message.get("method").is_none();
+    let notices = messages.iter().filter(|message| message["method"] == "notifications/progress");
+    notices.map(|notice| &notice["params"]).try_for_each(|params| judge_progress(params, text))?;
     let mut answers = messages.iter().filter(is_answer);
     let answer = answers.next().context("no answer")?;
     if let Some(second) = answers.next() {
@@ -241,6 +250,13 @@ fn judge_messages(messages: &[Value], id: u64, text: &str) -> Result<Verdict> {
             _ => bail!("an error without code or message: {error}"),
         },
         _ => bail!("neither a result nor an error: {}", cut(&answer.to_string())),
+    }
+}
+
+fn judge_progress(params: &Value, text: &str) -> Result<()> {
+    match params["message"].as_str() {
+        Some(said) if said == text => Ok(()),
+        _ => bail!("ANOTHER CALLER'S PROGRESS: {} instead of {text:?}", cut(&params.to_string())),
     }
 }
 

@@ -30,6 +30,7 @@ use wire::Listening;
 
 const CALLERS: u64 = 10;
 const RUDE_CLIENTS: u64 = 3;
+const ROUNDS: u32 = 4;
 /// Between two calls to the bystander.
 const PACE: Duration = Duration::from_millis(15);
 /// What the bystander's p99 may have beyond twice its quiet value.
@@ -84,32 +85,44 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     for (kind, count) in scene.faults.counts() {
         (0..count).for_each(|_| scene.report().fault(&kind));
     }
+    let log = gateway.log.clone();
     gateway.terminate().await?;
+    let log = log.lock().expect("no code panics while it holds the log");
+    for line in log.lines().filter(|line| line.contains("panicked")) {
+        scene.report().violation(format!("the gateway panicked: {line}"));
+    }
+    drop(log);
     let scene = Arc::into_inner(scene).context("every task has ended")?;
     Ok(scene.report.into_inner().expect("no code panics while it holds the report"))
 }
 
-/// Three phases: nobody but the bystander, then callers, then callers and faults; and what is left afterwards.
+/// The bystander alone, then rounds with callers only and with callers and faults in turn, so that a busy machine
+/// disturbs both alike; and what is left afterwards.
 async fn observe(scene: &Arc<Scene>, gateway: &Gateway, plan: &Plan, random: &mut Random) -> Result<()> {
-    let idle = bystander(scene, plan.duration / 10).await;
+    let [mut idle, mut quiet, mut troubled] = [const { Latencies::new() }; 3];
+    bystander(scene, plan.duration / 10, &mut idle).await;
     let mut tasks = JoinSet::new();
     for number in 0..CALLERS {
         tasks.spawn(call_on(scene.clone(), number, Random::new(random.next())));
     }
-    let quiet = bystander(scene, plan.duration / 5).await;
-    let (before, (memory_before, _)) = (descriptors(gateway.id()), memory(gateway.id()));
-    scene.faults.switch(true);
     for _ in 0..RUDE_CLIENTS {
         tasks.spawn(misbehave(scene.clone(), Random::new(random.next())));
     }
-    let troubled = bystander(scene, plan.duration * 7 / 10).await;
-    scene.faults.switch(false);
+    let mut held = None;
+    for _ in 0..ROUNDS {
+        bystander(scene, plan.duration / 5 / ROUNDS, &mut quiet).await;
+        held.get_or_insert_with(|| (descriptors(gateway.id()), memory(gateway.id()).0));
+        scene.faults.switch(true);
+        bystander(scene, plan.duration * 7 / 10 / ROUNDS, &mut troubled).await;
+        scene.faults.switch(false);
+    }
     let healing = Instant::now();
     scene.is_over.store(true, Ordering::Release);
     while tasks.join_next().await.is_some() {}
     heal(scene, gateway, healing).await?;
     judge_bystander(scene, &idle, &quiet, &troubled);
-    judge_growth(scene, gateway, before, memory_before).await;
+    let (descriptors_before, memory_before) = held.context("there is a round")?;
+    judge_growth(scene, gateway, descriptors_before, memory_before).await;
     Ok(())
 }
 
@@ -126,8 +139,7 @@ async fn register(gateway: &Gateway, server: &Listening) -> Result<()> {
 }
 
 /// Calls the server that has no faults at a steady pace.
-async fn bystander(scene: &Arc<Scene>, time: Duration) -> Latencies {
-    let mut latencies = Latencies::default();
+async fn bystander(scene: &Arc<Scene>, time: Duration, latencies: &mut Latencies) {
     let mut callers = [Caller::new(&scene.address, Door::Rest), Caller::new(&scene.address, Door::Legacy)];
     let begun = Instant::now();
     for turn in 0.. {
@@ -144,7 +156,6 @@ async fn bystander(scene: &Arc<Scene>, time: Duration) -> Latencies {
         }
         tokio::time::sleep(PACE).await;
     }
-    latencies
 }
 
 /// One caller: one call after the other through one door, to any faulty server.
@@ -168,6 +179,10 @@ async fn call_on(scene: Arc<Scene>, number: u64, mut random: Random) {
 
 async fn misbehave(scene: Arc<Scene>, mut random: Random) {
     while !scene.is_over.load(Ordering::Acquire) {
+        if !scene.faults.is_on() {
+            tokio::time::sleep(PACE).await;
+            continue;
+        }
         let server = usize::try_from(random.below(scene.servers.len() as u64)).unwrap_or_default();
         let number = scene.last_call.fetch_add(1, Ordering::Relaxed);
         let name = &scene.servers[server].server.name;
@@ -270,10 +285,8 @@ impl Scene {
         };
         self.report().operation(&format!("{door:?} to {}: {kind}", call.server));
         match outcome {
-            Ok((Verdict::Refused(reason), _))
-                if !self.faults.is_on() && !self.is_over.load(Ordering::Acquire) =>
-            {
-                self.violation(call, door, &format!("refused without a fault: {reason}"));
+            Ok((Verdict::Refused(reason), _)) if self.faults.counts().is_empty() => {
+                self.violation(call, door, &format!("refused before the first fault: {reason}"));
             }
             Ok(_) => {}
             Err(error) => self.violation(call, door, &format!("{error:#}")),
@@ -281,8 +294,7 @@ impl Scene {
     }
 
     fn violation(&self, call: &Call, door: Door, what: &str) {
-        let Call { server, tool, text } = call;
-        self.report().violation(format!("{door:?} {server}__{tool} {text}: {what}"));
+        self.report().violation(format!("{door:?} {} {}: {what}", call.name(), call.text));
     }
 
     fn report(&self) -> std::sync::MutexGuard<'_, Report> {

@@ -7,13 +7,13 @@ pub const EVENTS_HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 pub enum Reply {
-    Status { status: u16, text: String, retry_after: bool },
+    Status { status: u16, text: String, header: &'static str },
     Messages { messages: Vec<Vec<u8>>, as_events: bool, session: Option<String> },
 }
 
 impl Reply {
     pub fn status(status: u16, text: &str) -> Self {
-        Self::Status { status, text: text.to_owned(), retry_after: false }
+        Self::Status { status, text: text.to_owned(), header: "" }
     }
 
     /// The last message is the answer.
@@ -27,8 +27,17 @@ impl Reply {
             Fault::ServerError => Some(Self::status(500, "out of order")),
             Fault::LostSession => Some(Self::status(404, "session not found")),
             Fault::Unavailable => Some(Self::status(503, "<html>busy</html>")),
-            Fault::TooMany => {
-                Some(Self::Status { status: 429, text: "too many requests".into(), retry_after: true })
+            Fault::TooMany => Some(Self::Status {
+                status: 429,
+                text: "too many requests".into(),
+                header: "Retry-After: 1\r\n",
+            }),
+            Fault::Circle => {
+                Some(Self::Status { status: 307, text: String::new(), header: "Location: /mcp\r\n" })
+            }
+            Fault::Away => {
+                let header = "Location: http://localhost:9/mcp\r\n";
+                Some(Self::Status { status: 308, text: String::new(), header })
             }
             _ => None,
         }
@@ -39,11 +48,10 @@ impl Reply {
             return b"\x16\x03\x01 SSH-2.0-nothing\r\n\0\0\xff\xfe and so on\r\n\r\n".to_vec();
         }
         match self {
-            Self::Status { status, text, retry_after } => {
-                let retry = if *retry_after { "Retry-After: 1\r\n" } else { "" };
+            Self::Status { status, text, header } => {
                 let length = length_of(text.len(), fault);
                 format!(
-                    "HTTP/1.1 {status} X\r\nContent-Type: text/plain\r\n{retry}Content-Length: {length}\r\n\r\n{text}"
+                    "HTTP/1.1 {status} X\r\nContent-Type: text/plain\r\n{header}Content-Length: {length}\r\n\r\n{text}"
                 )
                 .into_bytes()
             }
@@ -55,6 +63,11 @@ impl Reply {
                     // Faults of the length need one.
                     Some(Fault::LongLength | Fault::ShortLength | Fault::EmptyBody) => {
                         plain(answer, &session, fault)
+                    }
+                    Some(Fault::CutUnframed) => {
+                        let head =
+                            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{session}\r\n");
+                        [head.as_bytes(), &answer[..answer.len() * 2 / 3]].concat()
                     }
                     Some(Fault::Endless) => endless(answer, *as_events, &session),
                     Some(Fault::BrokenChunk) => [&events_head(&session)[..], b"ZZ\r\nwhat"].concat(),

@@ -42,7 +42,7 @@ pub struct Server {
 #[derive(Default)]
 struct Memory {
     sessions: BTreeSet<String>,
-    /// Streams of the HTTP+SSE transport, by session.
+    /// The listening streams and those of the HTTP+SSE transport, by session.
     streams: HashMap<String, mpsc::UnboundedSender<(Vec<u8>, Option<Fault>)>>,
     /// The ids of tool calls in flight.
     in_flight: BTreeSet<u64>,
@@ -115,12 +115,7 @@ impl Server {
             "slow" => tokio::time::sleep(SLOW).await,
             "progress" => {
                 let token = &params["_meta"]["progressToken"];
-                let notice = |step: u32| {
-                    let params = json!({"progressToken": token, "progress": step, "total": 3});
-                    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
-                        .to_string()
-                };
-                notices.extend((1..=3).filter(|_| !token.is_null()).map(notice));
+                notices.extend((1..=3).filter(|_| !token.is_null()).map(|step| progress(token, step, text)));
             }
             "big" => said.push_str(&"x".repeat(BIG)),
             _ => {}
@@ -182,6 +177,12 @@ impl Server {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().expect("no code panics while it holds the memory")
     }
+}
+
+/// A step of a call, which says whose call it is.
+pub fn progress(token: &Value, step: u32, text: &str) -> String {
+    let params = json!({"progressToken": token, "progress": step, "message": text});
+    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string()
 }
 
 fn tools() -> Value {

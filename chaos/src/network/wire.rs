@@ -10,14 +10,20 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::mpsc;
 
 use super::fault::Fault;
 use super::reply::{self, Reply};
-use super::server::{Dialect, Server};
+use super::server::{Dialect, Server, progress};
 use crate::http::header;
 
 /// The bound of an endless answer.
 pub const ENDLESS: usize = 96 << 20;
+/// The bound of an endless head.
+const ENDLESS_HEAD: usize = 8 << 20;
+/// How many notices come before an answer.
+const FLOOD: u32 = 500;
+const DELUGE: u32 = 3000;
 /// How long a stalled connection is held.
 const STALL: Duration = Duration::from_secs(8);
 /// Faulty answers to calls, in percent, and to everything else.
@@ -170,9 +176,23 @@ async fn post(stream: &mut TcpStream, server: &Arc<Server>, request: &Incoming) 
     if server.dialect == Dialect::Sse {
         return submit(stream, server, request, message, fault, draw).await;
     }
-    let outcome = server.answer(&message).await;
-    let other =
-        if fault == Some(Fault::OtherId) { server.other_id(outcome.id) } else { outcome.id + 1_000_000 };
+    let mut outcome = server.answer(&message).await;
+    let takes_other = matches!(fault, Some(Fault::OtherId | Fault::OtherToken | Fault::Stray));
+    let other = if takes_other { server.other_id(outcome.id) } else { outcome.id + 1_000_000 };
+    let text = message["params"]["arguments"]["text"].as_str().unwrap_or_default();
+    match fault {
+        Some(Fault::OtherToken) => outcome.notices.push(progress(&other.into(), 7, text)),
+        Some(Fault::Flood | Fault::Deluge) => {
+            let token = &message["params"]["_meta"]["progressToken"];
+            let count = if fault == Some(Fault::Flood) { FLOOD } else { DELUGE };
+            outcome.notices.extend((0..count).map(|step| progress(token, step, text)));
+        }
+        Some(Fault::Stray) => {
+            let stray = Fault::OtherId.deform(&outcome.answer, outcome.id, other);
+            server.say(request.session().unwrap_or_default(), stray, None);
+        }
+        _ => {}
+    }
     let answer = match fault {
         Some(fault) if fault.is_of_text() => fault.deform(&outcome.answer, outcome.id, other),
         _ => outcome.answer.into_bytes(),
@@ -225,24 +245,29 @@ async fn listen(mut stream: TcpStream, server: &Arc<Server>, request: &Incoming)
         }
     };
     stream.write_all(reply::EVENTS_HEAD).await?;
-    let Some(session) = endpoint else {
-        let cut = server.faults.as_ref().filter(|faults| faults.chance(50));
-        return match cut {
-            Some(faults) => {
-                faults.count("listening stream reset");
-                let life = Duration::from_millis(faults.below(3000));
-                let _ = tokio::time::timeout(life, until_gone(&mut stream)).await;
-                stream.set_zero_linger()
-            }
-            None => until_gone(&mut stream).await,
-        };
-    };
-    let mut messages = server.open_stream(&session);
-    stream
-        .write_all(&reply::chunk(
-            format!("event: endpoint\ndata: /message?sessionId={session}\n\n").as_bytes(),
-        ))
-        .await?;
+    let session = endpoint.as_deref().or(request.session()).unwrap_or_default();
+    let mut messages = server.open_stream(session);
+    if endpoint.is_some() {
+        let first = format!("event: endpoint\ndata: /message?sessionId={session}\n\n");
+        stream.write_all(&reply::chunk(first.as_bytes())).await?;
+    }
+    let carry = carry(&mut stream, &mut messages);
+    match server.faults.as_ref().filter(|faults| faults.chance(50)) {
+        Some(faults) => {
+            faults.count("listening stream reset");
+            let life = Duration::from_millis(faults.below(3000));
+            let _ = tokio::time::timeout(life, carry).await;
+            stream.set_zero_linger()
+        }
+        None => carry.await,
+    }
+}
+
+/// Sends what is said on a stream, until it breaks or its peer goes away.
+async fn carry(
+    stream: &mut TcpStream,
+    messages: &mut mpsc::UnboundedReceiver<(Vec<u8>, Option<Fault>)>,
+) -> io::Result<()> {
     let mut byte = [0];
     loop {
         let (data, fault) = tokio::select! {
@@ -258,7 +283,7 @@ async fn listen(mut stream: TcpStream, server: &Arc<Server>, request: &Incoming)
         let event = reply::chunk(&reply::event(&data));
         match fault {
             Some(Fault::Twice) => stream.write_all(&[&event[..], &event].concat()).await?,
-            Some(Fault::Drip) => drip(&mut stream, &event).await?,
+            Some(Fault::Drip) => drip(stream, &event).await?,
             Some(Fault::Reset | Fault::HalfClose) => return stream.set_zero_linger(),
             Some(Fault::ResetMidway | Fault::CutStream | Fault::LongLength | Fault::ShortLength) => {
                 stream.write_all(&event[..event.len() / 2]).await?;
@@ -294,7 +319,16 @@ async fn send(stream: &mut TcpStream, reply: &Reply, fault: Option<Fault>, draw:
             drip(stream, &whole).await?;
             return Ok(true);
         }
-        Some(Fault::LongLength | Fault::Garbage | Fault::BrokenChunk) => stream.write_all(&whole).await?,
+        Some(Fault::LongLength | Fault::Garbage | Fault::BrokenChunk | Fault::CutUnframed) => {
+            stream.write_all(&whole).await?;
+        }
+        Some(Fault::EndlessHead) => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\n").await?;
+            let line = format!("X-More: {}\r\n", "x".repeat(1000));
+            for _ in 0..ENDLESS_HEAD / line.len() {
+                stream.write_all(line.as_bytes()).await?;
+            }
+        }
         Some(Fault::Endless) => endless(stream, &whole).await?,
         Some(Fault::Unasked) => {
             stream.write_all(&whole).await?;
