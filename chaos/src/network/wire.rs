@@ -366,7 +366,7 @@ async fn drip(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
 
 async fn endless(stream: &mut TcpStream, beginning: &[u8]) -> io::Result<()> {
     stream.write_all(beginning).await?;
-    let more = reply::chunk(&[b'x'; 64 << 10]);
+    let more = reply::chunk(&[b'x'; 32 << 10]);
     for _ in 0..ENDLESS / more.len() {
         stream.write_all(&more).await?;
         tokio::time::sleep(Duration::from_millis(1)).await;
