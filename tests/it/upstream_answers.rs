@@ -143,7 +143,7 @@ async fn an_answer_that_is_no_whole_message_is_an_error_at_every_door() {
     let whole = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hi"}]}}"#;
     let result = r#""result":{"content":[]}"#;
     for broken in [
-        whole[..60].as_bytes().to_vec(),
+        whole.as_bytes()[..60].to_vec(),
         format!("{whole}x").into_bytes(),
         format!("{whole}{whole}").into_bytes(),
         format!("{whole}\0").into_bytes(),

@@ -122,7 +122,8 @@ async fn serve(mut stream: TcpStream, server: &Arc<Server>) -> io::Result<()> {
                 send(&mut stream, &Reply::status(200, ""), None, 0).await?
             }
         };
-        if !goes_on {
+        let is_last = header(&request.head, "connection").is_some_and(|value| value == "close");
+        if is_last || !goes_on {
             break;
         }
     }
