@@ -30,6 +30,9 @@ pub enum Dialect {
     Sse,
 }
 
+/// A message on a stream, and the fault that it meets there.
+pub type Said = (Vec<u8>, Option<Fault>);
+
 pub struct Server {
     pub name: String,
     pub dialect: Dialect,
@@ -43,7 +46,7 @@ pub struct Server {
 struct Memory {
     sessions: BTreeSet<String>,
     /// The listening streams and those of the HTTP+SSE transport, by session.
-    streams: HashMap<String, mpsc::UnboundedSender<(Vec<u8>, Option<Fault>)>>,
+    streams: HashMap<String, mpsc::UnboundedSender<Said>>,
     /// The ids of tool calls in flight.
     in_flight: BTreeSet<u64>,
     /// How often a tool ran, by the text of its call.
@@ -150,7 +153,7 @@ impl Server {
     }
 
     /// What is sent to the stream of a session comes out of the receiver.
-    pub fn open_stream(&self, session: &str) -> mpsc::UnboundedReceiver<(Vec<u8>, Option<Fault>)> {
+    pub fn open_stream(&self, session: &str) -> mpsc::UnboundedReceiver<Said> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.memory().streams.insert(session.to_owned(), sender);
         receiver

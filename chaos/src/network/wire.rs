@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::fault::Fault;
 use super::reply::{self, Reply};
-use super::server::{Dialect, Server, progress};
+use super::server::{Dialect, Said, Server, progress};
 use crate::http::header;
 
 /// The bound of an endless answer.
@@ -265,10 +265,7 @@ async fn listen(mut stream: TcpStream, server: &Arc<Server>, request: &Incoming)
 }
 
 /// Sends what is said on a stream, until it breaks or its peer goes away.
-async fn carry(
-    stream: &mut TcpStream,
-    messages: &mut mpsc::UnboundedReceiver<(Vec<u8>, Option<Fault>)>,
-) -> io::Result<()> {
+async fn carry(stream: &mut TcpStream, messages: &mut mpsc::UnboundedReceiver<Said>) -> io::Result<()> {
     let mut byte = [0];
     loop {
         let (data, fault) = tokio::select! {
