@@ -89,7 +89,7 @@ impl Request {
 }
 
 impl Response {
-    /// Reads a response that ends with its connection. A body shorter than its length is an error.
+    /// Reads a response that ends with its connection. A body of another length than it says is an error.
     pub fn parse(raw: &[u8]) -> Result<Self> {
         let end = raw.windows(4).position(|window| window == b"\r\n\r\n").context("no response head")?;
         let head = String::from_utf8_lossy(&raw[..end]).into_owned();
@@ -99,6 +99,9 @@ impl Response {
         let body = match header(&head, "content-length") {
             Some(length) => {
                 let length: usize = length.parse().context("malformed Content-Length")?;
+                if rest.len() > length {
+                    bail!("{} bytes follow the body", rest.len() - length);
+                }
                 rest.get(..length).context("the body ended early")?.to_vec()
             }
             None if is_chunked => unchunk(rest)?,
@@ -125,7 +128,8 @@ impl Response {
     }
 }
 
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+/// The value of a header in a head, by its name.
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().skip(1).find_map(|line| {
         let (key, value) = line.split_once(':')?;
         key.eq_ignore_ascii_case(name).then(|| value.trim())

@@ -3,6 +3,7 @@
 
 mod gateway;
 mod http;
+mod network;
 mod plan;
 mod processes;
 mod random;
@@ -19,7 +20,7 @@ use plan::Plan;
 use report::Report;
 
 /// Every part by the name used on the command line.
-const PARTS: &[&str] = &["store", "processes", "soak"];
+const PARTS: &[&str] = &["store", "processes", "network", "soak"];
 
 fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -54,8 +55,9 @@ async fn run_all(words: Vec<String>) -> Result<ExitCode> {
 async fn run(part: &str, plan: &Plan) -> Result<Report> {
     match part {
         "store" => store::run(plan).await,
-        "soak" => soak::run(plan).await,
         "processes" => processes::run(plan).await,
+        "network" => network::run(plan).await,
+        "soak" => soak::run(plan).await,
         _ => unreachable!("the plan names known parts only"),
     }
 }

@@ -97,7 +97,7 @@ impl Calls {
     /// Gives a message to whom it belongs. `own` is the call on whose own stream it came, where there is one.
     /// Returns what the gateway itself has to say to it.
     pub fn sort(&self, message: Bytes, own: Option<u64>) -> Option<Bytes> {
-        if let Some(id) = answered_id(&message) {
+        if let Some(id) = answered_id(&message).filter(|id| own.is_none_or(|own| own == *id)) {
             self.answer(id, message);
             return None;
         }
@@ -110,9 +110,12 @@ impl Calls {
         };
         match head.kind {
             Kind::Result | Kind::Error => {
-                let id = head.id.as_ref().and_then(|id| id.as_u64()).or(own);
+                let id = answered_call(head.id.as_ref(), own);
                 drop(head);
-                self.answer(id?, message);
+                match id {
+                    Some(id) => self.answer(id, message),
+                    None => tracing::debug!(own, "dropped an answer to another request than the one asked"),
+                }
                 None
             }
             Kind::Notice => {
@@ -129,6 +132,8 @@ impl Calls {
                         let token =
                             head.params.as_ref().and_then(|params| params.progress_token.as_ref()?.as_u64());
                         drop(head);
+                        // On the stream of another call it would be that call's progress in the eyes of this one.
+                        let token = token.filter(|token| own.is_none_or(|own| own == *token));
                         self.notice(token, Inbound::Notice(message));
                     }
                     // About ids that only we and the upstream know.
@@ -201,6 +206,22 @@ impl Calls {
     }
 }
 
+/// The call that an answer with this id belongs to. On a stream of its own only the answer to that call counts: one
+/// under another id would reach another caller.
+fn answered_call(id: Option<&Id<'_>>, own: Option<u64>) -> Option<u64> {
+    match (id, own) {
+        // An error that names no request.
+        (None, own) => own,
+        (Some(id), None) => id.as_u64(),
+        // Some servers write every id as a string.
+        (Some(id), Some(own)) => {
+            let own_number = own.to_string();
+            let digits = id.raw().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+            (digits.unwrap_or(id.raw()) == own_number.as_bytes()).then_some(own)
+        }
+    }
+}
+
 /// The call that a message answers, found without reading all of it.
 pub fn answered_id(message: &[u8]) -> Option<u64> {
     let span = find_answer_id(message)?;
@@ -269,6 +290,22 @@ mod tests {
 
     fn notice(method: &str) -> Bytes {
         authored::notice(method, Some(br#"{"elicitationId":"e"}"#))
+    }
+
+    #[tokio::test]
+    async fn an_answer_on_a_calls_own_stream_is_only_for_that_call() {
+        let calls = Calls::new(Capabilities::NONE);
+        let (first, second) =
+            (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
+        for stray in [&b"2"[..], b"\"2\"", b"\"x\""] {
+            calls.sort(authored::result(stray, br#"{"stray":1}"#), Some(1));
+        }
+        calls.sort(authored::result(b"\"1\"", b"{}"), Some(1));
+        calls.sort(authored::result(b"2", b"{}"), None);
+        for ticket in [first, second] {
+            let Ok(Inbound::Answer(answer)) = ticket.next().await else { panic!("no answer") };
+            assert!(!answer.windows(5).any(|window| window == b"stray"));
+        }
     }
 
     #[tokio::test]

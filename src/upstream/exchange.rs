@@ -11,7 +11,7 @@ use super::error::CallError;
 use super::http::AnswerStream;
 use super::link::Link;
 use super::ticket::Ticket;
-use crate::wire::Version;
+use crate::wire::{Head, Version};
 
 /// A message that belongs to a call, as the upstream sent it.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Exchange {
                 biased;
                 inbound = self.ticket.next() => {
                     self.answered |= !matches!(inbound, Ok(Inbound::Notice(_) | Inbound::Request(_)));
-                    return inbound;
+                    return inbound.and_then(whole);
                 }
                 message = read(&mut self.stream) => match message {
                     // By far the most usual case needs no sorting.
@@ -114,6 +114,16 @@ impl Replier {
     pub fn refuse(&self, question: &[u8]) {
         self.0.refuse(question);
     }
+}
+
+/// An answer is passed on as bytes, so those are checked: a caller must not get what is no message.
+fn whole(inbound: Inbound) -> Result<Inbound, CallError> {
+    if let Inbound::Answer(answer) = &inbound
+        && let Err(error) = Head::of_answer(answer)
+    {
+        return Err(CallError::Lost(format!("the answer is not understood: {error}")));
+    }
+    Ok(inbound)
 }
 
 async fn read(stream: &mut Option<AnswerStream>) -> Result<Bytes, CallError> {

@@ -84,7 +84,7 @@ impl From<SyntaxError> for HeadError {
 
 impl<'a> Head<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, HeadError> {
-        match Self::read(body) {
+        match Self::read(body, Scan::new(body)?) {
             Err(HeadError::Invalid { reason, .. }) => {
                 // Reading stopped early: the rest may not even be JSON, or hold the id to answer with.
                 let span = scan::whole(body)?;
@@ -103,8 +103,19 @@ impl<'a> Head<'a> {
         self.params.as_ref()?.meta.as_ref()
     }
 
-    fn read(body: &'a [u8]) -> Result<Self, HeadError> {
-        let mut scan = Scan::new(body)?;
+    /// Reads an answer that is passed on as it is, in one pass: it is one whole JSON object with a result, which is an
+    /// object, or an error.
+    pub fn of_answer(body: &'a [u8]) -> Result<Self, HeadError> {
+        let head = Self::read(body, Scan::of_answer(body)?)?;
+        match (head.kind, &head.result) {
+            (Kind::Result, Some(result)) if body[result.start] == b'{' => Ok(head),
+            (Kind::Result, _) => Err(HeadError::invalid("result must be an object")),
+            (Kind::Error, _) => Ok(head),
+            (Kind::Request | Kind::Notice, _) => Err(HeadError::invalid("it is no answer")),
+        }
+    }
+
+    fn read(body: &'a [u8], mut scan: Scan<'a>) -> Result<Self, HeadError> {
         if scan.peek().is_some_and(|byte| byte != b'{') {
             return Err(HeadError::invalid("a message is a JSON object"));
         }
@@ -231,6 +242,23 @@ mod tests {
             let head = Head::parse(body.as_bytes()).unwrap();
             assert_eq!(head.kind, kind, "{body}");
             assert_eq!(&body[head.span], body.trim());
+        }
+    }
+
+    #[test]
+    fn only_whole_answers_are_answers() {
+        let answer = |body: &str| Head::of_answer(body.as_bytes()).is_ok();
+        assert!(answer(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
+        assert!(answer(r#" {"error":{"code":1},"result":null,"id":null,"jsonrpc":"2.0"} "#));
+        for broken in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}0"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"id":2}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        ] {
+            assert!(!answer(broken), "{broken}");
         }
     }
 

@@ -13,6 +13,8 @@ pub type Span = Range<usize>;
 /// Deepest nesting accepted. It is what serde_json accepts too, so that no later typed read of a part can
 /// fail on depth, and it lets a `u128` be the stack.
 pub const MAX_DEPTH: usize = 127;
+/// Deepest nesting of an answer that is only passed on.
+pub const MAX_ANSWER_DEPTH: usize = 1000;
 
 /// A position in a body. `enter`, then `key` and `value` in turn until `key` gives `None`, walks an object
 /// whose members may be entered the same way; `value` alone skips whatever comes next.
@@ -21,6 +23,7 @@ pub struct Scan<'a> {
     pub(super) body: &'a [u8],
     at: usize,
     depth: usize,
+    max_depth: usize,
     /// Just behind an opening bracket, where no comma is due.
     fresh: bool,
 }
@@ -29,18 +32,23 @@ impl<'a> Scan<'a> {
     /// UTF-8 is checked here, once, so that strings need not care.
     pub fn new(body: &'a [u8]) -> Result<Self, SyntaxError> {
         match std::str::from_utf8(body) {
-            Ok(_) => Ok(Self { body, at: 0, depth: 0, fresh: false }),
+            Ok(_) => Ok(Self::unchecked(body)),
             Err(error) => Err(SyntaxError { at: error.valid_up_to(), reason: "invalid UTF-8" }),
         }
     }
 
+    /// For an answer that is passed on, which may be nested deeper than what is read here.
+    pub(super) fn of_answer(body: &'a [u8]) -> Result<Self, SyntaxError> {
+        Ok(Self { max_depth: MAX_ANSWER_DEPTH, ..Self::new(body)? })
+    }
+
     /// For a look at the start of a body that will be passed on unparsed: its UTF-8 is the reader's concern.
     pub(super) fn unchecked(body: &'a [u8]) -> Self {
-        Self { body, at: 0, depth: 0, fresh: false }
+        Self { body, at: 0, depth: 0, max_depth: MAX_DEPTH, fresh: false }
     }
 
     pub(super) fn within(body: &'a [u8], span: &Span) -> Option<Self> {
-        Some(Self { body: body.get(..span.end)?, at: span.start, depth: 0, fresh: false })
+        Some(Self { at: span.start, ..Self::unchecked(body.get(..span.end)?) })
     }
 
     /// The first byte of what comes next, white space skipped.
@@ -64,9 +72,7 @@ impl<'a> Scan<'a> {
         if !matches!(self.byte(), Some(b'{' | b'[')) {
             return Err(self.fault("expected an object"));
         }
-        if self.depth == MAX_DEPTH {
-            return Err(self.fault("nesting deeper than 127 levels"));
-        }
+        self.check_depth(self.depth)?;
         self.at += 1;
         self.depth += 1;
         self.fresh = true;
@@ -127,9 +133,7 @@ impl<'a> Scan<'a> {
 
     /// Opens a container inside `value`; true if it was empty and is closed already.
     fn open(&mut self, open: &mut Open, end: u8) -> Result<bool, SyntaxError> {
-        if self.depth + open.count == MAX_DEPTH {
-            return Err(self.fault("nesting deeper than 127 levels"));
-        }
+        self.check_depth(self.depth + open.count)?;
         self.at += 1;
         self.skip_space();
         if self.byte() == Some(end) {
@@ -221,6 +225,14 @@ impl<'a> Scan<'a> {
         self.body.get(self.at).copied()
     }
 
+    fn check_depth(&self, depth: usize) -> Result<(), SyntaxError> {
+        match depth < self.max_depth {
+            true => Ok(()),
+            false if self.max_depth == MAX_DEPTH => Err(self.fault("nesting deeper than 127 levels")),
+            false => Err(self.fault("nesting deeper than 1,000 levels")),
+        }
+    }
+
     fn fault(&self, reason: &'static str) -> SyntaxError {
         SyntaxError { at: self.at, reason }
     }
@@ -229,12 +241,18 @@ impl<'a> Scan<'a> {
 /// The containers open inside one `value`, one bit each: set for an object.
 #[derive(Default)]
 struct Open {
+    /// The innermost ones.
     objects: u128,
     count: usize,
+    /// Those around them, 128 at a time; allocates nothing below [`MAX_DEPTH`].
+    outer: Vec<u128>,
 }
 
 impl Open {
     fn push(&mut self, end: u8) {
+        if self.count > 0 && self.count.is_multiple_of(128) {
+            self.outer.push(self.objects);
+        }
         self.objects = self.objects << 1 | u128::from(end == b'}');
         self.count += 1;
     }
@@ -242,6 +260,9 @@ impl Open {
     fn pop(&mut self) {
         self.objects >>= 1;
         self.count -= 1;
+        if self.count.is_multiple_of(128) {
+            self.objects = self.outer.pop().unwrap_or_default();
+        }
     }
 
     fn end(&self) -> Option<u8> {
@@ -287,5 +308,24 @@ mod tests {
         assert!(whole(nested(MAX_DEPTH).as_bytes()).is_ok());
         assert!(whole(nested(MAX_DEPTH + 1).as_bytes()).is_err());
         assert!(whole("[".repeat(1 << 20).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn answers_may_be_nested_deeper_and_every_bracket_counts() {
+        let check = |body: &str| Scan::of_answer(body.as_bytes()).and_then(|mut scan| scan.value()).is_ok();
+        let nested =
+            |count, inner: &str| format!("{}{inner}{}", r#"[{"a":"#.repeat(count), "}]".repeat(count));
+        assert!(check(&nested(MAX_ANSWER_DEPTH / 2, "1")));
+        assert!(!check(&nested(MAX_ANSWER_DEPTH / 2, "[]")));
+        for depth in [63, 64, 65, 128, 300] {
+            let whole = nested(depth, "1");
+            for at in 0..whole.len() {
+                let mut broken = whole.clone().into_bytes();
+                if matches!(broken[at], b'}' | b']') {
+                    broken[at] = if broken[at] == b'}' { b']' } else { b'}' };
+                    assert!(!check(std::str::from_utf8(&broken).unwrap()), "{depth} {at}");
+                }
+            }
+        }
     }
 }

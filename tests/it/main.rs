@@ -78,6 +78,7 @@ mod tools_invoke;
 mod tools_list;
 mod tools_stream;
 mod tools_switch;
+mod upstream_answers;
 mod upstream_failures;
 mod upstream_heal;
 mod upstream_lists;

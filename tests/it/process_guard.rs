@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use crate::support::app::stdio_input;
-use crate::support::process::is_alive;
+use crate::support::process::{is_alive, send_signal_to};
 use crate::support::{Behaviour, Process, eventually};
 
 /// A registration of the fake server, started by a shell that runs `script` first.
@@ -53,8 +53,8 @@ fn zombies_of(parent: &str) -> usize {
     states.filter(|(state, of)| state == "Z" && of == parent).count()
 }
 
-fn send(signal: &str, pid: &str) {
-    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+fn send(signal: libc::c_int, pid: &str) {
+    send_signal_to(pid.parse().unwrap(), signal);
 }
 
 /// Three processes of the server in hiding: in its group, in a session of its own, and without environment.
@@ -84,7 +84,7 @@ async fn a_killed_guard_leaves_nothing_behind_and_its_server_comes_back() {
     let gateway = Process::start().await;
     let marker = marker(1);
     let (guard, parent, all) = server_with_hiders(&gateway, "s", &marker).await;
-    send("-KILL", &guard);
+    send(libc::SIGKILL, &guard);
     all_end(&all).await;
     eventually("no zombie is left", async || zombies_of(&parent) == 0).await;
     let echo = json!({ "name": "s__echo", "text": "back" });
@@ -100,17 +100,17 @@ async fn a_killed_guard_leaves_nothing_behind_and_its_server_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_guard_does_not_save_its_offspring() {
-    for (number, end) in [(2, "disable"), (3, "-TERM"), (4, "-KILL")] {
+    for (number, end) in [(2, None), (3, Some(libc::SIGTERM)), (4, Some(libc::SIGKILL))] {
         let gateway = Process::start().await;
         let (guard, _, mut all) = server_with_hiders(&gateway, "s", &marker(number)).await;
-        send("-STOP", &guard);
+        send(libc::SIGSTOP, &guard);
         all.push(guard);
         match end {
-            "disable" => {
+            None => {
                 gateway.post("/api/v0/servers/s/disable", &json!({})).await.expect(200);
                 all_end(&all).await;
             }
-            signal => {
+            Some(signal) => {
                 gateway.signal(signal);
                 gateway.end().await;
                 all_end(&all).await;
@@ -133,7 +133,7 @@ async fn a_stopped_process_is_asked_to_end_like_any_other() {
     // It reacts only after it has set the trap.
     let catches_term = async || catches(&careful, 15);
     eventually("the trap is set", catches_term).await;
-    send("-STOP", &careful);
+    send(libc::SIGSTOP, &careful);
     gateway.post("/api/v0/servers/s/disable", &json!({})).await.expect(200);
     all_end(&[careful]).await;
     assert_eq!(std::fs::read_to_string(said).unwrap().trim(), "ended");

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
-use toolgate::gateway::caller::{ClientId, Scope, Viewer};
+use toolgate::gateway::caller::{Scope, Viewer};
 use toolgate::mcp::session::Sessions;
+use toolgate::model::PrincipalId;
 use toolgate::seal::{PurposeSeal, Seal, SecretKey};
 
 pub const DICTIONARY: &[&str] =
@@ -62,7 +63,7 @@ pub fn run(input: &[u8]) {
 fn viewers() -> [Viewer; 3] {
     [
         Viewer { scope: Scope::Everything, client: None },
-        Viewer { scope: Scope::Group("dev".into()), client: Some(ClientId(7)) },
+        Viewer { scope: Scope::Group("dev".into()), client: Some(PrincipalId(7)) },
         Viewer { scope: Scope::Server("a".into()), client: None },
     ]
 }

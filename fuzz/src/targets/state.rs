@@ -7,8 +7,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 use bytes::Bytes;
 use toolgate::gateway::answer::result_member;
-use toolgate::gateway::caller::{ClientId, Scope, Viewer};
+use toolgate::gateway::caller::{Scope, Viewer};
 use toolgate::mcp::bridge::state::{Bond, States};
+use toolgate::model::PrincipalId;
 use toolgate::seal::PurposeSeal;
 use toolgate::wire::scan::whole;
 use toolgate::wire::{Head, text};
@@ -91,7 +92,7 @@ pub fn run(input: &[u8]) {
 }
 
 fn bond(client: u64, request: &[u8]) -> Bond {
-    let viewer = Viewer { scope: Scope::Everything, client: Some(ClientId(client)) };
+    let viewer = Viewer { scope: Scope::Everything, client: Some(PrincipalId(client)) };
     Bond::of(&viewer, &Head::parse(request).expect("a request"))
 }
 

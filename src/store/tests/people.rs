@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::open;
-use crate::model::{Client, HolderName, Mode, Role, Token, User};
+use crate::model::{Client, HolderName, Mode, PrincipalId, Role, Token, User};
 use crate::store::StoreError;
 use crate::store::db::on;
 
 pub fn user(name: &str, token: &str) -> User {
     let username = HolderName::parse(name).unwrap();
-    User { username, role: Role::Admin, token: Token::parse(token).unwrap() }
+    User { id: PrincipalId::random(), username, role: Role::Admin, token: Token::parse(token).unwrap() }
 }
 
 pub fn client(name: &str, token: &str) -> Client {
@@ -19,10 +19,10 @@ pub fn client(name: &str, token: &str) -> Client {
 }
 
 /// What can be told apart about users, in order.
-fn shown(users: &[User]) -> Vec<(&str, Role, &str, u64)> {
-    fn show(user: &User) -> (&str, Role, &str, u64) {
-        let User { username, role, token } = user;
-        (username.as_str(), *role, token.secret().expose(), token.id())
+fn shown(users: &[User]) -> Vec<(PrincipalId, &str, Role, &str, u64)> {
+    fn show(user: &User) -> (PrincipalId, &str, Role, &str, u64) {
+        let User { id, username, role, token } = user;
+        (*id, username.as_str(), *role, token.secret().expose(), token.id())
     }
     users.iter().map(show).collect()
 }
@@ -37,7 +37,7 @@ async fn users_come_back_after_every_kind_of_change() {
     assert_eq!(store.mode().await.unwrap().as_deref(), Some("enterprise"));
     store.put_user(&bob, 2).await.unwrap();
     let before = bob.username.clone();
-    bob = User { role: Role::User, ..user("álvaro", "ijklmnop") };
+    bob = User { id: bob.id, role: Role::User, ..user("álvaro", "ijklmnop") };
     store.change_user(&before, &bob, 3).await.unwrap();
     store.close().await;
     let store = open(&path).await.unwrap();

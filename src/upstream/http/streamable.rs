@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::answer::{AnswerStream, EventReader, Events, content_type, is_event_stream};
 use super::client::{Body, HttpClient, Received};
 use super::{EVENTS, JSON, JSON_OR_EVENTS};
+use crate::upstream::calls::answered_id;
 use crate::upstream::error::CallError;
 use crate::upstream::link::{Carrier, Link};
 use crate::upstream::pace::Pace;
@@ -168,6 +169,10 @@ impl Streamable {
             };
             broken = loop {
                 match (reader.next_data().await, link.upgrade()) {
+                    // Every call has a stream of its own: here it could only be another's.
+                    (Ok(Some(data)), Some(_)) if answered_id(&data).is_some() => {
+                        tracing::debug!("dropped an answer that came outside of any call");
+                    }
                     (Ok(Some(data)), Some(link)) => link.take_in(data, None),
                     (Ok(None), Some(_)) => break false,
                     (Err(_), Some(_)) => break true,

@@ -167,9 +167,13 @@ impl Process {
 }
 
 pub fn send_signal(child: &Child, signal: libc::c_int) {
+    send_signal_to(id(child), signal);
+}
+
+pub fn send_signal_to(process: libc::pid_t, signal: libc::c_int) {
     // SAFETY: a plain system call without memory.
     #[allow(unsafe_code)]
-    let sent = unsafe { libc::kill(id(child), signal) };
+    let sent = unsafe { libc::kill(process, signal) };
     assert_eq!(sent, 0);
 }
 
