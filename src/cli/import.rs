@@ -12,7 +12,7 @@ use super::register::NEEDS_CALLBACK;
 use super::remote::{RemoteError, Request};
 use super::{Session, files};
 use crate::config::variable;
-use crate::model::import::{self, Entry, GroupEntry, Outcome};
+use crate::model::import::{self, Action, Entry, GroupEntry, Plan};
 
 /// Authorization is given one server at a time, by a person who knows which.
 const WANTS_AUTHORIZATION: &str = "it wants authorization; register it by itself with `toolgate register`";
@@ -39,23 +39,6 @@ pub struct Import {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    Add,
-    Change,
-    Skip,
-}
-
-impl Action {
-    fn as_str(self) -> &'static str {
-        match self {
-            Action::Add => "add",
-            Action::Change => "change",
-            Action::Skip => "skip",
-        }
-    }
 }
 
 /// One server or group, what to do with it, and what came of it.
@@ -176,19 +159,7 @@ fn plan_server(entry: Entry, current: &Value) -> Item {
         shown: shown.as_object().cloned().unwrap_or_default(),
         failure: None,
     };
-    match entry.outcome {
-        Outcome::Skip(reason) => (item.action, item.note, item.unusable) = (Action::Skip, reason, true),
-        Outcome::Ready(input) => {
-            match named(current, &item.name) {
-                Some(current) if !input.differs_from(current) => {
-                    (item.action, item.note) = (Action::Skip, "is there already".to_owned());
-                }
-                Some(_) => item.action = Action::Change,
-                None => {}
-            }
-            item.input = input.into_json();
-        }
-    }
+    item.follow(Plan::of_server(entry.outcome, named(current, &item.name)));
     item
 }
 
@@ -203,35 +174,24 @@ fn plan_group(entry: GroupEntry, current: &Value) -> Item {
         shown: Map::new(),
         failure: None,
     };
-    match entry.outcome {
-        Outcome::Skip(reason) => (item.action, item.note, item.unusable) = (Action::Skip, reason, true),
-        Outcome::Ready(input) => {
-            match named(current, &item.name) {
-                Some(current) if same_group(&input, current) => {
-                    (item.action, item.note) = (Action::Skip, "is there already".to_owned());
-                }
-                Some(_) => item.action = Action::Change,
-                None => {}
-            }
-            item.input = input;
-        }
-    }
+    item.follow(Plan::of_group(entry.outcome, named(current, &item.name)));
     item
+}
+
+impl Item {
+    fn follow(&mut self, plan: Plan) {
+        self.action = plan.action();
+        self.unusable = matches!(plan, Plan::Unusable(_));
+        if let Some(reason) = plan.reason() {
+            reason.clone_into(&mut self.note);
+        }
+        self.input = plan.into_input().unwrap_or_default();
+    }
 }
 
 fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Map<String, Value>> {
     let found = list.as_array().into_iter().flatten().find(|item| item["name"] == name);
     found.and_then(Value::as_object)
-}
-
-/// Keys that are left out say the same as empty ones.
-fn same_group(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
-    let filled = |group: &Map<String, Value>| -> Map<String, Value> {
-        let says_something = |value: &Value| *value != json!("") && *value != json!([]) && !value.is_null();
-        let own = group.iter().filter(|(key, value)| !key.ends_with("_endpoint") && says_something(value));
-        own.map(|(key, value)| (key.clone(), value.clone())).collect()
-    };
-    filled(one) == filled(other)
 }
 
 /// Does it; a refusal is the item's own, but a gateway that is gone ends everything.

@@ -75,6 +75,15 @@ impl Error {
         Self { kind: Kind::Unavailable, sentence }
     }
 
+    /// The disk failed in the middle of storing a change.
+    fn unsure(reason: &str) -> Self {
+        let sentence = format!(
+            "the database cannot be used now: {reason}; the change does not count, but if the gateway is restarted \
+             before the disk works again it may be found stored"
+        );
+        Self { kind: Kind::Unavailable, sentence }
+    }
+
     /// The database holds something that cannot be right.
     fn damaged(what: &str) -> Self {
         tracing::error!(what, "the database is damaged");
@@ -113,6 +122,7 @@ impl From<StoreError> for Error {
             }
             StoreError::NotFound(name) => Self::unknown_server(name.as_str()),
             StoreError::Unavailable(cause) => Self::unavailable(store::describe(&cause)),
+            StoreError::Unsure(reason) => Self::unsure(&reason),
             StoreError::Corrupt(what) => Self::damaged(&what),
         }
     }

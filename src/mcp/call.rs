@@ -106,7 +106,10 @@ impl Mcp {
             };
             match beside {
                 Beside::Nowhere => {}
-                Beside::Stream(outlet) => outlet.send(&message),
+                Beside::Stream(outlet) => {
+                    outlet.room().await;
+                    outlet.send(&message);
+                }
                 Beside::NewStream => {
                     let (outlet, body) = stream::open();
                     outlet.send(&message);
@@ -129,7 +132,10 @@ impl Mcp {
             let beside = Beside::Stream(outlet.clone());
             loop {
                 match self.pump(&mut call, &mut forward, &beside).await {
-                    Pumped::Before(message) => outlet.send(&message),
+                    Pumped::Before(message) => {
+                        outlet.room().await;
+                        outlet.send(&message);
+                    }
                     Pumped::Answer(answer) => return answer.message,
                     Pumped::Input(answer) => return answer,
                     Pumped::Refused(refusal) => {

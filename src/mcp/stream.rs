@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -18,6 +19,8 @@ use crate::wire::sse;
 const MAX_MESSAGES: usize = 1000;
 const MAX_BYTES: usize = 1024 * 1024;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a writer waits for a reader who is behind.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The writing end; clones write to the same stream.
 #[derive(Clone)]
@@ -32,6 +35,10 @@ struct Queue {
     frames: VecDeque<Bytes>,
     bytes: usize,
     reader: Option<Waker>,
+    /// Those who wait until there is room again.
+    writers: Vec<Waker>,
+    /// Somebody waited for room in vain; nobody does so again.
+    is_stalled: bool,
     /// No more will be written; what waits is still sent.
     is_finished: bool,
     is_gone: bool,
@@ -74,6 +81,22 @@ impl Outlet {
         queue.wake();
     }
 
+    /// Waits until a reader who reads has caught up, before something of which there may be very many. Not for long: a
+    /// reader who does not read is not worth waiting for.
+    pub async fn room(&self) {
+        let room = poll_fn(|context| {
+            let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+            if queue.has_room() || queue.is_stalled || queue.is_finished || queue.is_gone {
+                return Poll::Ready(());
+            }
+            queue.writers.push(context.waker().clone());
+            Poll::Pending
+        });
+        if tokio::time::timeout(PATIENCE, room).await.is_err() {
+            self.queue.lock().expect("no code panics while it holds a stream").is_stalled = true;
+        }
+    }
+
     /// Ends the stream after what was written.
     pub fn finish(&self) {
         let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
@@ -90,9 +113,19 @@ impl Queue {
         all > MAX_BYTES && all - largest() > MAX_BYTES
     }
 
+    fn has_room(&self) -> bool {
+        self.frames.len() < MAX_MESSAGES / 2 && self.bytes < MAX_BYTES / 2
+    }
+
     fn wake(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
+        }
+    }
+
+    fn wake_writers(&mut self) {
+        for writer in self.writers.drain(..) {
+            writer.wake();
         }
     }
 }
@@ -109,6 +142,10 @@ impl Body for EventBody {
             let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
             if let Some(frame) = queue.frames.pop_front() {
                 queue.bytes -= frame.len();
+                queue.is_stalled = false;
+                if !queue.writers.is_empty() && queue.has_room() {
+                    queue.wake_writers();
+                }
                 return Poll::Ready(Some(Ok(Frame::data(frame))));
             }
             if queue.is_finished || queue.is_gone {
@@ -125,7 +162,10 @@ impl Body for EventBody {
 
 impl Drop for EventBody {
     fn drop(&mut self) {
-        self.queue.lock().expect("no code panics while it holds a stream").is_gone = true;
+        let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+        queue.is_gone = true;
+        queue.wake_writers();
+        drop(queue);
         self.gone.cancel();
     }
 }
@@ -146,6 +186,25 @@ mod tests {
         outlet.send(b"x");
         assert!(outlet.gone.is_cancelled());
         assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_reader_who_reads_gets_any_number_of_messages() {
+        let (outlet, mut body) = open();
+        let all = 5 * MAX_MESSAGES;
+        let writing = tokio::spawn(async move {
+            for _ in 0..all {
+                outlet.room().await;
+                outlet.send(b"x");
+            }
+            outlet.finish();
+            outlet.gone.is_cancelled()
+        });
+        let mut read = 0;
+        while body.frame().await.is_some() {
+            read += 1;
+        }
+        assert_eq!((read, writing.await.unwrap()), (all, false));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The databases the store can speak to. A query is written once and expanded for each of them by `on!`;
 //! another database joins with one more variant here and one more arm in the macro.
 
+use super::StoreError;
 use super::sqlite::{Access, Sqlite, SqliteTx};
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Database {
 }
 
 impl Tx {
-    pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
+    pub(super) async fn commit(self) -> Result<(), StoreError> {
         match self {
             Tx::Sqlite(tx) => tx.commit().await,
         }

@@ -68,6 +68,9 @@ pub enum StoreError {
     /// Nothing was written; the same request may work later.
     #[error("the database cannot be used now: {}", sqlite::describe(.0))]
     Unavailable(sqlx::Error),
+    /// The disk failed in the middle of storing a change and refuses to take it back: a restart may find it.
+    #[error("the database cannot be used now: {0}")]
+    Unsure(String),
     /// Something was changed behind our back; trying again does not help.
     #[error("the database is damaged: {0}")]
     Corrupt(String),

@@ -15,10 +15,14 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::health::HealthSender;
 use super::settings::BUMP_EPOCH;
-use super::{OpenError, lock};
+use super::{OpenError, StoreError, lock};
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pauses between attempts to overwrite what a failed commit has left.
+const TAKING_BACK: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(750)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
@@ -219,6 +223,17 @@ impl Slot {
         done
     }
 
+    /// Tries for a while to overwrite what a failed commit has left; the next attempt to write begins with it anyway.
+    async fn take_back(&mut self, options: &SqliteConnectOptions) -> bool {
+        for pause in TAKING_BACK {
+            if self.prepare(options, Access::Write).await.is_ok() {
+                return true;
+            }
+            tokio::time::sleep(pause).await;
+        }
+        self.prepare(options, Access::Write).await.is_ok()
+    }
+
     fn retire(&mut self) {
         let failed = self.live.take();
         // One is enough to stay attached to the log.
@@ -262,7 +277,7 @@ impl SqliteTx {
         result
     }
 
-    pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
+    pub(super) async fn commit(mut self) -> Result<(), StoreError> {
         self.state = State::Committing;
         let Err(error) = sqlx::raw_sql("COMMIT").execute(self.connection()).await.map(|_| ()) else {
             self.state = State::Over;
@@ -273,11 +288,12 @@ impl SqliteTx {
         if self.access == Access::Write {
             self.slot.has_residue = true;
             self.database.health.fail(&error);
-            // Before anybody hears that the write failed: from then on it must not come back. Where the disk
-            // refuses this too, the next attempt to write begins with it.
-            let _ = self.slot.prepare(&self.database.options, Access::Write).await;
+            // Before anybody hears that the write failed: from then on it must not come back.
+            if !self.slot.take_back(&self.database.options).await {
+                return Err(StoreError::Unsure(describe(&error)));
+            }
         }
-        Err(error)
+        Err(error.into())
     }
 }
 

@@ -228,8 +228,7 @@ fn open_stdio(
     capabilities: Capabilities,
     stderr: &StderrTail,
 ) -> Result<Arc<Link>, CallError> {
-    stderr.clear();
-    let started = Child::start(process, options, redactor, stderr.clone());
+    let started = Child::start(process, options, redactor, stderr.of_next_process());
     let (child, running) = started.map_err(CallError::NotSent)?;
     let link = Link::new(Carrier::Stdio(child), capabilities);
     link.tasks.spawn(running.run(Arc::downgrade(&link), link.stop.clone()));

@@ -109,25 +109,46 @@ async fn streams_of_every_kind_end() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn upstream_sessions_and_subscriptions_go_with_the_token() {
-    let (app, fake) = start().await;
+/// An agent with a session at a stateful server and a subscription; also the id of that upstream session.
+async fn agent_that_holds_something(app: &TestApp, fake: &Fake) -> (Agent, String) {
     let stateful = json!({"name": "kept", "transport": "streamable_http", "url": fake.url(), "session_mode": "stateful"});
     app.register(stateful).await;
     let token = app.create_client("agent", &["*"]).await;
-    let agent = Agent::connect_as(&app, "/mcp", &token).await;
-    let headers: Value = serde_json::from_str(&agent.call_text("kept__headers", json!({})).await).unwrap();
-    let session = headers["mcp-session-id"].as_str().unwrap().to_owned();
+    let agent = Agent::connect_as(app, "/mcp", &token).await;
+    let session = upstream_session(&agent).await;
     let uri = "toolgate://res/s/ZmFrZTovL3RleHQ";
     assert_eq!(agent.request("resources/subscribe", json!({"uri": uri})).await["result"], json!({}));
-    revoke(&app, "replace").await;
+    (agent, session)
+}
+
+async fn upstream_session(agent: &Agent) -> String {
+    let headers: Value = serde_json::from_str(&agent.call_text("kept__headers", json!({})).await).unwrap();
+    headers["mcp-session-id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstream_sessions_and_subscriptions_go_with_the_client() {
+    let (app, fake) = start().await;
+    let (_agent, session) = agent_that_holds_something(&app, &fake).await;
+    revoke(&app, "delete").await;
     eventually("its upstream session ends", async || fake.deleted_sessions().contains(&session)).await;
     eventually("nobody wants the resource", async || fake.seen_of("resources/unsubscribe").len() == 1).await;
-    // The holder of the new token begins anew.
-    let headers = [("authorization", "Bearer new-token-replace"), ("mcp-session-id", agent.session.as_str())];
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_keeps_its_sessions_when_its_token_is_replaced() {
+    let (app, fake) = start().await;
+    let (mut agent, session) = agent_that_holds_something(&app, &fake).await;
+    revoke(&app, "replace").await;
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-    app.send("POST", "/mcp", &headers, ping.to_string()).await.expect(404).error();
-    assert!(Agent::connect_as(&app, "/mcp", "new-token-replace").await.tools().await.len() > 10);
+    agent.post(&ping).await.expect(401).error();
+    agent.use_token("new-token-replace");
+    agent.post(&ping).await.expect(200);
+    assert_eq!(upstream_session(&agent).await, session, "what it holds is still its own");
+    assert!(fake.deleted_sessions().is_empty() && fake.seen_of("resources/unsubscribe").is_empty());
+    let other = app.create_client("other", &["*"]).await;
+    agent.use_token(&other);
+    agent.post(&ping).await.expect(404).error();
 }
 
 #[tokio::test(flavor = "multi_thread")]

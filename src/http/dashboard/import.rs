@@ -5,7 +5,6 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use utoipa::ToSchema;
 
@@ -17,8 +16,8 @@ use crate::http::Face;
 use crate::http::error::Refusal;
 use crate::http::extract::json_object;
 use crate::http::reply::{Answer, Json};
-use crate::model::import::{self, Entry, Import, Outcome};
-use crate::model::{FieldError, Fields, Registration};
+use crate::model::import::{self, Action, Entry, Import, Outcome, Plan};
+use crate::model::{FieldError, Fields};
 
 /// A pasted configuration.
 #[derive(ToSchema)]
@@ -112,17 +111,17 @@ fn read(text: &str) -> Result<Import, Refusal> {
 }
 
 async fn register(face: &Face, headers: &HeaderMap, name: String, entry: Option<Entry>) -> ImportOutcome {
-    let catalog = face.gateway.catalog();
-    let input = match entry.map(|entry| decide(entry.outcome, &catalog)) {
-        None => Err("the text has no server of this name, or it was named twice".to_owned()),
-        Some((Plan::Skip(reason), _)) => Err(reason),
-        Some((Plan::Add | Plan::Change, input)) => Ok(input),
+    let Some(entry) = entry else {
+        let reason = "the text has no server of this name, or it was named twice".to_owned();
+        return ImportOutcome::of(name, "skipped", Some(reason));
     };
-    let input = match input {
-        Ok(input) => input,
-        Err(reason) => return ImportOutcome::of(name, "skipped", Some(reason)),
+    let plan = plan(entry.outcome, &name, &face.gateway.catalog());
+    let outcome = match plan.action() {
+        Action::Add => "added",
+        Action::Change => "changed",
+        Action::Skip => return ImportOutcome::of(name, "skipped", plan.reason().map(str::to_owned)),
     };
-    let outcome = if catalog.get(&name).is_some() { "changed" } else { "added" };
+    let input = plan.into_input().unwrap_or_default();
     match oauth::register(face, headers, input, Existing::Replace).await {
         Ok(Registered::Stored(_)) => ImportOutcome::of(name, outcome, None),
         Ok(Registered::AuthorizationRequired(pending)) => ImportOutcome {
@@ -133,44 +132,24 @@ async fn register(face: &Face, headers: &HeaderMap, name: String, entry: Option<
     }
 }
 
+fn plan(outcome: Outcome<import::RegistrationInput>, name: &str, catalog: &Catalog) -> Plan {
+    let current = catalog.get(name).map(|entry| entry.registration.to_json());
+    Plan::of_server(outcome, current.as_ref())
+}
+
 impl ImportOutcome {
     fn of(name: String, outcome: &'static str, reason: Option<String>) -> Self {
         Self { name, outcome, reason, authorization_required: None }
     }
 }
 
-/// What importing means for one server.
-enum Plan {
-    Add,
-    Change,
-    Skip(String),
-}
-
-fn decide(outcome: Outcome<import::RegistrationInput>, catalog: &Catalog) -> (Plan, Map<String, Value>) {
-    let input = match outcome {
-        Outcome::Ready(input) => input.into_json(),
-        Outcome::Skip(reason) => return (Plan::Skip(reason), Map::new()),
-    };
-    let plan = match Registration::parse(input.clone()) {
-        Err(error) => Plan::Skip(error.to_string()),
-        Ok(registration) => match catalog.get(registration.config.name.as_str()) {
-            None => Plan::Add,
-            Some(entry) if entry.registration.config == registration.config => {
-                Plan::Skip("it is registered exactly like this already".into())
-            }
-            Some(_) => Plan::Change,
-        },
-    };
-    (plan, input)
-}
-
 impl Candidate {
     fn of(entry: Entry, catalog: &Catalog) -> Self {
         let Entry { name, renamed_from, transport, summary, env_keys, header_keys, ignored, outcome } = entry;
-        let (action, reason) = match decide(outcome, catalog).0 {
-            Plan::Add => ("add", None),
-            Plan::Change => ("change", Some("it replaces the server of this name".to_owned())),
-            Plan::Skip(reason) => ("skip", Some(reason)),
+        let plan = plan(outcome, &name, catalog);
+        let (action, reason) = match plan.action() {
+            Action::Change => ("change", Some("it replaces the server of this name".to_owned())),
+            action @ (Action::Add | Action::Skip) => (action.as_str(), plan.reason().map(str::to_owned)),
         };
         let renamed = renamed_from.map(|from| format!("{from:?} cannot be the name of a server"));
         let ignored = (!ignored.is_empty()).then(|| format!("without {}", ignored.join(", ")));

@@ -4,6 +4,7 @@
 
 mod document;
 mod foreign;
+mod plan;
 mod variables;
 mod yaml;
 
@@ -16,6 +17,7 @@ use url::Url;
 use super::{Group, Registration};
 
 pub use document::read;
+pub use plan::{Action, Plan};
 pub use variables::{escape, expand};
 
 /// Why a text could not be read at all.

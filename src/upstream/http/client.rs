@@ -207,7 +207,7 @@ impl HttpClient {
     /// The error for an answer whose status says that there is no message in it.
     pub async fn status_error(&self, received: Received) -> CallError {
         let (status, challenge) = (received.status, challenge_in(&received.headers));
-        let text = received.body.collect(DISCARD_LIMIT).await.unwrap_or_default();
+        let text = received.body.beginning(DISCARD_LIMIT).await;
         match self.status_text(status, &text) {
             CallError::Status { status: 401 | 403, text } => self.denied(status, text, challenge),
             error => error,
@@ -286,17 +286,33 @@ impl Body {
 
     /// The whole body, in one piece and without a copy where it came in one piece.
     pub async fn collect(mut self, limit: usize) -> Result<Bytes, String> {
+        let fits = |length: usize| match length > limit {
+            true => Err(format!("the answer is larger than {limit} bytes")),
+            false => Ok(()),
+        };
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
+        fits(first.len())?;
         let Some(second) = self.chunk().await? else { return Ok(first) };
+        fits(first.len() + second.len())?;
         let mut whole = BytesMut::from(first);
         whole.extend_from_slice(&second);
         while let Some(chunk) = self.chunk().await? {
-            if whole.len() + chunk.len() > limit {
-                return Err(format!("the answer is larger than {limit} bytes"));
-            }
+            fits(whole.len() + chunk.len())?;
             whole.extend_from_slice(&chunk);
         }
         Ok(whole.freeze())
+    }
+
+    /// What a body begins with, as far as it can be read; the rest is not.
+    async fn beginning(mut self, length: usize) -> Bytes {
+        let mut read = BytesMut::new();
+        while read.len() < length
+            && let Ok(Some(chunk)) = self.chunk().await
+        {
+            read.extend_from_slice(&chunk);
+        }
+        read.truncate(length);
+        read.freeze()
     }
 
     pub async fn message(self) -> Result<Bytes, String> {

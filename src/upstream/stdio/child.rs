@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::guard::{self, Leash};
 use super::guards::Started;
-use super::{Guards, StderrTail, processes};
+use super::stderr::ProcessStderr;
+use super::{Guards, processes};
 use crate::model::{Process, Redactor};
 use crate::upstream::error::CallError;
 use crate::upstream::link::Link;
@@ -42,7 +43,7 @@ pub struct Running {
     guards: Guards,
     leash: Leash,
     inbox: mpsc::Receiver<Bytes>,
-    stderr: StderrTail,
+    stderr: ProcessStderr,
     /// Ends when the last writer of standard error is gone.
     collecting: JoinHandle<()>,
     command: String,
@@ -54,7 +55,7 @@ impl Child {
         process: &Process,
         options: &Options,
         redactor: Redactor,
-        stderr: StderrTail,
+        stderr: ProcessStderr,
     ) -> Result<(Self, Running), String> {
         let mut command = Command::new(&options.guard);
         command.arg(guard::COMMAND).arg("--").arg(&process.command).args(&process.args);
@@ -71,7 +72,7 @@ impl Child {
             None => format!("cannot start {}: {error}", process.command),
         })?;
         let pipe = child.stderr.take().expect("stderr is piped");
-        let collecting = tokio::spawn(stderr.clone().collect(pipe, redactor));
+        let collecting = options.tasks.spawn(stderr.clone().collect(pipe, redactor));
         let (sender, inbox) = mpsc::channel(INBOX);
         let running = Running {
             process: child,

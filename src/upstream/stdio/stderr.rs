@@ -12,27 +12,62 @@ const KEPT_LINES: usize = 200;
 const KEPT_LENGTH: usize = 4096;
 const READ_LENGTH: usize = 64 * 1024;
 
-/// Outlives the process, so that the words of the one that died are still there when the next one starts.
+/// What all processes of a server wrote, which are several at times. It outlives them, so that the words of one that died
+/// are still there when the next one starts.
 #[derive(Clone, Default)]
-pub struct StderrTail {
-    lines: Arc<Mutex<VecDeque<String>>>,
+pub struct StderrTail(Arc<Mutex<Lines>>);
+
+#[derive(Default)]
+struct Lines {
+    /// Each with the number of the process that wrote it.
+    kept: VecDeque<(u64, String)>,
+    /// The number of the process that was started last.
+    latest: u64,
+}
+
+/// The standard error of one process.
+#[derive(Clone)]
+pub struct ProcessStderr {
+    tail: StderrTail,
+    process: u64,
 }
 
 impl StderrTail {
-    pub fn lines(&self) -> Vec<String> {
-        self.lock().iter().cloned().collect()
+    /// For a process that is about to start.
+    pub fn of_next_process(&self) -> ProcessStderr {
+        let mut lines = self.lock();
+        lines.latest += 1;
+        ProcessStderr { process: lines.latest, tail: self.clone() }
     }
 
-    /// The last few lines in one, for a sentence.
+    pub fn lines(&self) -> Vec<String> {
+        self.lock().kept.iter().map(|(_, line)| line.clone()).collect()
+    }
+
+    /// The last few lines of the process that was started last, in one, for a sentence.
     pub fn last_words(&self, count: usize) -> String {
         let lines = self.lock();
-        let skipped = lines.len().saturating_sub(count);
-        lines.iter().skip(skipped).map(|line| line.trim()).collect::<Vec<_>>().join(" | ")
+        lines.last_words(lines.latest, count)
     }
 
-    /// Forgets what an earlier process said.
-    pub fn clear(&self) {
-        self.lock().clear();
+    fn lock(&self) -> std::sync::MutexGuard<'_, Lines> {
+        self.0.lock().expect("no code panics while it holds the lines")
+    }
+}
+
+impl Lines {
+    fn last_words(&self, process: u64, count: usize) -> String {
+        let written = self.kept.iter().rev().filter(|(by, _)| *by == process).take(count);
+        let mut words: Vec<_> = written.map(|(_, line)| line.trim()).collect();
+        words.reverse();
+        words.join(" | ")
+    }
+}
+
+impl ProcessStderr {
+    /// The last few lines of this process in one, for a sentence.
+    pub fn last_words(&self, count: usize) -> String {
+        self.tail.lock().last_words(self.process, count)
     }
 
     /// Reads until the last writer is gone; lines are kept without the server's secrets.
@@ -51,15 +86,11 @@ impl StderrTail {
             }
             let mut text = redactor.redact(String::from_utf8_lossy(&line).trim_end());
             text.truncate(text.floor_char_boundary(KEPT_LENGTH));
-            let mut lines = self.lock();
-            if lines.len() == KEPT_LINES {
-                lines.pop_front();
+            let mut lines = self.tail.lock();
+            if lines.kept.len() == KEPT_LINES {
+                lines.kept.pop_front();
             }
-            lines.push_back(text);
+            lines.kept.push_back((self.process, text));
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<String>> {
-        self.lines.lock().expect("no code panics while it holds the lines")
     }
 }

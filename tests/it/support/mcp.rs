@@ -26,6 +26,11 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// Comes with another token from now on.
+    pub fn use_token(&mut self, token: &str) {
+        self.authorization = Some(bearer(token));
+    }
+
     pub async fn connect(app: &TestApp, path: &str) -> Self {
         Self::connect_with(app, path, json!({})).await
     }
