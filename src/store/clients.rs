@@ -52,13 +52,13 @@ impl Store {
             let query = query.bind(hash).bind(sealed).bind(id).bind(now_ms).bind(client.id.0.cast_signed());
             query.execute(db).await.map(|_| ())
         })?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     pub async fn delete_client(&self, name: &HolderName) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM clients WHERE name = $1";
         let mut tx = self.write().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 }

@@ -48,7 +48,7 @@ impl Store {
                 remove(&mut tx, server, kind, name).await?;
             }
         }
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 }
 

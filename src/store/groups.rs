@@ -39,13 +39,13 @@ impl Store {
             let query = sqlx::query(SQL).bind(group.name.as_str()).bind(config).bind(now_ms);
             query.execute(db).await.map(|_| ())
         })?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     pub async fn delete_group(&self, name: &GroupName) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM groups WHERE name = $1";
         let mut tx = self.write().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 }

@@ -92,7 +92,7 @@ impl Store {
         let mut tx = self.write().await?;
         describe(&mut tx, name, offering, now_ms).await?;
         catalogs::replace(&mut tx, name, offering).await?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     pub async fn set_enabled(&self, name: &ServerName, enabled: bool, now_ms: i64) -> Result<(), StoreError> {
@@ -103,7 +103,7 @@ impl Store {
             let query = sqlx::query(SQL).bind(name.as_str()).bind(i64::from(enabled));
             query.execute(db).await.map(|_| ())
         })?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// Whether there was such a server. Its lists and flags go with it.
@@ -159,7 +159,7 @@ async fn complete(
     describe(&mut tx, name, offering, now_ms).await?;
     catalogs::replace(&mut tx, name, offering).await?;
     disabled::replace(&mut tx, name, &registration.flags).await?;
-    Ok(tx.commit().await?)
+    tx.commit().await
 }
 
 /// Stores what the server said about itself.

@@ -78,7 +78,7 @@ impl Store {
             let query = sqlx::query(INSERT).bind(id).bind(server.as_str()).bind(digest(state));
             query.bind(sealed).bind(expires_at_ms).execute(db).await.map(|_| ())
         })?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     pub async fn session(&self, key: SessionKey<'_>) -> Result<Option<StoredSession>, StoreError> {
@@ -127,7 +127,7 @@ impl Store {
         let sealed = self.seal_session(id, content);
         let mut tx = self.write().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(id).bind(sealed).execute(db).await.map(|_| ()))?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// Says how it ended. An error of `None` is a success.
@@ -140,7 +140,7 @@ impl Store {
             let query = sqlx::query(SQL).bind(id).bind(status.as_str()).bind(error.unwrap_or_default());
             query.bind(&[][..]).bind(now_ms).execute(db).await.map(|_| ())
         })?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// Removes what is over for longer than `retention_ms`, and wipes what expired.
@@ -153,7 +153,7 @@ impl Store {
         let before = now_ms.saturating_sub(retention_ms);
         on!(&mut tx, |db| sqlx::query(DELETE).bind(before).execute(db).await.map(|_| ()))?;
         on!(&mut tx, |db| sqlx::query(WIPE).bind(now_ms).bind(&[][..]).execute(db).await.map(|_| ()))?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// After a start: what the process before was finishing cannot be finished, since a code works once.
@@ -163,7 +163,7 @@ impl Store {
             WHERE status = 'finishing'";
         let mut tx = self.write().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(now_ms).bind(&[][..]).execute(db).await.map(|_| ()))?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// The ids of sessions that wait for a person although what finishing them takes cannot be read.

@@ -24,7 +24,7 @@ impl Store {
     pub async fn set_mode(&self, mode: &str) -> Result<(), StoreError> {
         let mut tx = self.write().await?;
         set_mode(&mut tx, mode).await?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// Makes the database one that was never initialized.
@@ -32,7 +32,7 @@ impl Store {
         const SQL: &str = "DELETE FROM settings WHERE key = $1";
         let mut tx = self.write().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(MODE).execute(db).await.map(|_| ()))?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// A number that goes up with every change to the database.

@@ -36,14 +36,14 @@ impl Store {
         let mut tx = self.write().await?;
         settings::set_mode(&mut tx, mode.as_str()).await?;
         put(&mut tx, first, self.tokens.to_columns(&first.token), now_ms).await?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// Stores a new user or what changed about one, except for the name.
     pub async fn put_user(&self, user: &User, now_ms: i64) -> Result<(), StoreError> {
         let mut tx = self.write().await?;
         put(&mut tx, user, self.tokens.to_columns(&user.token), now_ms).await?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// Stores a user who may have another name from now on.
@@ -55,14 +55,14 @@ impl Store {
             query.execute(db).await.map(|_| ())
         })?;
         put(&mut tx, user, self.tokens.to_columns(&user.token), now_ms).await?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     pub async fn delete_user(&self, name: &HolderName) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM users WHERE username = $1";
         let mut tx = self.write().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 }
 
