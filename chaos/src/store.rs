@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::gateway::Settings;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::server::Server;
@@ -28,7 +29,27 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::new("store");
     report.merge(development);
     report.merge(enterprise);
+    start_before_1970(plan, &mut report).await?;
     Ok(report)
+}
+
+/// A machine without a battery may start with any clock. HTTP knows no dates before 1970, so the gateway must say what is
+/// wrong instead of starting and then failing each request.
+async fn start_before_1970(plan: &Plan, report: &mut Report) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a folder")?;
+    let faults = faults::Faults::new(folder.path())?;
+    let settings = Settings::new(&plan.program, folder.path()).variable("HOST", "127.0.0.1");
+    report.fault("clock before 1970");
+    match faults.before_1970(settings).start().await {
+        Err(error) if format!("{error:#}").contains("before 1970") => {}
+        Err(error) => report.violation(format!("with a clock before 1970: {error:#}")),
+        Ok(gateway) => match gateway.get("/health").await {
+            Ok(response) if response.status == 200 => {}
+            Ok(response) => report.violation(format!("with a clock before 1970: status {}", response.status)),
+            Err(error) => report.violation(format!("with a clock before 1970: {error:#}")),
+        },
+    }
+    Ok(())
 }
 
 async fn one_mode(plan: &Plan, server: &Arc<Server>, until: Instant, mode: &str) -> Result<Report> {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -61,8 +61,6 @@ async fn serve_until_rest(
         let service = Answering { front: front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(IDLE);
-        // A date before 1970 cannot be written into a header; a machine without a battery may start with one.
-        builder.auto_date_header(SystemTime::now() >= UNIX_EPOCH);
         let mut connection = builder.serve_connection(io, service);
         // It was woken by one request, which alone does not make it busy.
         let (mut seen, mut look) = (1, FIRST_LOOK);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,10 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         enterprise: start.enterprise,
     };
     let config = Config::load(&flags)?;
+    // HTTP has no dates before 1970, and hyper panics when it is to write one.
+    if SystemTime::now() < SystemTime::UNIX_EPOCH {
+        anyhow::bail!("the clock of this machine shows a time before 1970; set it, then start the gateway");
+    }
     app::adopt_orphans();
     let runtime = runtime()?;
     runtime.block_on(async {

@@ -9,6 +9,9 @@ pub const CONTROL_VARIABLE: &str = "TOOLGATE_FAULTS_CONTROL";
 /// The environment variable with the file name by which database files are recognized.
 pub const DATABASE_VARIABLE: &str = "TOOLGATE_FAULTS_DATABASE";
 
+/// The environment variable with the seconds by which the clock of the program is late.
+pub const CLOCK_VARIABLE: &str = "TOOLGATE_FAULTS_CLOCK";
+
 /// Everything passes.
 pub const OFF: u32 = 0;
 /// Writes that would make a file longer fail with ENOSPC.

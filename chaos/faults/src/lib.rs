@@ -8,7 +8,7 @@ mod control;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 
 use control::Control;
 
@@ -17,6 +17,8 @@ const LONGEST_PATH: usize = 4096;
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
 static DATABASE: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+/// The seconds by which the clock is late.
+static LATE: AtomicI64 = AtomicI64::new(0);
 
 /// What a call wants to do to a file.
 #[derive(Clone, Copy)]
@@ -49,6 +51,10 @@ extern "C" fn load() {
     // SAFETY: the names are terminated, `getenv` is called before any other thread exists, and the mapping has the
     // size of the type that it is read as, every bit pattern of which is valid.
     unsafe {
+        let late = variable(control::CLOCK_VARIABLE);
+        if !late.is_null() {
+            LATE.store(libc::atoll(late), Ordering::SeqCst);
+        }
         let path = variable(control::CONTROL_VARIABLE);
         let database = variable(control::DATABASE_VARIABLE);
         if path.is_null() || database.is_null() {
@@ -270,3 +276,20 @@ stand_in!(fsync = c"fsync", (file: c_int) -> c_int,
     file, Act::Sync, |call: unsafe extern "C" fn(c_int) -> c_int| call(file));
 stand_in!(fdatasync = c"fdatasync", (file: c_int) -> c_int,
     file, Act::Sync, |call: unsafe extern "C" fn(c_int) -> c_int| call(file));
+
+/// The time of day is late by what the environment says; clocks that only measure are not.
+///
+/// # Safety
+/// As for the function of libc with the same name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    type Call = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
+    // SAFETY: the symbol is that of the same function, which has this type; the caller's own arguments.
+    let done = unsafe { mem::transmute::<usize, Call>(real(&REAL, c"clock_gettime"))(clock, time) };
+    if done == 0 && clock == libc::CLOCK_REALTIME {
+        // SAFETY: the call succeeded, so it has filled in a valid time.
+        unsafe { (*time).tv_sec -= LATE.load(Ordering::Relaxed) };
+    }
+    done
+}

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
@@ -172,6 +172,14 @@ impl Faults {
             .variable("LD_PRELOAD", self.library.to_string_lossy())
             .variable(control::CONTROL_VARIABLE, self.folder.join("faults.control").to_string_lossy())
             .variable(control::DATABASE_VARIABLE, DATABASE)
+    }
+
+    /// The settings of a program whose clock shows a time before 1970.
+    pub fn before_1970(&self, settings: Settings) -> Settings {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let late = now + 100_000_000;
+        let settings = settings.variable("LD_PRELOAD", self.library.to_string_lossy());
+        settings.variable(control::CLOCK_VARIABLE, late.to_string())
     }
 
     /// Switches one fault on and every other off. A lock is none of the layer's: see [`WriteLock`].

@@ -36,10 +36,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Whether a refused change may be there after all. When a sync fails, the change is in the log already and has to
-    /// be overwritten; where the disk refuses that as well and the gateway ends before it works again, nobody can.
-    fn leaves_doubt(&self) -> bool {
-        self.ends && self.faults.iter().any(|fault| matches!(fault, Fault::DeadDisk { .. }))
+    /// Whether a refused change may be there after a restart. When a sync fails, the change is in the log already and
+    /// has to be overwritten; where the disk refuses that as well, the refusal must say so.
+    fn leaves_doubt(&self, refusal: &Response) -> bool {
+        self.ends && refusal.text().contains("may be found stored")
     }
 
     /// The names of the faults.
@@ -101,7 +101,7 @@ impl Writer {
             }
             Ok(response) => {
                 self.report.operation(&format!("{what}: refused"));
-                if stage.leaves_doubt() {
+                if stage.leaves_doubt(&response) {
                     thing.doubt = Some(change.after);
                 } else {
                     thing.refuse(&change.after);

@@ -1254,7 +1254,7 @@ export interface components {
             name: string;
             /** @description How many tools the group shows right now. */
             tool_count: number;
-            /** @description The tools that the group shows right now. */
+            /** @description The tools that the group shows right now; in a list of groups only the first of them. */
             tools: components["schemas"]["DashboardGroupTool"][];
         };
         DashboardGroupTool: {
