@@ -112,7 +112,7 @@ async fn observe(scene: &Arc<Scene>, gateway: &Gateway, plan: &Plan, random: &mu
     scene.is_over.store(true, Ordering::Release);
     while tasks.join_next().await.is_some() {}
     healing::wait(scene, gateway, healing).await;
-    bystander::judge(scene, &idle, &quiet, &troubled);
+    bystander::judge(scene, plan.duration, &idle, &quiet, &troubled);
     healing::judge_growth(scene, gateway, held.context("there is a round")?).await;
     Ok(())
 }
