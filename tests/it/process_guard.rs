@@ -182,3 +182,20 @@ async fn offspring_that_is_always_a_new_process_is_caught() {
         assert_eq!(ended.expect("it is caught in time").unwrap(), 0);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_started_before_the_gateway_is_spared() {
+    let stranger = marker(9);
+    let gateway = Process::start_beside(&format!("sleep 300 {stranger} </dev/null >/dev/null 2>&1")).await;
+    eventually("it runs", async || running(&stranger).len() == 1).await;
+    gateway.post("/api/v0/servers", &input("s", "")).await.expect(201);
+    let server = gateway.call("s__pid", json!({})).await;
+    let (_, guard) = status(&server).unwrap();
+    send(libc::SIGKILL, &guard);
+    all_end(&[server, guard]).await;
+    gateway.signal(libc::SIGTERM);
+    assert_eq!(gateway.end().await.0, Some(0));
+    let spared = running(&stranger);
+    assert_eq!(spared.len(), 1);
+    send(libc::SIGKILL, &spared[0]);
+}

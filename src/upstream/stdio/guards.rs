@@ -14,10 +14,31 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::processes::{self, Pid};
 
 /// Shared by all links of a gateway.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Guards {
     running: Arc<Mutex<HashSet<Pid>>>,
     ends: TaskTracker,
+    /// Processes of strangers may become our children too.
+    has_strangers: bool,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Self { running: Arc::default(), ends: TaskTracker::new(), has_strangers: has_strangers() }
+    }
+}
+
+/// Whether this process has children that no guard started: as the first process of a container it adopts everybody, and
+/// a script may have started something before it became the gateway.
+#[cfg(target_os = "linux")]
+fn has_strangers() -> bool {
+    let us = std::process::id();
+    us == 1 || Pid::try_from(us).is_ok_and(processes::has_children)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_strangers() -> bool {
+    true
 }
 
 /// A guard that was started. Dropping it says that its end is no longer waited for.
@@ -52,8 +73,8 @@ impl Guards {
         processes::kill_below(guard.pid);
         let begun = Instant::now();
         loop {
-            let guards = self.clone();
-            let sweep = tokio::task::spawn_blocking(move || guards.end_orphans());
+            let (guards, guard) = (self.clone(), guard.pid);
+            let sweep = tokio::task::spawn_blocking(move || guards.end_orphans(guard));
             if sweep.await.is_ok_and(|left| left == 0) {
                 return;
             }
@@ -69,17 +90,20 @@ impl Guards {
         }
     }
 
-    /// Kills and collects the orphans that this process has adopted; returns how many are left. The lock is held
-    /// meanwhile, so that no id can come to mean a new guard.
+    /// Kills and collects the orphans that this process has adopted; returns how many are left. Where strangers may be
+    /// among them, only those count that are still in the session of the guard. The lock is held meanwhile, so that no
+    /// id can come to mean a new guard.
     #[cfg(target_os = "linux")]
-    fn end_orphans(&self) -> usize {
+    fn end_orphans(&self, guard: Pid) -> usize {
         let running = self.lock();
         let us = std::process::id() as Pid;
         if !adopts_orphans() {
             return 0;
         }
         let orphans = || -> Vec<Pid> {
-            processes::children_of(us).into_iter().filter(|child| !running.contains(child)).collect()
+            let is_ours = |child: &Pid| !self.has_strangers || processes::session_of(*child) == Some(guard);
+            let children = processes::children_of(us).into_iter();
+            children.filter(|child| !running.contains(child) && is_ours(child)).collect()
         };
         if orphans().is_empty() {
             return 0;
@@ -92,7 +116,7 @@ impl Guards {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn end_orphans(&self) -> usize {
+    fn end_orphans(&self, _: Pid) -> usize {
         0
     }
 

@@ -23,7 +23,7 @@ pub fn pause_after(elapsed: Duration) -> Duration {
 }
 
 #[cfg(target_os = "linux")]
-pub use linux::{children_of, has_children, kill_all, kill_below, reap, signal_below};
+pub use linux::{children_of, has_children, kill_all, kill_below, reap, session_of, signal_below};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -41,6 +41,7 @@ mod linux {
         state: char,
         parent: Pid,
         group: Pid,
+        session: Pid,
     }
 
     /// Sends a signal to every process below `ancestor`.
@@ -104,6 +105,11 @@ mod linux {
         found
     }
 
+    /// The session of a process, by the id of its leader, who may be gone.
+    pub fn session_of(pid: Pid) -> Option<Pid> {
+        stat(pid).map(|stat| stat.session)
+    }
+
     /// The children of a process, ended ones that nobody has waited for among them.
     pub fn children_of(parent: Pid) -> Vec<Pid> {
         let mut children = Vec::new();
@@ -137,10 +143,11 @@ mod linux {
 
     fn stat(pid: Pid) -> Option<Stat> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // `pid (name) state parent group ...`; the name may contain anything, so count from its last bracket.
+        // `pid (name) state parent group session ...`; the name may contain anything, so count from its last bracket.
         let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        Some(Stat { state, parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+        let mut number = || fields.next()?.parse().ok();
+        Some(Stat { state, parent: number()?, group: number()?, session: number()? })
     }
 }
 

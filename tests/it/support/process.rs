@@ -104,6 +104,19 @@ impl Process {
         Self::start_as(command, folder).await
     }
 
+    /// Starts from a script that has something else running when it becomes the gateway.
+    pub async fn start_beside(background: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let script = command(folder.path(), &[]);
+        let program = script.as_std().get_program().to_owned();
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("{background} & exec \"$0\" start")).arg(program);
+        shell.current_dir(folder.path()).env_clear().kill_on_drop(true);
+        shell.envs(script.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::start_as(shell, folder).await
+    }
+
     async fn start_as(mut command: Command, folder: TempDir) -> Self {
         let mut child = command.spawn().expect("the program was built");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
