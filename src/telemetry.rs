@@ -1,8 +1,8 @@
 //! Logs and metrics. Metrics are counted always and shown at `/metrics` when telemetry is on.
 //! Labels are bounded: only names of registered servers and tools are ever used.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -59,17 +59,16 @@ pub struct StoreState {
     pub failures: u64,
 }
 
-/// Cheap to clone; clones count together.
-#[derive(Clone)]
+/// Everything that is counted.
 pub struct Metrics {
-    registry: Arc<Registry>,
+    registry: Registry,
     calls: Family<CallLabels, Counter>,
     latency: Family<ServerLabel, Histogram, fn() -> Histogram>,
     links: Family<StatusLabel, Gauge>,
     store_writable: Gauge,
     store_failures: Counter,
     /// Links are counted anew for each text; two at a time would count them twice.
-    rendering: Arc<Mutex<()>>,
+    rendering: Mutex<()>,
 }
 
 impl Default for Metrics {
@@ -87,8 +86,7 @@ impl Default for Metrics {
         let help = "1 while changes can be stored, else 0";
         registry.register("store_writable", help, store_writable.clone());
         registry.register("store_failures", "Writes that the database refused", store_failures.clone());
-        let registry = Arc::new(registry);
-        Self { registry, calls, latency, links, store_writable, store_failures, rendering: Arc::default() }
+        Self { registry, calls, latency, links, store_writable, store_failures, rendering: Mutex::default() }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::wire::{Head, RpcError};
 
 /// A call that was asked for. It counts as cancelled unless it is said how it ended.
 pub struct Ending {
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
     /// None where nobody knows what was asked for.
     entry: Option<Arc<Entry>>,
     /// What the call is counted as; other requests are not counted.

@@ -94,7 +94,7 @@ pub struct Gateway {
     changed: watch::Sender<()>,
     /// Server and URI of resources that were updated.
     updated: broadcast::Sender<(String, String)>,
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     pub mode: Mode,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -159,7 +159,7 @@ impl Gateway {
             log_level: Mutex::default(),
             changed: watch::Sender::default(),
             updated: broadcast::Sender::new(UPDATES_BACKLOG),
-            metrics,
+            metrics: Arc::new(metrics),
             mode,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

@@ -89,7 +89,7 @@ impl Gateway {
         };
         self.subscriptions.tidy(&key, turn);
         asked?;
-        self.share_wanted(entry);
+        self.share_wanted(entry, &key);
         Ok(key)
     }
 
@@ -107,7 +107,7 @@ impl Gateway {
             let _held = turn.lock().await;
             let is_last = self.subscriptions.remove(&key);
             if let Some(entry) = self.catalog().get(server) {
-                self.share_wanted(entry);
+                self.share_wanted(entry, &key);
                 if is_last && let Err(refusal) = self.tell_server(entry, "resources/unsubscribe", uri).await {
                     tracing::debug!(server, %refusal, "a server did not take an unsubscription");
                 }
@@ -116,12 +116,13 @@ impl Gateway {
         self.subscriptions.tidy(&key, turn);
     }
 
-    /// The upstream needs to know them all, to ask again after a new connection.
-    fn share_wanted(&self, entry: &Arc<Entry>) {
+    /// The upstream needs to know what is wanted, to ask again after a new connection.
+    fn share_wanted(&self, entry: &Arc<Entry>, key: &Key) {
         if let Some(upstream) = &entry.upstream {
             // Under the lock, so that what was known earlier cannot arrive later.
             let interests = self.subscriptions.lock();
-            upstream.want_resources(wanted_of(entry.name().as_str(), &interests));
+            let is_wanted = interests.get(key).is_some_and(|interest| interest.count > 0);
+            upstream.want_resource(&key.1, is_wanted);
         }
     }
 

@@ -2,7 +2,7 @@
 //! costs nothing here and a restarted gateway still knows it. Only ended ones are remembered, the last many of them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, RwLock};
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
@@ -14,7 +14,7 @@ use crate::wire::Version;
 
 const REMEMBERED_ENDS: usize = 100_000;
 /// Enough for the agents that talk at the same time; few enough to cost nothing.
-const REMEMBERED_SESSIONS: usize = 256;
+const REMEMBERED_SESSIONS: usize = 1024;
 /// Longer names of clients are cut, so that an id stays short.
 const LONGEST_NAME: usize = 64;
 /// In an id, where a client would be.
@@ -35,9 +35,9 @@ pub struct Session {
 pub struct Sessions {
     seal: PurposeSeal,
     random: RandomPool,
-    ended: Mutex<Ended>,
+    ended: RwLock<Ended>,
     /// Sessions in use, by id: opening a seal costs more than looking here.
-    recent: Mutex<HashMap<Box<str>, Arc<Session>>>,
+    recent: RwLock<HashMap<Box<str>, Arc<Session>>>,
 }
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ struct Ended {
 
 impl Sessions {
     pub fn new(seal: PurposeSeal) -> Self {
-        Self { seal, random: RandomPool::default(), ended: Mutex::default(), recent: Mutex::default() }
+        Self { seal, random: RandomPool::default(), ended: RwLock::default(), recent: RwLock::default() }
     }
 
     pub fn new_serial(&self) -> u64 {
@@ -61,7 +61,7 @@ impl Sessions {
 
     /// The session of an id, if it is one of ours, of this viewer, and has not ended.
     pub fn find(&self, id: &str, viewer: &Viewer) -> Option<Arc<Session>> {
-        let known = self.recent.lock().expect("no code panics while it holds the sessions").get(id).cloned();
+        let known = self.recent.read().expect("no code panics while it holds the sessions").get(id).cloned();
         let session = known.or_else(|| self.open(id))?;
         (session.viewer == *viewer && !self.has_ended(session.serial)).then_some(session)
     }
@@ -69,7 +69,7 @@ impl Sessions {
     fn open(&self, id: &str) -> Option<Arc<Session>> {
         let sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
         let session = Arc::new(Session::from_bytes(&self.seal.open(&sealed).ok()?)?);
-        let mut recent = self.recent.lock().expect("no code panics while it holds the sessions");
+        let mut recent = self.recent.write().expect("no code panics while it holds the sessions");
         if recent.len() >= REMEMBERED_SESSIONS {
             // Those that are still in use come back by themselves.
             recent.clear();
@@ -79,7 +79,7 @@ impl Sessions {
     }
 
     pub fn end(&self, serial: u64) {
-        let mut ended = self.ended.lock().expect("no code panics while it holds the serials");
+        let mut ended = self.ended.write().expect("no code panics while it holds the serials");
         if ended.serials.insert(serial) {
             ended.order.push_back(serial);
         }
@@ -91,7 +91,7 @@ impl Sessions {
     }
 
     fn has_ended(&self, serial: u64) -> bool {
-        self.ended.lock().expect("no code panics while it holds the serials").serials.contains(&serial)
+        self.ended.read().expect("no code panics while it holds the serials").serials.contains(&serial)
     }
 }
 

@@ -290,13 +290,20 @@ impl Upstream {
         }
     }
 
-    /// The resources that somebody wants to hear about, all of them.
-    pub fn want_resources(&self, uris: BTreeSet<String>) {
-        if let Some(link) = &self.0.state.borrow().link {
-            link.want_resources(&uris);
+    /// Says whether anybody wants to hear about a resource.
+    pub fn want_resource(&self, uri: &str, is_wanted: bool) {
+        let mut wanted = self.0.wanted_resources.lock().expect("no code panics while it holds the URIs");
+        if set(&mut wanted, uri, is_wanted)
+            && let Some(link) = &self.0.state.borrow().link
+        {
+            link.wanted_resources.send_if_modified(|wanted| set(wanted, uri, is_wanted));
         }
-        *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
     }
+}
+
+/// Puts a URI into a set or takes it out; true if that changed anything.
+fn set(uris: &mut BTreeSet<String>, uri: &str, is_in: bool) -> bool {
+    if is_in { uris.insert(uri.to_owned()) } else { uris.remove(uri) }
 }
 
 impl Shared {
