@@ -1,6 +1,7 @@
 //! Logs and metrics. Metrics are counted always and shown at `/metrics` when telemetry is on.
 //! Labels are bounded: only names of registered servers and tools are ever used.
 
+use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -138,12 +139,28 @@ impl<S: Subscriber> Layer<S> for Discretion {
     }
 }
 
+/// A writer that loses what cannot be written: a log file on a full disk must not end the request that it tells of.
+struct Unfailing<W>(W);
+
+impl<W: Write> Write for Unfailing<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(self.0.write(bytes).unwrap_or(bytes.len()))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
 /// Logs go to standard error, so that standard output stays for results.
 pub fn start_logging(filter: EnvFilter) {
     use std::io::IsTerminal;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Unfailing(std::io::stderr()))
+        // Telling on standard error that standard error cannot be written would panic.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .finish()
         .with(Discretion);

@@ -59,7 +59,8 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
         };
-        output::page(&greeting(&config, address, app.is_initialized()))?;
+        // Standard output may be a file on a disk that is full, which is no reason not to serve.
+        let _ = output::page(&greeting(&config, address, app.is_initialized()));
         app.serve(shutdown, hurry).await;
         Ok(())
     })

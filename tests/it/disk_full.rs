@@ -136,6 +136,18 @@ async fn lists_that_changed_while_the_disk_was_full_are_stored_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_written_ends_no_request() {
+    let fake = Fake::start(Behaviour::default()).await;
+    let gateway = Process::start_with_log_file().await;
+    let input = json!({ "name": "web", "transport": "streamable_http", "url": fake.url() });
+    gateway.post("/api/v0/servers", &input).await.expect(201);
+    limit_file_size(gateway.id(), FULL);
+    gateway.post("/api/v0/tool-groups", &group("refused")).await.expect(503).error();
+    assert!(!gateway.call("web__pid", json!({})).await.is_empty());
+    assert!(is_ready_as(&gateway, "degraded").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hangup_stops_the_gateway_in_good_order() {
     let gateway = Process::start().await;
     gateway.signal(libc::SIGHUP);

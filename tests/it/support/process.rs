@@ -89,6 +89,14 @@ impl Process {
         Self::start_as(command, folder).await
     }
 
+    /// Starts with its log in a file beside the database.
+    pub async fn start_with_log_file() -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut command = command(folder.path(), &[("RUST_LOG", "debug")]);
+        command.stderr(std::fs::File::create(folder.path().join("log")).unwrap());
+        Self::start_as(command, folder).await
+    }
+
     /// Starts as `nohup` does.
     pub async fn start_ignoring_hangups() -> Self {
         let folder = TempDir::new().unwrap();
@@ -128,12 +136,13 @@ impl Process {
         };
         let (_, address) = first.split_once("http://").unwrap_or_else(|| panic!("no address in {first:?}"));
         // Whoever closes a pipe ends the writer's hope of writing, so both are read on.
-        let (address, mut errors) =
-            (address.to_owned(), BufReader::new(child.stderr.take().unwrap()).lines());
+        let (address, errors) = (address.to_owned(), child.stderr.take());
         let log = Arc::new(Mutex::new(String::new()));
         let kept = log.clone();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         tokio::spawn(async move {
+            let Some(errors) = errors else { return };
+            let mut errors = BufReader::new(errors).lines();
             while let Ok(Some(line)) = errors.next_line().await {
                 kept.lock().unwrap().extend([&line, "\n"]);
             }
