@@ -21,8 +21,8 @@ pub fn watch(
                 _ = interrupt.recv() => {}
                 () = received(&mut hangup) => {}
             }
-            tracing::info!("stopping");
             token.cancel();
+            tracing::info!("stopping");
         }
     })
 }

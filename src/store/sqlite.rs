@@ -286,10 +286,10 @@ impl SqliteTx {
         self.state = State::Over;
         self.slot.retire();
         if self.access == Access::Write {
-            self.slot.has_residue = true;
+            self.slot.has_residue |= may_leave_residue(&error);
             self.database.health.fail(&error);
             // Before anybody hears that the write failed: from then on it must not come back.
-            if !self.slot.take_back(&self.database.options).await {
+            if self.slot.has_residue && !self.slot.take_back(&self.database.options).await {
                 return Err(StoreError::Unsure(describe(&error)));
             }
         }
@@ -325,10 +325,23 @@ async fn attach(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx
     }
 }
 
-/// The primary result code of SQLite, if that is where an error comes from.
-pub(super) fn result_code(error: &sqlx::Error) -> Option<u32> {
+/// The extended result code of SQLite, if that is where an error comes from.
+fn extended_code(error: &sqlx::Error) -> Option<u32> {
     let sqlx::Error::Database(error) = error else { return None };
-    error.code()?.parse::<u32>().ok().map(|code| code & 0xff)
+    error.code()?.parse().ok()
+}
+
+/// The primary result code of SQLite, if that is where an error comes from.
+fn result_code(error: &sqlx::Error) -> Option<u32> {
+    extended_code(error).map(|code| code & 0xff)
+}
+
+/// Whether a COMMIT that failed like this may have written all its pages. The page that makes them count is written last,
+/// so where a write failed it is not there; where the sync after it failed, it is.
+fn may_leave_residue(error: &sqlx::Error) -> bool {
+    const SQLITE_FULL: u32 = 13;
+    const SQLITE_IOERR_WRITE: u32 = 10 | (3 << 8);
+    !matches!(extended_code(error), Some(SQLITE_FULL | SQLITE_IOERR_WRITE))
 }
 
 /// Whether the file holds something that SQLite did not write there.
