@@ -1,7 +1,7 @@
 // Every page: accessible, private, alive when the gateway goes and comes back; and a picture of each in every form.
 
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { assertAccessible, assertClean, open, picture } from './browser.mjs'
 import { fakeCommand, startFake, startGateway, stdio } from './gateway.mjs'
@@ -143,4 +143,24 @@ test('snippets for clients have the address of what was chosen', async (t) => {
   await page.getByLabel('What the agent sees').selectOption('group few')
   await page.getByRole('region', { name: 'Connect an agent' }).locator('pre').getByText(`${gateway.url}/v0/groups/few/mcp`).waitFor()
   assertClean(visit)
+})
+
+test('a disk that takes no more is told on every page, until it does again', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('github'))
+  const visit = await open(t, gateway, { hash: '#/groups' })
+  const alert = visit.page.getByRole('alert').filter({ hasText: 'Changes cannot be saved' })
+  await visit.page.getByRole('main').locator(':scope > *').first().waitFor()
+  assert.equal(await alert.count(), 0)
+  const limit = (bytes) => assert.equal(spawnSync('prlimit', [`--pid=${gateway.child.pid}`, `--fsize=${bytes}:`]).status, 0)
+  limit('1')
+  await assert.rejects(gateway.ask('POST', '/api/v0/tool-groups', { name: 'few', included_servers: ['github'] }), /503/)
+  await alert.waitFor()
+  await assertAccessible(visit.page, 'a full disk')
+  await picture(visit.page, 'disk-full')
+  await visit.page.goto(`${gateway.url}/#/`)
+  await visit.page.getByRole('main').getByText('Changes cannot be saved').waitFor()
+  limit('unlimited')
+  await alert.waitFor({ state: 'hidden' })
+  await visit.page.getByText('Everything works').waitFor()
 })
