@@ -1,7 +1,7 @@
 //! After a failed write: memory holds exactly what was answered, so the database is made to agree with it before
 //! anything else is changed. Also the task that does so as soon as the disk allows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -89,53 +89,85 @@ impl Gateway {
     async fn correct_groups(&self) -> Result<usize, StoreError> {
         let (catalog, now) = (self.catalog(), now_ms());
         let stored = self.store.load_groups().await?;
-        let right: Vec<_> = catalog.groups().collect();
-        let mut corrected = 0;
-        for group in stored.iter().filter(|group| !right.contains(group)) {
+        let differences = Differences::between(&stored, catalog.groups(), |group| group.name.as_str());
+        for group in &differences.wrong {
             self.store.delete_group(&group.name).await?;
-            corrected += 1;
         }
-        for group in right.into_iter().filter(|group| !stored.contains(group)) {
+        for group in &differences.missing {
             self.store.put_group(group, now).await?;
-            corrected += 1;
         }
-        Ok(corrected)
+        Ok(differences.count())
     }
 
-    /// Wrong rows go first: a token that one of them has may belong to somebody else.
     async fn correct_users(&self) -> Result<usize, StoreError> {
         let (catalog, now) = (self.catalog(), now_ms());
         let stored = self.store.load_users().await?;
-        let right: Vec<_> = catalog.access().users().collect();
-        let mut corrected = 0;
-        for user in stored.iter().filter(|user| !right.contains(user)) {
+        let users = catalog.access().users();
+        let differences = Differences::between(&stored, users, |user| user.username.as_str());
+        for user in &differences.wrong {
             self.store.delete_user(&user.username).await?;
-            corrected += 1;
         }
-        for user in right.into_iter().filter(|user| !stored.contains(user)) {
+        for user in &differences.missing {
             self.store.put_user(user, now).await?;
-            corrected += 1;
         }
         if !catalog.access().is_initialized && self.store.mode().await?.is_some() {
             self.store.forget_mode().await?;
-            corrected += 1;
         }
-        Ok(corrected)
+        Ok(differences.count())
     }
 
     async fn correct_clients(&self) -> Result<usize, StoreError> {
         let (catalog, now) = (self.catalog(), now_ms());
         let stored = self.store.load_clients().await?;
-        let right: Vec<_> = catalog.access().clients().collect();
-        let mut corrected = 0;
-        for client in stored.iter().filter(|client| !right.contains(client)) {
+        let clients = catalog.access().clients();
+        let differences = Differences::between(&stored, clients, |client| client.name.as_str());
+        for client in &differences.wrong {
             self.store.delete_client(&client.name).await?;
-            corrected += 1;
         }
-        for client in right.into_iter().filter(|client| !stored.contains(client)) {
+        for client in &differences.missing {
             self.store.put_client(client, now).await?;
-            corrected += 1;
         }
-        Ok(corrected)
+        Ok(differences.count())
+    }
+}
+
+/// Rows to be deleted and, after that, rows to be stored. In this order, since a token that a wrong row has may belong to
+/// somebody else.
+struct Differences<'a, T> {
+    wrong: Vec<&'a T>,
+    missing: Vec<&'a T>,
+}
+
+impl<'a, T: PartialEq> Differences<'a, T> {
+    fn between(stored: &'a [T], right: impl Iterator<Item = &'a T>, key: impl Fn(&T) -> &str) -> Self {
+        let mut unmatched: HashMap<_, _> = stored.iter().map(|row| (key(row), row)).collect();
+        let mut missing = Vec::new();
+        for row in right {
+            match unmatched.get(key(row)) {
+                Some(stored) if *stored == row => drop(unmatched.remove(key(row))),
+                Some(_) | None => missing.push(row),
+            }
+        }
+        Self { wrong: unmatched.into_values().collect(), missing }
+    }
+
+    fn count(&self) -> usize {
+        self.wrong.len() + self.missing.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_deleted_and_stored_anew_and_the_rest_is_left_alone() {
+        let stored = [("same", 1), ("changed", 1), ("gone", 1)];
+        let right = [("same", 1), ("changed", 2), ("new", 1)];
+        let differences = Differences::between(&stored, right.iter(), |row| row.0);
+        let mut wrong = differences.wrong;
+        wrong.sort_unstable();
+        assert_eq!(wrong, [&("changed", 1), &("gone", 1)]);
+        assert_eq!(differences.missing, [&("changed", 2), &("new", 1)]);
     }
 }
