@@ -25,6 +25,7 @@ mod dashboard_events;
 mod dashboard_import;
 mod dashboard_pages;
 mod disk_full;
+mod doors_answers;
 mod doors_heal;
 mod doors_outcome;
 mod enterprise_init;
