@@ -28,6 +28,7 @@ mod disk_full;
 mod doors_answers;
 mod doors_heal;
 mod doors_outcome;
+mod doors_places;
 mod enterprise_init;
 mod groups;
 mod groups_model;
