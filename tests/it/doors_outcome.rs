@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::modern::LEVEL_KEY;
+use crate::support::modern::{LEVEL_KEY, Post};
 use crate::support::{
-    Agent, Behaviour, Callers, Door, Fake, ModernAgent, Said, Server, Tally, TestApp, Wire, eventually,
+    Agent, Behaviour, Callers, Door, Fake, ModernAgent, Said, Server, SseAgent, Tally, TestApp, Wire, bearer,
+    eventually,
 };
 
 /// An answer of the tool `verbatim`.
@@ -176,6 +177,36 @@ async fn what_cannot_be_called_is_counted_as_denied_without_a_name() {
     dashboard.await.expect(404);
     assert_eq!(counted(&app, &before).await, labels("", "", "Denied"), "the dashboard");
     assert_eq!(live.ran("denied"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_is_not_allowed_is_counted_as_denied_without_a_name() {
+    let app = TestApp::start_enterprise_with(|config| config.telemetry = true).await;
+    let server = Server::register(&app, Wire::HttpJson, "s", json!({})).await;
+    Server::register(&app, Wire::HttpJson, "other", json!({})).await;
+    let token = app.create_client("agent", &["other"]).await;
+    let params = json!({"name": "s__echo", "arguments": {"mark": "denied"}});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let modern = ModernAgent::at(&app, "/mcp");
+    let message = modern.message(json!(1), "tools/call", params.clone());
+    let post = Post::of(message.to_string()).adding("authorization", &bearer(&token));
+    let legacy = Agent::connect_as(&app, "/mcp", &token).await;
+    let mut old = SseAgent::connect_as(&app, "/sse", &token).await;
+    // People are not restricted, so there is no such call over REST.
+    for door in [Door::Legacy, Door::Sse, Door::Modern] {
+        let before = Tally::of(&app).await;
+        let answer = match door {
+            Door::Legacy => legacy.post(&call).await.json(),
+            Door::Sse => {
+                old.send(&call).await;
+                old.answer(json!(1)).await
+            }
+            _ => modern.send(&post).await.json(),
+        };
+        assert_eq!(answer["error"]["message"], "unknown tool: s__echo", "{door:?}: {answer}");
+        assert_eq!(counted(&app, &before).await, labels("", "", "Denied"), "{door:?}");
+    }
+    assert_eq!(server.ran("denied"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -103,6 +103,8 @@ pub struct State {
     serial: AtomicU64,
     /// Each new value closes every open connection.
     pub cut: watch::Sender<u64>,
+    /// Held by every connection since the last cut.
+    pub open: Mutex<Arc<()>>,
     /// Becomes true when the listener must close, too.
     pub dead: watch::Sender<bool>,
 }
@@ -115,6 +117,7 @@ impl State {
             memory: Mutex::default(),
             serial: AtomicU64::new(1),
             cut: watch::Sender::new(0),
+            open: Mutex::default(),
             dead: watch::Sender::new(false),
         }
     }
@@ -209,8 +212,11 @@ impl State {
         memory.listeners.retain(|listener| matches!(listener.audience, Audience::Filter { .. }));
     }
 
-    pub fn drop_connections(&self) {
+    /// Returns what those connections hold until they are closed.
+    pub fn drop_connections(&self) -> Arc<()> {
+        let open = std::mem::take(&mut *self.open.lock().expect("no thread panicked with the connections"));
         self.cut.send_modify(|generation| *generation += 1);
+        open
     }
 
     /// Ends the process, or where a test holds the server, its listener and all connections.
