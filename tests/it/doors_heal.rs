@@ -101,6 +101,22 @@ async fn a_forgotten_session_is_opened_again_and_the_call_runs_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_lost_together_with_its_session_is_repeated_in_a_new_one() {
+    let wires = [Wire::HttpJson, Wire::HttpEvents, Wire::Sse];
+    over_every_pair(&wires, json!({"get_stream": false}), async |pair| {
+        pair.works("read_only", "reading", json!({"lose": 1, "forget": true})).await;
+        assert_eq!(pair.server.ran("reading"), 2, "{}", pair.name);
+        let said = pair.call("echo", json!({"lose": 1, "forget": true, "mark": "writing"})).await;
+        assert!(matches!(said, Said::Error(_)), "{}: {said:?}", pair.name);
+        assert_eq!(pair.server.ran("writing"), 1, "{}", pair.name);
+        pair.works("echo", "after", json!({})).await;
+        assert_eq!(pair.server.ran("after"), 1, "{}", pair.name);
+        3
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_a_server_cannot_have_heard_is_sent_to_the_next_one() {
     // Without a stream over which the gateway would notice it before the call.
     let behaviour = json!({"get_stream": false, "delay_ms": {"initialize": 100}});

@@ -39,6 +39,10 @@ fn answered_cases() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     ]
 }
 
+/// Progress of a call; with it the answer of an agent's call becomes an event stream.
+const STEP: &str =
+    r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$TOKEN,"progress":1}}"#;
+
 /// Runs a test once for each wire, all at the same time, each with a gateway of its own.
 async fn over_every_wire<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Arc<TestApp>, Wire) -> F) {
     let mut tests = JoinSet::new();
@@ -66,9 +70,12 @@ fn labels(server: &str, tool: &str, outcome: &str) -> (String, String, String) {
 async fn an_answer_is_counted_as_what_it_is() {
     over_every_wire(async |app, wire| {
         let server = Server::register(&app, wire, "s", json!({})).await;
-        let callers = Callers::of(&app).await;
-        for door in Door::ALL {
-            for (tool, arguments, outcome, word) in answered_cases() {
+        let mut callers = Callers::of(&app).await;
+        for (door, step) in Door::ALL.into_iter().flat_map(|door| [(door, None), (door, Some(STEP))]) {
+            callers.want_progress = step.is_some();
+            for (tool, mut arguments, outcome, word) in answered_cases() {
+                // Only what is said word for word has anything before it.
+                arguments["before"] = step.into_iter().collect();
                 let before = Tally::of(&app).await;
                 let said = callers.call(door, &server.tool(tool), arguments.clone()).await;
                 let context = format!("{wire:?} {door:?} {tool} {arguments}: {said:?}");
@@ -106,21 +113,24 @@ async fn a_late_answer_is_counted_as_timed_out_and_its_call_cancelled() {
         let callers = Callers::of(&app).await;
         let before = Tally::of(&app).await;
         let mut calls = JoinSet::new();
-        for door in Door::ALL {
-            let callers = callers.clone();
-            let arguments = json!({"ms": 60_000, "mark": format!("{door:?}")});
-            calls.spawn(async move { (door, callers.call(door, "s__slow", arguments).await) });
+        for (door, tool) in Door::ALL.into_iter().flat_map(|door| [(door, "slow"), (door, "progress")]) {
+            let mut callers = callers.clone();
+            callers.want_progress = tool == "progress";
+            let (mark, tool) = (format!("{door:?}-{tool}"), server.tool(tool));
+            let (steps, ms) = if callers.want_progress { (100_000, 20) } else { (1, 60_000) };
+            let arguments = json!({"ms": ms, "steps": steps, "mark": mark});
+            calls.spawn(async move { (mark, callers.call(door, &tool, arguments).await) });
         }
-        for (door, said) in calls.join_all().await {
-            assert!(said.error().contains("no answer within 0.25 s"), "{wire:?} {door:?}: {said:?}");
-            let mark = format!("{door:?}");
-            eventually(&format!("{wire:?} {door:?}: the server hears of it"), async || {
+        for (mark, said) in calls.join_all().await {
+            assert!(said.error().contains("no answer within 0.25 s"), "{wire:?} {mark}: {said:?}");
+            eventually(&format!("{wire:?} {mark}: the server hears of it"), async || {
                 server.cancelled(&mark) == server.ran(&mark)
             })
             .await;
         }
-        let after = Tally::reaches(&app, before.sum() + 5).await;
-        assert_eq!(after.since(&before), [("s", "slow", "TimedOut", 5)], "{wire:?}");
+        let after = Tally::reaches(&app, before.sum() + 10).await;
+        let late = [("s", "progress", "TimedOut", 5), ("s", "slow", "TimedOut", 5)];
+        assert_eq!(after.since(&before), late, "{wire:?}");
     })
     .await;
 }
@@ -132,8 +142,14 @@ async fn a_caller_who_goes_away_is_counted_as_cancelled_and_the_server_hears_of_
         let callers = Callers::of(&app).await;
         for (door, tool) in Door::ALL.into_iter().flat_map(|door| [(door, "slow"), (door, "progress")]) {
             let (before, mark) = (Tally::of(&app).await, format!("{door:?}-{tool}"));
-            let arguments = json!({"ms": 60_000, "mark": mark});
-            let begun = callers.begin(door, &server.tool(tool), arguments).await;
+            let full = server.tool(tool);
+            let begun = match tool {
+                "slow" => callers.begin(door, &full, json!({"ms": 60_000, "mark": mark})).await,
+                _ => {
+                    let arguments = json!({"ms": 10, "steps": 100_000, "mark": mark});
+                    callers.begin_with_progress(door, &full, arguments).await
+                }
+            };
             let said = format!("{wire:?} {mark}");
             eventually(&format!("{said} runs"), async || server.ran(&mark) == 1).await;
             begun.give_up().await;

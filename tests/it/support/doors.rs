@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use toolgate::wire::sse::Scanner;
 
 use super::client::{Answer, Events};
+use super::mcp::Talk;
 use super::{Agent, ModernAgent, SseAgent, TestApp};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +98,14 @@ impl Said {
 pub struct Callers {
     app: Arc<TestApp>,
     legacy: Arc<Agent>,
+    /// Whether agents give a progress token with each call. Over REST it is the event stream that asks for progress.
+    pub want_progress: bool,
 }
 
 impl Callers {
     pub async fn of(app: &Arc<TestApp>) -> Self {
-        Self { app: app.clone(), legacy: Arc::new(Agent::connect(app, "/mcp").await) }
+        let legacy = Arc::new(Agent::connect(app, "/mcp").await);
+        Self { app: app.clone(), legacy, want_progress: false }
     }
 
     /// Calls a tool and waits for what comes of it.
@@ -118,15 +122,17 @@ impl Callers {
                     _ => Said::of_answer(&answer),
                 }
             }
-            Door::Legacy => Said::of_message(&self.legacy.call(tool, arguments).await),
+            Door::Legacy => {
+                Said::of_message(&self.legacy.request("tools/call", self.params(tool, arguments)).await)
+            }
             Door::Sse => {
                 // A stream of its own, since others may be read by somebody else.
                 let mut agent = SseAgent::connect(app, "/sse", json!({})).await;
-                agent.send(&request(1, tool, arguments)).await;
+                agent.send(&request(1, self.params(tool, arguments))).await;
                 Said::of_message(&agent.answer(json!(1)).await)
             }
             Door::Modern => {
-                let params = json!({"name": tool, "arguments": arguments});
+                let params = self.params(tool, arguments);
                 Said::of_message(&ModernAgent::at(app, "/mcp").request("tools/call", params).await)
             }
         }
@@ -140,6 +146,40 @@ impl Callers {
         }
     }
 
+    /// Begins a call that tells of its progress, and waits for the first step where the door lets it through.
+    pub async fn begin_with_progress(&self, door: Door, tool: &str, arguments: Value) -> Begun {
+        let callers = Self { want_progress: true, ..self.clone() };
+        match door {
+            Door::Rest => self.begin(door, tool, arguments).await,
+            Door::RestEvents => {
+                let body = flat(tool, arguments);
+                let mut events = self.app.post_for_events("/api/v0/tools/invoke", body).await;
+                assert_eq!(events.next().await.expect("a first step").name.as_deref(), Some("progress"));
+                Begun::Events(events)
+            }
+            Door::Legacy => {
+                let (agent, id) = (self.legacy.clone(), self.legacy.next_id());
+                let mut talk = agent.begin(&request(id, callers.params(tool, arguments))).await;
+                talk.expect("notifications/progress").await;
+                let answering = tokio::spawn(async move { while talk.next().await.is_some() {} });
+                Begun::Legacy { agent, id, answering }
+            }
+            Door::Sse => {
+                let mut agent = SseAgent::connect(&self.app, "/sse", json!({})).await;
+                agent.send(&request(1, callers.params(tool, arguments))).await;
+                assert_eq!(agent.next().await.expect("a first step")["method"], "notifications/progress");
+                Begun::Sse(agent)
+            }
+            Door::Modern => {
+                let agent = ModernAgent::at(&self.app, "/mcp");
+                let message = agent.message(json!(1), "tools/call", callers.params(tool, arguments));
+                let mut talk = agent.begin(&message).await;
+                talk.expect("notifications/progress").await;
+                Begun::Talk(talk)
+            }
+        }
+    }
+
     /// Begins a call whose answer nobody reads.
     pub async fn begin(&self, door: Door, tool: &str, arguments: Value) -> Begun {
         let app = &self.app;
@@ -150,7 +190,7 @@ impl Callers {
             }
             Door::Legacy => {
                 let (agent, id) = (self.legacy.clone(), self.legacy.next_id());
-                let call = request(id, tool, arguments);
+                let call = request(id, self.params(tool, arguments));
                 let answering = tokio::spawn({
                     let agent = agent.clone();
                     async move { drop(agent.post(&call).await) }
@@ -159,16 +199,26 @@ impl Callers {
             }
             Door::Sse => {
                 let agent = SseAgent::connect(app, "/sse", json!({})).await;
-                agent.send(&request(1, tool, arguments)).await;
+                agent.send(&request(1, self.params(tool, arguments))).await;
                 Begun::Sse(agent)
             }
             Door::Modern => {
                 let agent = ModernAgent::at(app, "/mcp");
-                let params = json!({"name": tool, "arguments": arguments});
-                let message = agent.message(json!(1), "tools/call", params);
+                let message = agent.message(json!(1), "tools/call", self.params(tool, arguments));
                 Begun::Connection(agent.hold(&message).await)
             }
         }
+    }
+}
+
+impl Callers {
+    /// The params of an agent's call.
+    fn params(&self, tool: &str, arguments: Value) -> Value {
+        let mut params = json!({"name": tool, "arguments": arguments});
+        if self.want_progress {
+            params["_meta"] = json!({"progressToken": "p"});
+        }
+        params
     }
 }
 
@@ -176,6 +226,7 @@ impl Callers {
 pub enum Begun {
     Connection(TcpStream),
     Events(Events),
+    Talk(Talk),
     Legacy { agent: Arc<Agent>, id: u64, answering: JoinHandle<()> },
     Sse(SseAgent),
 }
@@ -186,6 +237,7 @@ impl Begun {
         match self {
             Begun::Connection(connection) => drop(connection),
             Begun::Events(events) => drop(events),
+            Begun::Talk(talk) => drop(talk),
             Begun::Sse(agent) => drop(agent),
             Begun::Legacy { agent, id, answering } => {
                 agent.tell("notifications/cancelled", json!({"requestId": id})).await;
@@ -195,8 +247,7 @@ impl Begun {
     }
 }
 
-fn request(id: u64, tool: &str, arguments: Value) -> Value {
-    let params = json!({"name": tool, "arguments": arguments});
+fn request(id: u64, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 }
 

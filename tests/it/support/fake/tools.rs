@@ -42,6 +42,9 @@ pub async fn call(
     // So many calls with this mark are lost after they ran.
     let lost = arguments["lose"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
     if lost > 0 && state.recorded("ran", &arguments["mark"]) <= lost {
+        if arguments["forget"] == true {
+            state.drop_sessions();
+        }
         return Err(Refusal::HangUp);
     }
     let call = Call { state, behaviour, incoming, arguments, out };
