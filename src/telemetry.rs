@@ -120,7 +120,8 @@ impl Metrics {
     /// A removed server takes its time series along, so that they do not pile up.
     pub fn forget_server<'a>(&self, server: &str, tools: impl IntoIterator<Item = &'a str>) {
         self.latency.remove(&ServerLabel { server: server.to_owned() });
-        for tool in tools {
+        // Calls of tools that it did not list are counted without a name.
+        for tool in tools.into_iter().chain([""]) {
             for outcome in Outcome::ALL {
                 let (server, tool) = (server.to_owned(), tool.to_owned());
                 self.calls.remove(&CallLabels { server, tool, outcome });

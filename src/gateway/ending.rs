@@ -11,6 +11,7 @@ use super::answer::result_member;
 use super::catalog::Entry;
 use super::request::said_in;
 use crate::telemetry::{Metrics, Outcome};
+use crate::wire::answer::find_result;
 use crate::wire::{Head, RpcError};
 
 /// A call that was asked for. It counts as cancelled unless it is said how it ended.
@@ -18,7 +19,7 @@ pub struct Ending {
     metrics: Arc<Metrics>,
     /// None where nobody knows what was asked for.
     entry: Option<Arc<Entry>>,
-    /// What the call is counted as; other requests are not counted.
+    /// The tool that was called; other requests are not counted.
     tool: Option<String>,
     begun: Instant,
     outcome: Outcome,
@@ -38,9 +39,9 @@ impl Ending {
         self.reason = self.tool.as_ref().map(|_| reason());
     }
 
-    /// What was asked for does not exist for the caller.
+    /// What was asked for does not exist for the caller, or is switched off.
     pub fn denied(&mut self) {
-        self.outcome = Outcome::Denied;
+        (self.outcome, self.reason, self.entry) = (Outcome::Denied, None, None);
     }
 
     /// The server answered.
@@ -56,7 +57,10 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let Some(tool) = self.tool.take() else { return };
         let server = self.entry.as_ref().map_or("", |entry| entry.name().as_str());
-        self.metrics.call_ended(server, &tool, self.outcome, self.begun.elapsed());
+        // Only what a server lists becomes a label: callers can invent any number of names.
+        let is_listed = self.entry.as_ref().is_some_and(|entry| entry.tool(&tool).is_some());
+        let label = if is_listed { tool.as_str() } else { "" };
+        self.metrics.call_ended(server, label, self.outcome, self.begun.elapsed());
         let upstream = self.entry.as_ref().and_then(|entry| entry.upstream.as_ref());
         if let (Some(upstream), Some(reason)) = (upstream, self.reason.take()) {
             upstream.note_failure(&tool, &reason);
@@ -67,8 +71,7 @@ impl Drop for Ending {
 
 impl Gateway {
     /// A call was asked for that nobody can make: there is no such thing, or not for this caller.
-    pub(super) fn deny_call(&self) {
-        // Without a name: callers can invent any number of them.
+    pub fn deny_call(&self) {
         Ending::new(self, None, Some(String::new())).denied();
     }
 }
@@ -80,7 +83,7 @@ fn outcome_of(answer: &[u8]) -> Outcome {
     {
         return Outcome::ToolError;
     }
-    match memmem::find(answer, br#""result""#) {
+    match find_result(answer) {
         Some(_) => Outcome::Ok,
         None => Outcome::Failed,
     }

@@ -71,7 +71,10 @@ pub struct Call {
     /// The link it was sent on and what comes back there; none between two attempts.
     attempt: Option<(Arc<Link>, Exchange)>,
     deadline: Option<Instant>,
-    has_retried: bool,
+    /// Whether it was sent again after an attempt that the server did not run.
+    was_resent: bool,
+    /// Whether it was sent again after an attempt whose answer was lost.
+    was_repeated: bool,
     ending: Ending,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -96,7 +99,8 @@ impl Gateway {
             upstream,
             attempt: None,
             deadline: limit.map(|limit| Instant::now() + limit),
-            has_retried: false,
+            was_resent: false,
+            was_repeated: false,
             ending,
             _permit: None,
         };
@@ -164,17 +168,21 @@ impl Call {
         }
     }
 
-    /// The retry policy: once, and only if the server certainly did not run the call or running it twice does no harm.
+    /// The retry policy: once if the server certainly did not run the call, and once if its answer was lost and running
+    /// it twice does no harm. A server that restarts during a call may cause one after the other.
     fn try_again(&mut self, error: CallError, link: &Arc<Link>) -> Result<(), CallError> {
-        if error.did_not_run() {
-            self.upstream.report(link, &error);
+        let was_retried = match &error {
+            error if error.did_not_run() => {
+                self.upstream.report(link, error);
+                &mut self.was_resent
+            }
+            CallError::Lost(_) if self.errand.is_repeatable => &mut self.was_repeated,
+            _ => return Err(error),
+        };
+        match std::mem::replace(was_retried, true) {
+            true => Err(error),
+            false => Ok(()),
         }
-        let is_safe = error.did_not_run() || matches!(error, CallError::Lost(_)) && self.errand.is_repeatable;
-        if self.has_retried || !is_safe {
-            return Err(error);
-        }
-        self.has_retried = true;
-        Ok(())
     }
 
     fn fail(&mut self, failure: Failure) -> Failure {

@@ -12,14 +12,14 @@ use crate::wire::{authored, text};
 pub struct ToolResult(Bytes);
 
 impl Gateway {
-    /// Says what is wrong with calling this tool before anything is sent.
+    /// Says what is wrong with calling this tool before anything is sent. What fails here counts as a denied call.
     pub fn check_callable(&self, full_name: &str) -> Result<(), Error> {
         let catalog = self.catalog();
-        let (entry, _) = catalog.tool(full_name)?;
-        match entry.upstream {
+        let checked = catalog.tool(full_name).and_then(|(entry, _)| match entry.upstream {
             Some(_) => Ok(()),
             None => Err(disabled(entry)),
-        }
+        });
+        checked.inspect_err(|_| self.deny_call())
     }
 
     /// Calls a tool with arguments given as JSON. Progress goes to `progress` where somebody wants it.

@@ -75,10 +75,10 @@ fn tool_route(
     let unknown = || Refusal::UnknownTool(name.value.to_string());
     let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
     let mut route = Route::to(entry).renaming(name, item);
+    route.tool = Some(item.to_owned());
     match entry.tool(item) {
         Some(tool) if lens.shows_tool(entry, item) => {
             route.is_repeatable = tool.is_repeatable();
-            route.tool = Some(tool.name.clone());
             Ok(route)
         }
         // A server that has tools but lists none knows itself which ones it has.

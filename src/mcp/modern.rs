@@ -103,7 +103,12 @@ impl Mcp {
         let prepared = self.returned_state(head, &bond).and_then(|state| Ok((state, logs(head)?)));
         let (state, logs) = match prepared {
             Ok(prepared) => prepared,
-            Err(refusal) => return Reply::refusal(Era::Modern, &id, &refusal),
+            Err(refusal) => {
+                if method == "tools/call" {
+                    self.gateway.deny_call();
+                }
+                return Reply::refusal(Era::Modern, &id, &refusal);
+            }
         };
         let caller = Caller {
             viewer: ask.viewer.clone(),

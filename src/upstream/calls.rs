@@ -209,17 +209,16 @@ impl Calls {
 /// The call that an answer with this id belongs to. On a stream of its own only the answer to that call counts: one
 /// under another id would reach another caller.
 fn answered_call(id: Option<&Id<'_>>, own: Option<u64>) -> Option<u64> {
-    match (id, own) {
-        // An error that names no request.
-        (None, own) => own,
-        (Some(id), None) => id.as_u64(),
-        // Some servers write every id as a string.
-        (Some(id), Some(own)) => {
-            let own_number = own.to_string();
-            let digits = id.raw().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-            (digits.unwrap_or(id.raw()) == own_number.as_bytes()).then_some(own)
-        }
-    }
+    // An error that names no request.
+    let Some(id) = id else { return own };
+    let number = id.as_u64().or_else(|| quoted_number(id.raw()));
+    number.filter(|number| own.is_none_or(|own| own == *number))
+}
+
+/// The number in an id like `"7"`: some servers write every id as a string.
+fn quoted_number(id: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(id.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()?;
+    digits.parse().ok().filter(|number: &u64| number.to_string() == digits)
 }
 
 /// The call that a message answers, found without reading all of it.

@@ -257,6 +257,19 @@ async fn no_log_line_has_a_secret_an_argument_or_a_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_task_panics_when_a_server_ends_by_itself() {
+    let gateway = Process::start().await;
+    gateway.post("/api/v0/servers", &stdio_input("s", &Behaviour::of(json!({})))).await.expect(201);
+    gateway.post("/api/v0/tools/invoke", &json!({ "name": "s__die" })).await.expect(500);
+    assert_eq!(gateway.call("s__echo", json!({ "text": "back" })).await, "back");
+    gateway.signal(libc::SIGTERM);
+    let log = gateway.log.clone();
+    assert_eq!(gateway.end().await.0, Some(0));
+    let log = log.lock().unwrap();
+    assert!(log.contains("lost the link") && !log.contains("panicked"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_signal_right_after_the_start_is_a_good_end_too() {
     for _ in 0..5 {
         let gateway = Process::start().await;

@@ -1,9 +1,15 @@
 //! A token that is deleted or replaced is dead at once: streams end, calls fail, upstream sessions close.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::support::client::Events;
-use crate::support::{Agent, Behaviour, Fake, SseAgent, TestApp, bearer, client, eventually};
+use crate::support::modern::Post;
+use crate::support::{
+    Agent, Behaviour, Fake, ModernAgent, Server, SseAgent, Tally, TestApp, Wire, bearer, client, eventually,
+};
 
 async fn start() -> (TestApp, Fake) {
     let app = TestApp::start_enterprise().await;
@@ -62,6 +68,79 @@ async fn calls_in_flight_fail_and_are_cancelled_upstream() {
             }
         }
     }
+}
+
+/// Begins calls of a client at every MCP door, revokes its token and sees how they end.
+async fn end_calls(app: &Arc<TestApp>, server: &Server, how: &str) {
+    let token = app.create_client("agent", &["*"]).await;
+    let before = Tally::of(app).await;
+    let (mut answers, mut abandoned, mut streams, mut marks) =
+        (JoinSet::new(), JoinSet::new(), Vec::new(), Vec::new());
+    let mut params = |door: &str, path: &str, tool: &str| {
+        marks.push(format!("{how}-{door}-{path}"));
+        json!({"name": tool, "arguments": {"ms": 600_000, "mark": marks.last()}})
+    };
+    let call = |params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    for (path, tool) in [("/mcp", "s__slow"), ("/v0/groups/g/mcp", "s__slow"), ("/v0/servers/s/mcp", "slow")]
+    {
+        let (agent, message) =
+            (Agent::connect_as(app, path, &token).await, call(params("session", path, tool)));
+        answers.spawn(async move { agent.post(&message).await });
+        let (agent, message) = (Agent::connect_as(app, path, &token).await, call(params("left", path, tool)));
+        abandoned.spawn(async move { agent.post(&message).await });
+        let (sender, bearer_of) = (app.clone(), token.clone());
+        let message = call(params("sessionless", path, tool));
+        answers.spawn(async move { sender.send_as(&bearer_of, "POST", path, message).await });
+        let agent = ModernAgent::at(app, path);
+        let message = agent.message(json!(1), "tools/call", params("modern", path, tool));
+        let post = Post::of(message.to_string()).adding("authorization", &bearer(&token));
+        answers.spawn(async move { agent.send(&post).await });
+    }
+    for path in ["/sse", "/v0/groups/g/sse"] {
+        let agent = SseAgent::connect_as(app, path, &token).await;
+        agent.send(&call(params("stream", path, "s__slow"))).await;
+        streams.push(agent);
+    }
+    for mark in &marks {
+        eventually(&format!("{mark} runs"), async || server.ran(mark) == 1).await;
+    }
+    // Disconnecting does not cancel a legacy call, so these run on without anybody who waits.
+    abandoned.shutdown().await;
+    revoke(app, how).await;
+    for answer in answers.join_all().await {
+        answer.expect(401).error();
+    }
+    for stream in &mut streams {
+        while let Some(message) = stream.next().await {
+            assert!(message.get("method").is_some(), "{how}: no answer comes: {message}");
+        }
+    }
+    for mark in &marks {
+        eventually(&format!("{mark} is cancelled"), async || server.cancelled(mark) == 1).await;
+    }
+    let count = u64::try_from(marks.len()).unwrap();
+    let after = Tally::reaches(app, before.sum() + count).await;
+    assert_eq!(after.since(&before), [("s", "slow", "Cancelled", count)], "{how}");
+    if how != "delete" {
+        app.delete("/api/v0/clients/agent").await.expect(204);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_end_at_every_mcp_door_and_over_every_wire() {
+    let mut tests = JoinSet::new();
+    for wire in Wire::ALL {
+        tests.spawn(async move {
+            let app = Arc::new(TestApp::start_enterprise_with(|config| config.telemetry = true).await);
+            let server = Server::register(&app, wire, "s", json!({})).await;
+            let group = json!({"name": "g", "included_servers": ["s"]});
+            app.post("/api/v0/tool-groups", group).await.expect(201);
+            for how in ["replace", "delete"] {
+                end_calls(&app, &server, how).await;
+            }
+        });
+    }
+    tests.join_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,6 +228,35 @@ async fn a_client_keeps_its_sessions_when_its_token_is_replaced() {
     let other = app.create_client("other", &["*"]).await;
     agent.use_token(&other);
     agent.post(&ping).await.expect(404).error();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_groups_and_servers_are_kept_but_a_stream_is_a_session_that_ends() {
+    let (app, _fake) = start().await;
+    let token = app.create_client("agent", &["*"]).await;
+    let mut kept = Vec::new();
+    for path in ["/mcp", "/v0/groups/g/mcp", "/v0/servers/s/mcp"] {
+        kept.push(Agent::connect_as(&app, path, &token).await);
+    }
+    let mut streams = Vec::new();
+    for path in ["/sse", "/v0/groups/g/sse"] {
+        streams.push(SseAgent::connect_as(&app, path, &token).await);
+    }
+    revoke(&app, "replace").await;
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    for agent in &mut kept {
+        agent.post(&ping).await.expect(401).error();
+        agent.use_token("new-token-replace");
+        agent.post(&ping).await.expect(200);
+    }
+    for mut stream in streams {
+        assert!(stream.next().await.is_none(), "{}", stream.endpoint);
+        app.send_as(&token, "POST", &stream.endpoint, ping.clone()).await.expect(401).error();
+        eventually("its session has ended", async || {
+            app.send_as("new-token-replace", "POST", &stream.endpoint, ping.clone()).await.status == 404
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

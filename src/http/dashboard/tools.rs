@@ -90,7 +90,7 @@ pub async fn invoke(
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer<Response> {
-    face.gateway.catalog().tool(&name)?;
+    face.gateway.check_callable(&name)?;
     let arguments =
         if body.iter().all(u8::is_ascii_whitespace) { Cow::Borrowed(&b"{}"[..]) } else { object(&body)? };
     run(face, caller, &headers, Call { name, arguments: arguments.into_owned() }).await

@@ -166,7 +166,10 @@ impl Running {
         }
         self.guards.clean_up_after(&self.guard).await;
         // Nobody has the other end of standard error any more, unless it was passed to a process of somebody else.
-        if tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await.is_err() {
+        // Whoever described the end may have seen this already, and a task is awaited only once.
+        if !self.collecting.is_finished()
+            && tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await.is_err()
+        {
             self.collecting.abort();
         }
     }

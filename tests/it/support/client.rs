@@ -97,7 +97,7 @@ pub async fn rest(mut stream: TcpStream) -> String {
 
 pub struct Connection {
     driver: tokio::task::JoinHandle<()>,
-    _sender: Box<dyn std::any::Any + Send>,
+    _sender: Box<dyn std::any::Any + Send + Sync>,
 }
 
 impl Drop for Connection {

@@ -257,7 +257,7 @@ impl SseAgent {
             "clientInfo": {"name": "agent", "version": "7.0"},
         });
         self.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})).await;
-        assert_eq!(self.next().await.unwrap()["result"]["protocolVersion"], "2024-11-05");
+        assert_eq!(self.answer(json!(0)).await["result"]["protocolVersion"], "2024-11-05");
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
         self
     }
@@ -279,5 +279,15 @@ impl SseAgent {
         let params = json!({"name": tool, "arguments": arguments});
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await;
         self.next().await.expect("the stream goes on")
+    }
+
+    /// The answer to the request with this id, whatever comes before it.
+    pub async fn answer(&mut self, id: Value) -> Value {
+        loop {
+            let message = self.next().await.expect("the stream goes on");
+            if message.get("method").is_none() && message["id"] == id {
+                return message;
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! What it remembers is in `state`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
@@ -72,6 +73,9 @@ pub struct Behaviour {
     pub redirect: Option<String>,
     /// Sent as the `endpoint` event of the legacy SSE transport instead of the real one.
     pub sse_endpoint: Option<String>,
+    /// A file with one line for each call that has a `mark` among its arguments: `ran <mark>`, `cancelled <mark>`.
+    /// It outlives the process.
+    pub journal: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +155,7 @@ impl Default for Behaviour {
             cache_scope: "public".into(),
             redirect: None,
             sse_endpoint: None,
+            journal: None,
         }
     }
 }

@@ -49,7 +49,7 @@ pub async fn call(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
             let (state, ms) = (state.clone(), arguments["after_ms"].clone());
             tokio::spawn(async move {
                 pause(&ms, 20).await;
-                state.drop_connections();
+                drop(state.drop_connections());
             });
         }
         "set_behaviour" => {

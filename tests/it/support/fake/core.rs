@@ -124,7 +124,10 @@ pub async fn answer(state: Arc<State>, incoming: Incoming, out: Sender) {
                     || !listener.out.same_channel(&out)
             });
         }
-        None => state.memory().cancelled.push(id),
+        None => {
+            state.record("cancelled", &incoming.params()["arguments"]["mark"]);
+            state.memory().cancelled.push(id);
+        }
     }
 }
 

@@ -128,7 +128,17 @@ impl Fake {
 
     /// Closes every connection in the middle of what it does; the listener stays.
     pub fn drop_connections(&self) {
-        self.state.drop_connections();
+        drop(self.state.drop_connections());
+    }
+
+    /// The same, and waits until all of them are closed.
+    pub async fn cut_connections(&self) {
+        let open = self.state.drop_connections();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Arc::strong_count(&open) > 1 {
+            assert!(Instant::now() < deadline, "a connection is still open");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Closes the listener and every connection, as if the process had died; sessions are gone with it.

@@ -17,7 +17,7 @@ use super::behaviour::{Behaviour, Era, LEGACY_VERSIONS, Stranger, Style};
 use super::core::{self, Incoming, Transport};
 use super::net::Line;
 use super::sse::{self, Events, Until};
-use super::state::{Audience, Out, Receiver, State};
+use super::state::{Audience, Out, Receiver, State, bytes_of};
 
 const SESSION: &str = "mcp-session-id";
 
@@ -99,7 +99,7 @@ async fn respond(state: &Arc<State>, style: Style, mut frames: Receiver, line: &
     match frames.recv().await {
         Some(Out::Answer { status, text }) if style == Style::Json || status != 200 => {
             let status = StatusCode::from_u16(status).unwrap_or_default();
-            (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+            (status, [(header::CONTENT_TYPE, "application/json")], bytes_of(text)).into_response()
         }
         Some(Out::Status(status)) => {
             (StatusCode::from_u16(status).unwrap_or_default(), "refused as configured").into_response()

@@ -19,4 +19,4 @@ mod tools;
 
 pub use behaviour::{Behaviour, Era, Probe, Style};
 pub use handle::{Fake, stdio_command};
-pub use state::{Seen, State as Protected};
+pub use state::{Seen, State as Protected, recorded};

@@ -11,7 +11,7 @@ use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::http;
 use super::state::State;
@@ -19,14 +19,14 @@ use super::state::State;
 /// Serves until the state is told to die.
 pub async fn serve(listener: TcpListener, state: Arc<State>) -> anyhow::Result<()> {
     let mut dead = state.dead.subscribe();
-    let door = Door { listener, cut: state.cut.clone() };
+    let door = Door { listener, state: state.clone() };
     let app = http::router(state.clone()).into_make_service_with_connect_info::<Line>();
     tokio::select! {
         served = axum::serve(door, app) => served?,
         _ = dead.wait_for(|dead| *dead) => {}
     }
     // Only now can no connection be accepted any more.
-    state.drop_connections();
+    drop(state.drop_connections());
     Ok(())
 }
 
@@ -48,7 +48,7 @@ impl Connected<IncomingStream<'_, Door>> for Line {
 
 pub struct Door {
     listener: TcpListener,
-    cut: watch::Sender<u64>,
+    state: Arc<State>,
 }
 
 impl Listener for Door {
@@ -59,7 +59,8 @@ impl Listener for Door {
         let (stream, address) = Listener::accept(&mut self.listener).await;
         // Without this, small events wait for the client's acknowledgements.
         let _ = stream.set_nodelay(true);
-        let (line, mut cut) = (Line::default(), self.cut.subscribe());
+        let (line, mut cut) = (Line::default(), self.state.cut.subscribe());
+        let open = self.state.open.lock().expect("no thread panicked with the connections").clone();
         let ended = line.clone();
         let end = Box::pin(async move {
             tokio::select! {
@@ -67,7 +68,7 @@ impl Listener for Door {
                 () = ended.0.notified() => {}
             }
         });
-        (Wire { stream, line, end, over: false }, address)
+        (Wire { stream, line, end, over: false, _open: open }, address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -82,6 +83,7 @@ pub struct Wire {
     line: Line,
     end: Pin<Box<dyn Future<Output = ()> + Send>>,
     over: bool,
+    _open: Arc<()>,
 }
 
 impl AsyncRead for Wire {

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::core::{self, Incoming, Transport};
 use super::http::{self, plain_headers};
-use super::state::{Audience, Out, Parked, Receiver, State};
+use super::state::{Audience, Out, Parked, Receiver, State, bytes_of};
 
 /// When a stream is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl HttpBody for Events {
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if let Some(text) = self.ready.pop_front() {
-            return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+            return Poll::Ready(Some(Ok(Frame::data(bytes_of(text).into()))));
         }
         if self.over {
             return Poll::Ready(None);
@@ -129,7 +129,7 @@ impl HttpBody for Events {
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Ready(Some(frame)) => {
-                Poll::Ready(Some(self.write(frame).map(|text| Frame::data(text.into()))))
+                Poll::Ready(Some(self.write(frame).map(|text| Frame::data(bytes_of(text).into()))))
             }
         }
     }

@@ -2,6 +2,9 @@
 //! Every transport works on the same state; nothing here knows a transport.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -100,6 +103,8 @@ pub struct State {
     serial: AtomicU64,
     /// Each new value closes every open connection.
     pub cut: watch::Sender<u64>,
+    /// Held by every connection since the last cut.
+    pub open: Mutex<Arc<()>>,
     /// Becomes true when the listener must close, too.
     pub dead: watch::Sender<bool>,
 }
@@ -112,6 +117,7 @@ impl State {
             memory: Mutex::default(),
             serial: AtomicU64::new(1),
             cut: watch::Sender::new(0),
+            open: Mutex::default(),
             dead: watch::Sender::new(false),
         }
     }
@@ -126,6 +132,21 @@ impl State {
 
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().expect("no thread panicked with the memory")
+    }
+
+    /// Writes into the journal what became of a call with this mark.
+    pub fn record(&self, what: &str, mark: &Value) {
+        let (Some(path), Some(mark)) = (self.behaviour().journal, mark.as_str()) else { return };
+        let journal = OpenOptions::new().create(true).append(true).open(path);
+        let written =
+            journal.and_then(|mut journal| journal.write_all(format!("{what} {mark}\n").as_bytes()));
+        written.expect("the test made a folder for the journal");
+    }
+
+    /// How often the journal says so.
+    pub fn recorded(&self, what: &str, mark: &Value) -> usize {
+        let (Some(path), Some(mark)) = (self.behaviour().journal, mark.as_str()) else { return 0 };
+        recorded(&path, what, mark)
     }
 
     pub fn next_serial(&self) -> u64 {
@@ -191,8 +212,11 @@ impl State {
         memory.listeners.retain(|listener| matches!(listener.audience, Audience::Filter { .. }));
     }
 
-    pub fn drop_connections(&self) {
+    /// Returns what those connections hold until they are closed.
+    pub fn drop_connections(&self) -> Arc<()> {
+        let open = std::mem::take(&mut *self.open.lock().expect("no thread panicked with the connections"));
         self.cut.send_modify(|generation| *generation += 1);
+        open
     }
 
     /// Ends the process, or where a test holds the server, its listener and all connections.
@@ -204,6 +228,23 @@ impl State {
             }
         }
     }
+}
+
+/// How often a journal says this of the calls with this mark.
+pub fn recorded(journal: &Path, what: &str, mark: &str) -> usize {
+    let (journal, line) = (std::fs::read_to_string(journal).unwrap_or_default(), format!("{what} {mark}"));
+    journal.lines().filter(|written| *written == line).count()
+}
+
+/// Text as it goes out: U+F8FF becomes a byte that is no UTF-8.
+pub fn bytes_of(text: String) -> Vec<u8> {
+    let mut parts = text.split('\u{f8ff}');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(0xff);
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes
 }
 
 impl Memory {

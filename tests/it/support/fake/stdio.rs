@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::core::{self, Incoming, Transport};
-use super::state::{Out, Receiver, State};
+use super::state::{Out, Receiver, State, bytes_of};
 
 /// Serves until standard input ends.
 pub async fn serve(state: Arc<State>) -> anyhow::Result<()> {
@@ -51,7 +51,7 @@ async fn write(mut frames: Receiver) -> std::io::Result<()> {
             Out::HangUp => std::process::exit(1),
         };
         line.push('\n');
-        stdout.write_all(line.as_bytes()).await?;
+        stdout.write_all(&bytes_of(line)).await?;
         stdout.flush().await?;
     }
     Ok(())

@@ -38,6 +38,15 @@ pub async fn call(
     }
     *state.memory().ran.entry(name.to_owned()).or_default() += 1;
     let arguments = &incoming.params()["arguments"];
+    state.record("ran", &arguments["mark"]);
+    // So many calls with this mark are lost after they ran.
+    let lost = arguments["lose"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+    if lost > 0 && state.recorded("ran", &arguments["mark"]) <= lost {
+        if arguments["forget"] == true {
+            state.drop_sessions();
+        }
+        return Err(Refusal::HangUp);
+    }
     let call = Call { state, behaviour, incoming, arguments, out };
     if control::NAMES.contains(&name) { control::call(&call, name).await } else { run(&call, name).await }
 }
