@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::gateway::{connect, open_session, request};
+use crate::system::step_forward;
 
 /// Between the answer to one call and the next call.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -26,6 +27,7 @@ impl Bystander {
         let (address, token, tool, kept) =
             (address.to_owned(), token.to_owned(), tool.to_owned(), calls.clone());
         std::thread::spawn(move || {
+            step_forward();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let ended = runtime
                 .context("no runtime")
@@ -43,14 +45,17 @@ impl Bystander {
     pub async fn latencies(&self, from: Instant, to: Instant, limit: Duration) -> Result<Vec<Duration>> {
         let end = Instant::now() + limit;
         loop {
-            let calls = self.calls.lock().expect("no code panics while it holds the calls").clone();
             // Calls are made one after the other, so a later one shows that all of that time are known.
+            let calls = self.calls.lock().expect("no code panics while it holds the calls");
             if calls.last().is_some_and(|(begun, _)| *begun > to) {
-                let within = calls.iter().filter(|(begun, took)| *begun <= to && *begun + *took >= from);
-                let mut latencies: Vec<_> = within.map(|(_, took)| *took).collect();
+                let recent = calls.iter().rev().take_while(|(begun, took)| *begun + *took >= from);
+                let mut latencies: Vec<_> =
+                    recent.filter(|(begun, _)| *begun <= to).map(|(_, took)| *took).collect();
+                drop(calls);
                 latencies.sort_unstable();
                 return Ok(latencies);
             }
+            drop(calls);
             ensure!(Instant::now() < end, "the bystander's call was not answered within {limit:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -10,6 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use toolgate_bench::{LEGACY, Wire};
 
+use crate::system::step_forward;
+
 const CHANGED: &str = r#"data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 pub struct Servers {
@@ -26,6 +28,7 @@ impl Servers {
         let editions: Arc<Vec<_>> = Arc::new((0..count).map(|_| watch::Sender::new(0)).collect());
         let shared = editions.clone();
         std::thread::spawn(move || {
+            step_forward();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(accept(listener, shared, tools))
         });

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use crate::gateway::{connect, modern, open_session, request};
-use crate::system::lower_priority;
+use crate::system::step_back;
 
 const NOTICE: &[u8] = b"notifications/tools/list_changed";
 /// So many are opened at the same time.
@@ -68,7 +68,7 @@ impl Streams {
         let (opened, is_open) = oneshot::channel();
         let (address, shared) = (address.to_owned(), heard.clone());
         std::thread::spawn(move || {
-            lower_priority();
+            step_back();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(run(address, wanted, shared, begun, opened))
         });

@@ -1,4 +1,4 @@
-//! What the operating system is asked for: descriptors, the priority of threads, the memory of a process.
+//! What the operating system is asked for: descriptors, the order in which threads run, the memory of a process.
 
 use std::fs;
 
@@ -21,12 +21,30 @@ pub fn raise_descriptor_limit(needed: usize) -> Result<()> {
     Ok(())
 }
 
-/// Lowers the priority of the calling thread, so that it does not compete with what is measured.
-pub fn lower_priority() {
-    // SAFETY: a plain system call without memory; 0 stands for the calling thread.
+/// Puts the calling thread behind the gateway, so that it does not compete with what is measured.
+pub fn step_back() {
+    // SAFETY: plain system calls without memory; 0 stands for the calling thread.
+    #[allow(unsafe_code)]
+    let is_ordinary = unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+        libc::sched_getscheduler(0) == libc::SCHED_OTHER
+    };
+    if !is_ordinary {
+        schedule(libc::SCHED_FIFO, 1);
+    }
+}
+
+/// Lets the calling thread run as soon as it can, where that is permitted: what it waits for is what is measured.
+pub fn step_forward() {
+    schedule(libc::SCHED_FIFO, 20);
+}
+
+fn schedule(policy: libc::c_int, priority: libc::c_int) {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the call reads the one structure that it is given; 0 stands for the calling thread.
     #[allow(unsafe_code)]
     unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+        libc::sched_setscheduler(0, policy, &parameters);
     }
 }
 
