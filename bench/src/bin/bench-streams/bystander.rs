@@ -45,20 +45,22 @@ impl Bystander {
     pub async fn latencies(&self, from: Instant, to: Instant, limit: Duration) -> Result<Vec<Duration>> {
         let end = Instant::now() + limit;
         loop {
-            // Calls are made one after the other, so a later one shows that all of that time are known.
-            let calls = self.calls.lock().expect("no code panics while it holds the calls");
-            if calls.last().is_some_and(|(begun, _)| *begun > to) {
-                let recent = calls.iter().rev().take_while(|(begun, took)| *begun + *took >= from);
-                let mut latencies: Vec<_> =
-                    recent.filter(|(begun, _)| *begun <= to).map(|(_, took)| *took).collect();
-                drop(calls);
+            if let Some(mut latencies) = self.known(from, to) {
                 latencies.sort_unstable();
                 return Ok(latencies);
             }
-            drop(calls);
             ensure!(Instant::now() < end, "the bystander's call was not answered within {limit:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// `None` while a call of that time may still be under way.
+    fn known(&self, from: Instant, to: Instant) -> Option<Vec<Duration>> {
+        let calls = self.calls.lock().expect("no code panics while it holds the calls");
+        // Calls are made one after the other.
+        calls.last().filter(|(begun, _)| *begun > to)?;
+        let recent = calls.iter().rev().take_while(|(begun, took)| *begun + *took >= from);
+        Some(recent.filter(|(begun, _)| *begun <= to).map(|(_, took)| *took).collect())
     }
 }
 
