@@ -159,6 +159,16 @@ fn holds_something(live: &Live) -> bool {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn others_go_on_after_each_batch() {
+        let others = tokio::spawn(async {});
+        let mut turn = Turn::default();
+        for _ in 0..=BATCH {
+            turn.count().await;
+        }
+        assert!(others.is_finished());
+    }
+
     #[test]
     fn what_is_in_a_resource_is_part_of_it() {
         for part in ["x://a", "x://a/b", "x://a#b", "x://a?b"] {
