@@ -1,4 +1,4 @@
-//! What both programs need of HTTP: whole messages with a length, over connections that stay open. No more than that,
+//! What the programs need of HTTP: whole messages with a length, over connections that stay open. No more than that,
 //! so that what is measured is the gateway.
 
 use anyhow::{Context, Result, bail};
@@ -32,15 +32,7 @@ impl Wire {
 
     /// The next message; `None` when the other side is through.
     pub async fn receive(&mut self) -> Result<Option<Message>> {
-        let end = loop {
-            if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
-                break at + 4;
-            }
-            if self.fill().await? == 0 {
-                return Ok(None);
-            }
-        };
-        let head = String::from_utf8(self.read.drain(..end).collect()).context("a head is text")?;
+        let Some(head) = self.receive_head().await? else { return Ok(None) };
         let length: usize = match header(&head, "content-length") {
             Some(length) => length.parse()?,
             None if head.starts_with("HTTP/1.1 20") && header(&head, "transfer-encoding").is_some() => {
@@ -54,6 +46,25 @@ impl Wire {
             }
         }
         Ok(Some(Message { head, body: self.read.drain(..length).collect() }))
+    }
+
+    /// The head of the next message, whose body is read by other means; `None` when the other side is through.
+    pub async fn receive_head(&mut self) -> Result<Option<String>> {
+        let end = loop {
+            if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if self.fill().await? == 0 {
+                return Ok(None);
+            }
+        };
+        let head = String::from_utf8(self.read.drain(..end).collect()).context("a head is text")?;
+        Ok(Some(head))
+    }
+
+    /// The connection and what was read from it beyond the last message or head.
+    pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.read)
     }
 
     async fn fill(&mut self) -> Result<usize> {

@@ -310,6 +310,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_equal_is_kept_once() {
+        let (cache, catalog) = (ListCache::default(), Catalog::default());
+        let of = |names: &[&str]| AllowList::new(names.iter().map(|name| name.to_string()).collect());
+        let slot = |names: &[&str]| cache.slot(&catalog, &Scope::Everything, &of(names));
+        assert!(Arc::ptr_eq(&slot(&["a", "b"]), &slot(&["b", "a", "b"])));
+        assert!(!Arc::ptr_eq(&slot(&["a", "b"]), &slot(&["a"])));
+        assert_eq!(cache.lock().slots.len(), 2);
+    }
+
+    #[test]
     fn nothing_of_an_earlier_catalog_is_kept() {
         let (cache, old) = (ListCache::default(), Catalog::default().following(0));
         let new = Catalog::default().following(1);

@@ -27,51 +27,64 @@ pub enum Part<'a> {
 impl Lens<'_> {
     /// Whether the server can have anything in it at all.
     pub fn admits(&self, entry: &Entry) -> bool {
-        entry.is_enabled() && self.allowed.allows(entry.name().as_str())
+        let is_inside = match self.part {
+            Part::Server(name) => entry.name().as_str() == name,
+            Part::Everything | Part::Group(_) => true,
+        };
+        is_inside && entry.is_enabled() && self.allowed.allows(entry.name().as_str())
     }
 
     pub fn shows_tool(&self, entry: &Entry, tool: &str) -> bool {
-        self.admits(entry)
-            && entry.shows_tool(tool)
-            && match self.part {
-                Part::Everything => true,
-                Part::Server(name) => entry.name().as_str() == name,
-                Part::Group(members) => members.has_tool(entry.name().as_str(), tool),
-            }
+        self.admits(entry) && self.has_tool(entry, tool)
     }
 
     pub fn shows_prompt(&self, entry: &Entry, prompt: &str) -> bool {
-        self.admits(entry)
-            && entry.shows_prompt(prompt)
-            && match self.part {
-                Part::Everything => true,
-                Part::Server(name) => entry.name().as_str() == name,
-                Part::Group(members) => members.prompts.has(entry.name().as_str(), prompt, &members.servers),
-            }
+        self.admits(entry) && self.has_prompt(entry, prompt)
     }
 
     pub fn shows_resource(&self, entry: &Entry, uri: &str) -> bool {
-        self.admits(entry)
-            && match self.part {
-                Part::Everything => true,
-                Part::Server(name) => entry.name().as_str() == name,
-                Part::Group(members) => {
-                    members.resources.has(entry.name().as_str(), uri, &members.servers)
-                        || members.any_server_resources.contains(uri)
-                }
-            }
+        self.admits(entry) && self.has_resource(entry, uri)
     }
 
     /// Templates come with all resources of a server or not at all.
     pub fn shows_templates(&self, entry: &Entry) -> bool {
-        self.admits(entry)
+        self.admits(entry) && self.has_templates(entry)
+    }
+
+    /// These four decide about things of a server that is admitted.
+    fn has_tool(&self, entry: &Entry, tool: &str) -> bool {
+        entry.shows_tool(tool)
             && match self.part {
-                Part::Everything => true,
-                Part::Server(name) => entry.name().as_str() == name,
-                Part::Group(members) => {
-                    members.resources.everything && members.servers.contains(entry.name().as_str())
-                }
+                Part::Everything | Part::Server(_) => true,
+                Part::Group(members) => members.has_tool(entry.name().as_str(), tool),
             }
+    }
+
+    fn has_prompt(&self, entry: &Entry, prompt: &str) -> bool {
+        entry.shows_prompt(prompt)
+            && match self.part {
+                Part::Everything | Part::Server(_) => true,
+                Part::Group(members) => members.prompts.has(entry.name().as_str(), prompt, &members.servers),
+            }
+    }
+
+    fn has_resource(&self, entry: &Entry, uri: &str) -> bool {
+        match self.part {
+            Part::Everything | Part::Server(_) => true,
+            Part::Group(members) => {
+                members.resources.has(entry.name().as_str(), uri, &members.servers)
+                    || members.any_server_resources.contains(uri)
+            }
+        }
+    }
+
+    fn has_templates(&self, entry: &Entry) -> bool {
+        match self.part {
+            Part::Everything | Part::Server(_) => true,
+            Part::Group(members) => {
+                members.resources.everything && members.servers.contains(entry.name().as_str())
+            }
+        }
     }
 }
 
@@ -105,13 +118,13 @@ impl Catalog {
     pub fn view(&self, lens: &Lens<'_>) -> View<'_> {
         let mut view = View::default();
         for entry in self.entries_by_full_name().into_iter().filter(|entry| lens.admits(entry)) {
-            let tools = entry.tools().filter(|tool| lens.shows_tool(entry, &tool.name));
+            let tools = entry.tools().filter(|tool| lens.has_tool(entry, &tool.name));
             view.tools.extend(tools.map(|tool| (entry, tool)));
-            let prompts = entry.prompts().filter(|prompt| lens.shows_prompt(entry, &prompt.name));
+            let prompts = entry.prompts().filter(|prompt| lens.has_prompt(entry, &prompt.name));
             view.prompts.extend(prompts.map(|prompt| (entry, prompt)));
-            let resources = entry.resources().filter(|resource| lens.shows_resource(entry, &resource.uri));
+            let resources = entry.resources().filter(|resource| lens.has_resource(entry, &resource.uri));
             view.resources.extend(resources.map(|resource| (entry, resource)));
-            if lens.shows_templates(entry) {
+            if lens.has_templates(entry) {
                 view.templates.extend(entry.offering().templates.iter().map(|template| (entry, template)));
             }
         }

@@ -13,8 +13,10 @@ const SWEEP: Duration = Duration::from_secs(5);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
 /// A session is forgotten only if nothing happened to it for this long: what it opens now may not show yet.
 const SETTLED: Duration = Duration::from_millis(50);
-/// So many streams are told of a change before others get their turn.
-const BATCH: usize = 64;
+/// So many sessions are looked at before others get their turn, and for so long: streams that were told something
+/// are written to by others, and a first look at what somebody sees takes longer than the next ones.
+const BATCH: usize = 16;
+const LONGEST_TURN: Duration = Duration::from_micros(200);
 
 /// Runs for as long as the gateway does. `idle_limit` ends sessions that hold something but are not used.
 pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
@@ -47,14 +49,36 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     }
 }
 
+/// The turn of somebody who looks at many sessions.
+struct Turn {
+    begun: Instant,
+    looked_at: usize,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { begun: Instant::now(), looked_at: 0 }
+    }
+}
+
+impl Turn {
+    /// Counts a session, and lets others go on when the turn is over.
+    async fn count(&mut self) {
+        self.looked_at += 1;
+        if self.looked_at > BATCH || self.begun.elapsed() > LONGEST_TURN {
+            tokio::task::yield_now().await;
+            *self = Self::default();
+        }
+    }
+}
+
 /// Tells each open stream which of its lists changed; one whose endpoint is gone is closed. Streams that see the same
 /// are looked at once, and nobody who calls meanwhile waits for it.
 async fn tell_changes(mcp: &Arc<Mcp>) {
     let viewers = mcp.lives.collect(|serial, live| Some((serial, live.viewer.clone())));
-    for (index, (serial, viewer)) in viewers.into_iter().enumerate() {
-        if index % BATCH == 0 {
-            tokio::task::yield_now().await;
-        }
+    let mut turn = Turn::default();
+    for (serial, viewer) in viewers {
+        turn.count().await;
         match mcp.gateway.fingerprint(&viewer) {
             Some(now) => {
                 mcp.lives.look(serial, |live| {
@@ -102,10 +126,9 @@ fn is_part_of(uri: &str, whole: &str) -> bool {
 /// A session that was not used for the idle time-out loses what it holds and is over; one that holds nothing more
 /// is only forgotten.
 async fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
-    for (index, serial) in mcp.lives.collect(|serial, _| Some(serial)).into_iter().enumerate() {
-        if index % BATCH == 0 {
-            tokio::task::yield_now().await;
-        }
+    let mut turn = Turn::default();
+    for serial in mcp.lives.collect(|serial, _| Some(serial)) {
+        turn.count().await;
         let (is_busy, has_links) =
             (mcp.lives.is_busy(serial), mcp.gateway.has_links_of(Owner::Session(serial)));
         let is_over = mcp.lives.look(serial, |live| {
@@ -135,6 +158,16 @@ fn holds_something(live: &Live) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn others_go_on_after_each_batch() {
+        let others = tokio::spawn(async {});
+        let mut turn = Turn::default();
+        for _ in 0..=BATCH {
+            turn.count().await;
+        }
+        assert!(others.is_finished());
+    }
 
     #[test]
     fn what_is_in_a_resource_is_part_of_it() {

@@ -1,21 +1,37 @@
 //! Which servers an MCP client may use. Names of servers that do not exist are fine: they match when one comes.
 
-use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// Stands for all servers, those to come included.
 const EVERYTHING: &str = "*";
 
-#[derive(Clone, Debug, Default)]
-pub struct AllowList {
+/// Names of servers. Clones share them, and two lists are equal when they allow the same servers, so lists can be keys:
+/// cloning and hashing one costs the same however long it is.
+#[derive(Clone, Debug)]
+pub struct AllowList(Arc<Names>);
+
+#[derive(Debug)]
+struct Names {
     /// In the order in which they were given, for showing.
-    names: Vec<String>,
-    index: HashSet<String>,
+    given: Vec<String>,
+    /// Sorted, each once; only the star where it is among them.
+    allowed: Vec<String>,
+    /// Of what is allowed.
+    hash: u64,
 }
 
 impl AllowList {
     pub fn new(names: Vec<String>) -> Self {
-        Self { index: names.iter().cloned().collect(), names }
+        let mut allowed = match names.iter().any(|name| name == EVERYTHING) {
+            true => vec![EVERYTHING.to_owned()],
+            false => names.clone(),
+        };
+        allowed.sort_unstable();
+        allowed.dedup();
+        let mut hasher = DefaultHasher::new();
+        allowed.hash(&mut hasher);
+        Self(Arc::new(Names { given: names, allowed, hash: hasher.finish() }))
     }
 
     pub fn everything() -> Self {
@@ -23,17 +39,25 @@ impl AllowList {
     }
 
     pub fn allows(&self, server: &str) -> bool {
-        self.index.contains(server) || self.index.contains(EVERYTHING)
+        let allowed = &self.0.allowed;
+        allowed.binary_search_by(|name| name.as_str().cmp(server)).is_ok()
+            || allowed.first().is_some_and(|name| name == EVERYTHING)
     }
 
     pub fn names(&self) -> &[String] {
-        &self.names
+        &self.0.given
+    }
+}
+
+impl Default for AllowList {
+    fn default() -> Self {
+        Self::new(Vec::new())
     }
 }
 
 impl PartialEq for AllowList {
     fn eq(&self, other: &Self) -> bool {
-        self.names == other.names
+        Arc::ptr_eq(&self.0, &other.0) || self.0.hash == other.0.hash && self.0.allowed == other.0.allowed
     }
 }
 
@@ -41,7 +65,7 @@ impl Eq for AllowList {}
 
 impl Hash for AllowList {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.names.hash(state);
+        state.write_u64(self.0.hash);
     }
 }
 
@@ -49,15 +73,36 @@ impl Hash for AllowList {
 mod tests {
     use super::*;
 
+    fn list(names: &[&str]) -> AllowList {
+        AllowList::new(names.iter().map(|name| name.to_string()).collect())
+    }
+
     #[test]
     fn only_a_star_stands_for_more_than_one_server() {
-        let list = AllowList::new(vec!["a".into(), "b*".into()]);
-        assert!(list.allows("a"));
+        let some = list(&["b*", "a"]);
+        assert!(some.allows("a"));
         for foreign in ["b", "b*c", "A", "", "*"] {
-            assert!(!list.allows(foreign), "{foreign}");
+            assert!(!some.allows(foreign), "{foreign}");
         }
         assert!(AllowList::everything().allows("a"));
-        assert!(AllowList::new(vec!["a".into(), "*".into()]).allows("z"));
+        assert!(list(&["a", "*"]).allows("z"));
         assert!(!AllowList::default().allows("a"));
+    }
+
+    #[test]
+    fn lists_that_allow_the_same_are_equal_and_keep_their_names_as_given() {
+        let hash = |list: &AllowList| {
+            let mut hasher = DefaultHasher::new();
+            list.hash(&mut hasher);
+            hasher.finish()
+        };
+        for (one, other) in [(list(&["a", "b", "a"]), list(&["b", "a"])), (list(&["a", "*"]), list(&["*"]))] {
+            assert_eq!(one, other);
+            assert_eq!(hash(&one), hash(&other));
+        }
+        assert_eq!(list(&["b", "a", "b"]).names(), ["b", "a", "b"]);
+        for (one, other) in [(list(&["a"]), list(&["a", "b"])), (list(&["a"]), list(&["*"]))] {
+            assert_ne!(one, other);
+        }
     }
 }

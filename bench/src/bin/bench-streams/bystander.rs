@@ -1,0 +1,95 @@
+//! Somebody who calls a tool again and again, in a thread of their own, and whom changes do not concern.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use crate::gateway::{connect, open_session, request};
+use crate::system::step_forward;
+
+/// Between the answer to one call and the next call.
+const PAUSE: Duration = Duration::from_micros(500);
+
+pub struct Bystander {
+    is_over: Arc<AtomicBool>,
+    /// When each call began, and what it took.
+    calls: Arc<Mutex<Vec<(Instant, Duration)>>>,
+}
+
+impl Bystander {
+    /// Calls until it is dropped.
+    pub fn start(address: &str, token: &str, tool: &str) -> Self {
+        let (calls, is_over) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<AtomicBool>::default());
+        let ends = is_over.clone();
+        let (address, token, tool, kept) =
+            (address.to_owned(), token.to_owned(), tool.to_owned(), calls.clone());
+        std::thread::spawn(move || {
+            step_forward();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let ended = runtime
+                .context("no runtime")
+                .and_then(|runtime| runtime.block_on(call(&address, &token, &tool, &kept)));
+            if let Err(error) = ended
+                && !ends.load(Ordering::Relaxed)
+            {
+                eprintln!("the bystander: {error:#}");
+            }
+        });
+        Self { is_over, calls }
+    }
+
+    /// What the calls took that were under way in a time that is over, the shortest first.
+    pub async fn latencies(&self, from: Instant, to: Instant, limit: Duration) -> Result<Vec<Duration>> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(mut latencies) = self.known(from, to) {
+                latencies.sort_unstable();
+                return Ok(latencies);
+            }
+            ensure!(Instant::now() < end, "the bystander's call was not answered within {limit:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// `None` while a call of that time may still be under way.
+    fn known(&self, from: Instant, to: Instant) -> Option<Vec<Duration>> {
+        let calls = self.calls.lock().expect("no code panics while it holds the calls");
+        // Calls are made one after the other.
+        calls.last().filter(|(begun, _)| *begun > to)?;
+        let recent = calls.iter().rev().take_while(|(begun, took)| *begun + *took >= from);
+        Some(recent.filter(|(begun, _)| *begun <= to).map(|(_, took)| *took).collect())
+    }
+}
+
+impl Drop for Bystander {
+    /// The gateway ends next, and the call that is under way with it.
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn call(address: &str, token: &str, tool: &str, calls: &Mutex<Vec<(Instant, Duration)>>) -> Result<()> {
+    let mut wire = connect(address).await?;
+    let headers = open_session(&mut wire, address, token).await?;
+    let params = json!({"name": tool, "arguments": {"text": "hello there"}});
+    let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string();
+    let request = request(address, "POST", "/mcp", token, &headers, &body);
+    loop {
+        let begun = Instant::now();
+        wire.send(&request).await?;
+        let answer = wire.receive().await?.context("the gateway closed the connection")?;
+        let took = begun.elapsed();
+        let expected = b"hello there";
+        ensure!(
+            answer.body.windows(expected.len()).any(|part| part == expected),
+            "unexpected: {} {}",
+            answer.head,
+            String::from_utf8_lossy(&answer.body)
+        );
+        calls.lock().expect("no code panics while it holds the calls").push((begun, took));
+        tokio::time::sleep(PAUSE).await;
+    }
+}

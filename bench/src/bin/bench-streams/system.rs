@@ -1,0 +1,61 @@
+//! What the operating system is asked for: descriptors, the order in which threads run, the memory of a process.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+/// Raises the limit of open descriptors, which the gateway inherits, and checks that it suffices.
+pub fn raise_descriptor_limit(needed: usize) -> Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls read or write the one structure that they are given, which outlives them.
+    #[allow(unsafe_code)]
+    let is_raised = unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0
+        }
+    };
+    ensure!(is_raised, "cannot raise the limit of open descriptors");
+    let allowed = usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX);
+    ensure!(allowed >= needed, "{needed} descriptors are needed, and the hard limit is {allowed}");
+    Ok(())
+}
+
+/// Puts the calling thread behind the gateway, so that it does not compete with what is measured.
+pub fn step_back() {
+    // SAFETY: plain system calls without memory; 0 stands for the calling thread.
+    #[allow(unsafe_code)]
+    let is_ordinary = unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+        libc::sched_getscheduler(0) == libc::SCHED_OTHER
+    };
+    if !is_ordinary {
+        schedule(libc::SCHED_FIFO, 1);
+    }
+}
+
+/// Lets the calling thread run as soon as it can, where that is permitted: what it waits for is what is measured.
+pub fn step_forward() {
+    schedule(libc::SCHED_FIFO, 20);
+}
+
+fn schedule(policy: libc::c_int, priority: libc::c_int) {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the call reads the one structure that it is given; 0 stands for the calling thread.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::sched_setscheduler(0, policy, &parameters);
+    }
+}
+
+/// The memory of a process in MiB: resident, and its share of what is resident.
+pub fn memory(process: u32) -> Result<(f64, f64)> {
+    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
+    let field = |name: &str| {
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(name)).context("unexpected smaps_rollup")?;
+        let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        anyhow::Ok(kilobytes / 1024.0)
+    };
+    Ok((field("Rss:")?, field("Pss:")?))
+}

@@ -1,0 +1,23 @@
+//! Figures as people read them.
+
+use std::time::Duration;
+
+/// What no call may be delayed by.
+const LARGEST_DELAY: Duration = Duration::from_millis(5);
+
+/// How many calls of sorted times took so long that they may have been delayed too much, and of how many.
+pub fn late(times: &[Duration]) -> String {
+    let late = times.len() - times.partition_point(|time| *time <= LARGEST_DELAY);
+    format!("{late} of {}", times.len())
+}
+
+/// The middle, the 99th percentile and the largest of sorted times.
+pub fn spread(times: &[Duration]) -> String {
+    let at = |part: f64| times.get(((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1)));
+    let [middle, most, largest] = [0.5, 0.99, 1.0].map(|part| at(part).map_or("-".into(), |time| ms(*time)));
+    format!("{middle} | {most} | {largest}")
+}
+
+pub fn ms(time: Duration) -> String {
+    format!("{:.2}", time.as_secs_f64() * 1000.0)
+}
