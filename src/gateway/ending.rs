@@ -14,6 +14,9 @@ use crate::telemetry::{Metrics, Outcome};
 use crate::wire::answer::find_result;
 use crate::wire::{Head, RpcError};
 
+/// How the member begins by which a tool says that it failed.
+const ERROR_MARK: &[u8] = br#""isError""#;
+
 /// A call that was asked for. It counts as cancelled unless it is said how it ended.
 pub struct Ending {
     metrics: Arc<Metrics>,
@@ -78,9 +81,13 @@ impl Gateway {
 
 /// How an answer turned out. Most answers are judged by a mark that they lack, without being read.
 fn outcome_of(answer: &[u8]) -> Outcome {
-    if memmem::find(answer, br#""isError""#).is_some()
-        && result_member(answer, "isError").is_some_and(|flag| &answer[flag] == b"true")
-    {
+    let is_marked = |at: usize| {
+        let value = answer[at + ERROR_MARK.len()..].iter().find(|byte| !b": ".contains(byte));
+        value == Some(&b't')
+    };
+    // Something within the result may have such a member too.
+    let is_tool_error = || result_member(answer, "isError").is_some_and(|flag| &answer[flag] == b"true");
+    if memmem::find_iter(answer, ERROR_MARK).any(is_marked) && is_tool_error() {
         return Outcome::ToolError;
     }
     match find_result(answer) {
