@@ -82,7 +82,7 @@ impl Gateway {
 /// How an answer turned out. Most answers are judged by a mark that they lack, without being read.
 fn outcome_of(answer: &[u8]) -> Outcome {
     let is_marked = |at: usize| {
-        let value = answer[at + ERROR_MARK.len()..].iter().find(|byte| !b": ".contains(byte));
+        let value = answer[at + ERROR_MARK.len()..].iter().find(|byte| !b": \t\r\n".contains(byte));
         value == Some(&b't')
     };
     // Something within the result may have such a member too.
