@@ -160,12 +160,13 @@ impl Supervisor {
                 () = tokio::time::sleep_until(next_reading) => {}
                 Some(refresh) = self.refreshes.recv() => waiting.push(refresh),
             }
-            let was_quiet = Instant::now() > not_before + pause;
-            let reading = read_again(link, &shared.config, &shared.options, &discovery.offering);
-            let Some(reading) = shared.stop.run_until_cancelled(reading).await else { return Ended::Stopped };
+            // One reading serves all who asked before it. Whoever asks during it wants to know what is there after that.
             while let Ok(refresh) = self.refreshes.try_recv() {
                 waiting.push(refresh);
             }
+            let was_quiet = Instant::now() > not_before + pause;
+            let reading = read_again(link, &shared.config, &shared.options, &discovery.offering);
+            let Some(reading) = shared.stop.run_until_cancelled(reading).await else { return Ended::Stopped };
             match reading {
                 Ok(found) => {
                     let is_new = !found.offering.same_as(&discovery.offering);

@@ -28,3 +28,21 @@ async fn a_server_that_cries_wolf_can_still_be_refreshed_and_removed_at_once() {
     app.delete("/api/v0/servers/s").await.expect(204);
     assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_during_a_reading_gives_what_is_there_after_it() {
+    let (app, fake) = (TestApp::start().await, Fake::start(Behaviour::default()).await);
+    app.register_http("s", &fake).await;
+    fake.forget_seen();
+    // Tools are read first, so they are old when the last list is still on its way.
+    fake.update(|behaviour| drop(behaviour.delay_ms.insert("resources/templates/list".into(), 1500)));
+    fake.notify_tools_changed();
+    eventually("a reading is under way", async || !fake.seen_of("tools/list").is_empty()).await;
+    eventually("its tools are read", async || !fake.seen_of("resources/templates/list").is_empty()).await;
+    fake.update(|behaviour| {
+        behaviour.show_tools(&["fresh".into()]);
+        behaviour.delay_ms.clear();
+    });
+    app.post("/api/v0/servers/s/refresh", json!({})).await.expect(200);
+    assert_eq!(app.tools("").await, ["s__fresh"]);
+}
