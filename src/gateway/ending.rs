@@ -9,7 +9,7 @@ use memchr::memmem;
 use super::Gateway;
 use super::answer::result_member;
 use super::catalog::Entry;
-use super::request::said_in;
+use super::result::said_in;
 use crate::telemetry::{Metrics, Outcome};
 use crate::wire::answer::find_result;
 use crate::wire::{Head, RpcError};

@@ -15,8 +15,7 @@ use super::Gateway;
 use super::caller::Owner;
 use super::catalog::Entry;
 use super::ending::Ending;
-use super::forward::Passed;
-use super::request::Authored;
+use super::wording::Wording;
 use crate::model::Capabilities;
 use crate::telemetry::Outcome;
 use crate::upstream::{CallError, Exchange, Inbound, Link, Replier, Upstream};
@@ -34,24 +33,6 @@ pub struct Errand {
     pub is_repeatable: bool,
     /// Ends the call when the caller's token is no longer valid, whoever still waits for it.
     pub revoked: Option<CancellationToken>,
-}
-
-/// How the request is written, which depends on the link that it takes.
-pub enum Wording {
-    /// A caller's own message, passed on.
-    Passed(Passed),
-    /// In the gateway's words.
-    Authored(Authored),
-}
-
-impl Wording {
-    /// `head` is that of the passed message, where somebody has it at hand.
-    async fn send(&self, link: &Arc<Link>, head: Option<&Head<'_>>) -> Result<Exchange, CallError> {
-        match self {
-            Wording::Passed(passed) => passed.send(link, head).await,
-            Wording::Authored(authored) => authored.send(link).await,
-        }
-    }
 }
 
 /// Why a call has no answer.
@@ -205,14 +186,6 @@ impl Call {
 
     pub fn entry(&self) -> &Arc<Entry> {
         &self.errand.entry
-    }
-
-    /// The caller's message, where it was passed on.
-    pub fn passed(&self) -> Option<&Passed> {
-        match &self.errand.wording {
-            Wording::Passed(passed) => Some(passed),
-            Wording::Authored(_) => None,
-        }
     }
 
     /// Whether the server that answered is a modern one.

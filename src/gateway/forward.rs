@@ -10,39 +10,16 @@ use super::Gateway;
 use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
-use super::engine::{Call, Errand, Failure, Wording};
+use super::engine::{Call, Errand, Failure};
 use super::lists::Caching;
+use super::refusal::Refusal;
 use super::route::{self, ReturnedState};
+use super::wording::{Passed, Wording};
 use crate::model::{Mode, Redactor};
-use crate::upstream::{CallError, Exchange, Inbound, Link, OnBehalf};
-use crate::wire::{Era, Head, Patch, Span};
+use crate::upstream::Inbound;
+use crate::wire::{Era, Head, Patch};
 
 pub use crate::upstream::Replier;
-
-/// Why a request does not reach a server, or its answer not the caller.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Refusal {
-    #[error("method {0:?} is not known here")]
-    UnknownMethod(String),
-    #[error("{0}")]
-    Invalid(String),
-    #[error("unknown tool: {0}")]
-    UnknownTool(String),
-    #[error("unknown prompt: {0}")]
-    UnknownPrompt(String),
-    #[error("resource not found: {0}")]
-    UnknownResource(String),
-    /// The server wants something of the client that it did not declare, by the name of the capability.
-    #[error("the server needs the client capability {0:?}, which the request does not declare")]
-    MissingCapability(&'static str),
-    #[error("{0}")]
-    Upstream(String),
-    #[error("the token of this client was revoked")]
-    Revoked,
-    /// The upstream's own error, passed on.
-    #[error("{message}")]
-    Rpc { code: i64, message: String, data: Option<Bytes> },
-}
 
 /// A message for the caller.
 pub enum Outbound {
@@ -54,44 +31,6 @@ pub enum Outbound {
     InputRequired(Bytes),
     /// The answer, ready to be sent. Nothing comes after it.
     Answer(Answer),
-}
-
-/// A message of an agent, as it is passed on.
-pub struct Passed {
-    caller: Arc<Caller>,
-    message: Bytes,
-    /// Parts of the message that the server knows by another name.
-    edits: Vec<(Span, Vec<u8>)>,
-}
-
-impl Passed {
-    pub async fn send(&self, link: &Arc<Link>, head: Option<&Head<'_>>) -> Result<Exchange, CallError> {
-        let parsed;
-        let head = match head {
-            Some(head) => head,
-            None => {
-                parsed = Head::parse(&self.message)
-                    .map_err(|error| CallError::NotSent(format!("the request is not understood: {error}")))?;
-                &parsed
-            }
-        };
-        let caller = &self.caller;
-        let behalf = match caller.era {
-            Era::Modern => {
-                if let Some(level) = caller.logs.level() {
-                    link.raise_level(level).await;
-                }
-                OnBehalf::Modern
-            }
-            Era::Legacy => OnBehalf::Legacy {
-                capabilities: caller.capabilities,
-                client_name: &caller.client_name,
-                client_version: &caller.client_version,
-                log_level: caller.logs.level(),
-            },
-        };
-        link.forward(head, &self.edits, &behalf).await
-    }
 }
 
 /// An agent's request under way.

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::caller::Owner;
-use super::request::{OwnRequest, disabled, members};
+use super::request::{OwnRequest, disabled};
+use super::result::members;
 use super::{Error, Gateway};
 use crate::wire::{authored, text};
 

@@ -1,7 +1,7 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
 //! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
 //! `resources`, `groups` and `oauth` (what people do with it), `access`, `users` and `clients` (who may), `engine` and
-//! `ending` (how a request travels to a server, and what came of it), `forward` and `request` (what it says).
+//! `ending` (how a request travels to a server, and what came of it), `wording`, `forward` and `request` (what it says).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
@@ -26,8 +26,10 @@ pub mod overview;
 pub mod prompts;
 mod reconcile;
 pub mod record;
+pub mod refusal;
 mod request;
 pub mod resources;
+mod result;
 pub mod route;
 pub mod servers;
 pub mod sessions;
@@ -35,6 +37,7 @@ pub mod subscriptions;
 pub mod tools;
 pub mod users;
 pub mod view;
+mod wording;
 
 use std::collections::HashSet;
 use std::future::Future;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::caller::Owner;
 use super::record::PromptRecord;
-use super::request::{OwnRequest, members};
+use super::request::OwnRequest;
+use super::result::members;
 use super::tools::{Coverage, Switchable};
 use super::{Catalog, Error, Gateway};
 use crate::model::FieldError;

@@ -1,21 +1,19 @@
 //! Requests in the gateway's own words: calls, reads and renders of people over REST, and what the gateway itself asks.
 //! How they travel is the business of the engine.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::caller::Owner;
 use super::catalog::Entry;
-use super::engine::{Call, Errand, Failure, Wording};
+use super::engine::{Call, Errand, Failure};
+use super::result::members;
+use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
 use crate::model::{Capabilities, Redactor};
-use crate::upstream::{CallError, Exchange, Inbound, Link, Purpose};
+use crate::upstream::{CallError, Inbound};
 use crate::wire::error::code;
 use crate::wire::{Head, RpcError};
 
@@ -31,27 +29,6 @@ pub struct OwnRequest<'a> {
     pub progress: Option<mpsc::Sender<Bytes>>,
     /// Who it is for at a stateful server; none where the gateway itself wants to know.
     pub owner: Option<Owner>,
-}
-
-/// The words of a request.
-pub struct Authored {
-    method: &'static str,
-    params: Vec<(&'static str, Vec<u8>)>,
-    /// Whether its caller wants to hear about progress.
-    wants_progress: bool,
-}
-
-impl Authored {
-    pub async fn send(&self, link: &Arc<Link>) -> Result<Exchange, CallError> {
-        let params: Vec<_> = self.params.iter().map(|(key, value)| (*key, value.as_slice())).collect();
-        let request = crate::upstream::Request {
-            method: self.method,
-            params: &params,
-            progress: self.wants_progress,
-            purpose: Purpose::Caller,
-        };
-        link.request(request).await
-    }
 }
 
 /// Why a request has no result.
@@ -172,22 +149,4 @@ impl NoResult {
 /// The server is switched off.
 pub fn disabled(entry: &Entry) -> Error {
     Error::invalid(format!("server {:?} is disabled", entry.name().as_str()))
-}
-
-/// What a tool that reported an error said first, for people.
-pub fn said_in(result: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Block {
-        text: Option<String>,
-    }
-    let content = members(result).get("content").and_then(|content| {
-        let blocks: Result<Vec<Block>, _> = serde_json::from_str(content.get());
-        blocks.ok()?.into_iter().find_map(|block| block.text)
-    });
-    content.unwrap_or_else(|| "the tool reported an error without saying which".into())
-}
-
-/// The members of a result; none where it is no object.
-pub fn members(result: &[u8]) -> HashMap<Cow<'_, str>, &RawValue> {
-    serde_json::from_slice(result).unwrap_or_default()
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::caller::Owner;
 use super::catalog::{Catalog, Entry};
-use super::forward::Refusal;
 use super::record::{ResourceRecord, TemplateRecord};
-use super::request::{NoResult, OwnRequest, members};
+use super::refusal::Refusal;
+use super::request::{NoResult, OwnRequest};
+use super::result::members;
 use super::tools::Coverage;
 use super::view::{Lens, Part};
 use super::{Error, Gateway};

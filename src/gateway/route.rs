@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Gateway;
 use super::caller::{Caller, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
-use super::forward::Refusal;
+use super::refusal::Refusal;
 use super::view::Lens;
 use crate::model::QualifiedName;
 use crate::wire::{Era, Head, HeaderParam, Span, text};

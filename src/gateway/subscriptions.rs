@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::Gateway;
 use super::caller::Viewer;
 use super::catalog::Entry;
-use super::forward::Refusal;
+use super::refusal::Refusal;
 use super::request::{NoResult, OwnRequest};
 use crate::upstream::Upstream;
 use crate::wire::text;

@@ -15,8 +15,8 @@ use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
 use crate::gateway::caller::{Caller, Logs, Owner, Viewer};
-use crate::gateway::forward::Refusal;
 use crate::gateway::lists::Lists;
+use crate::gateway::refusal::Refusal;
 use crate::model::{Capabilities, LogLevel};
 use crate::wire::{Era, Head, Kind, Version, authored, scan, text};
 

@@ -14,8 +14,8 @@ use super::reply::Reply;
 use super::stream::{self, Outlet};
 use super::{Ask, Mcp};
 use crate::gateway::caller::Viewer;
-use crate::gateway::forward::Refusal;
 use crate::gateway::lists::Lists;
+use crate::gateway::refusal::Refusal;
 use crate::wire::{Era, Head, authored, scan, text};
 
 /// A server that does not agree to a subscription in this time does not agree: others must not wait for it.

@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
-use crate::gateway::forward::Refusal;
 use crate::gateway::lists::Lists;
+use crate::gateway::refusal::Refusal;
 use crate::seal::PurposeSeal;
 use crate::wire::{Era, Head, Version};
 

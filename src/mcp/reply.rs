@@ -11,7 +11,7 @@ use super::routing::Objection;
 use super::session::Session;
 use super::stream::EventBody;
 use crate::gateway::answer::Answer;
-use crate::gateway::forward::Refusal;
+use crate::gateway::refusal::Refusal;
 use crate::wire::error::code;
 use crate::wire::{Era, HeadError, Version, authored, text};
 
