@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
+use super::failure::describe;
 use super::key::{self, KeyOrigin};
 use super::lock::PRIVATE;
-use super::sqlite::{Sqlite, describe};
+use super::sqlite::Sqlite;
 use super::{OpenError, OpenOptions};
 use crate::model::Secret;
 use crate::seal::Seal;

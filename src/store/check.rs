@@ -1,8 +1,9 @@
 //! `toolgate check`: reads everything in a database and names all that is wrong with it. Nothing is changed, and a
 //! gateway may be running on the database meanwhile.
 
+use super::failure::describe;
 use super::key::{self, KeyOrigin};
-use super::sqlite::{Sqlite, describe};
+use super::sqlite::Sqlite;
 use super::{OpenError, OpenOptions, Store, StoreError};
 
 /// Problems of one kind that are named; beyond that they are counted.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::sqlite::describe;
+use super::failure::describe;
 
 /// The state of the store as its users see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

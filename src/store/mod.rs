@@ -8,6 +8,7 @@ mod clients;
 mod config;
 mod db;
 mod disabled;
+mod failure;
 mod grants;
 mod groups;
 mod health;
@@ -39,13 +40,13 @@ use tokens::Tokens;
 pub use backup::{BackupError, Copied, backup};
 pub use check::{Finding, check};
 pub use disabled::Kind;
+pub use failure::describe;
 pub use grants::GrantChange;
 pub use health::Health;
 pub use key::KeyOrigin;
 pub use open::{OpenError, OpenOptions};
 pub use servers::StoredServer;
 pub use sessions::{SessionKey, SessionStatus, StoredSession};
-pub use sqlite::describe;
 pub use tokens::TokenHash;
 
 #[derive(Debug)]
@@ -66,7 +67,7 @@ pub enum StoreError {
     #[error("server \"{0}\" is not stored")]
     NotFound(ServerName),
     /// Nothing was written; the same request may work later.
-    #[error("the database cannot be used now: {}", sqlite::describe(.0))]
+    #[error("the database cannot be used now: {}", failure::describe(.0))]
     Unavailable(sqlx::Error),
     /// The disk failed in the middle of storing a change and refuses to take it back: a restart may find it.
     #[error("the database cannot be used now: {0}")]
@@ -78,8 +79,8 @@ pub enum StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        match sqlite::is_damage(&error) {
-            true => StoreError::Corrupt(sqlite::describe(&error)),
+        match failure::is_damage(&error) {
+            true => StoreError::Corrupt(failure::describe(&error)),
             false => StoreError::Unavailable(error),
         }
     }

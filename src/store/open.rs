@@ -6,9 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::db::Database;
+use super::failure;
 use super::health::HealthSender;
 use super::key::{self, KeyOrigin};
-use super::sqlite::{self, Sqlite};
+use super::sqlite::Sqlite;
 use super::tokens::Tokens;
 use super::{Store, StoreError, lock, migrate};
 use crate::model::Secret;
@@ -56,7 +57,7 @@ pub enum OpenError {
         database.display()
     )]
     Damaged { database: PathBuf, cause: String },
-    #[error("cannot open database {}: {}", database.display(), sqlite::describe(cause))]
+    #[error("cannot open database {}: {}", database.display(), failure::describe(cause))]
     Database { database: PathBuf, cause: sqlx::Error },
     #[error("cannot read database {}: {cause}", database.display())]
     Content { database: PathBuf, cause: StoreError },
@@ -65,8 +66,8 @@ pub enum OpenError {
 impl OpenError {
     pub(super) fn from_sqlx(database: &Path, cause: sqlx::Error) -> Self {
         let database = database.to_owned();
-        match sqlite::is_damage(&cause) {
-            true => OpenError::Damaged { database, cause: sqlite::describe(&cause) },
+        match failure::is_damage(&cause) {
+            true => OpenError::Damaged { database, cause: failure::describe(&cause) },
             false => OpenError::Database { database, cause },
         }
     }

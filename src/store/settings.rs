@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::db::{Tx, on};
+use super::sqlite::BUMP_EPOCH;
 use super::{Store, StoreError};
 
 const MODE: &str = "mode";
@@ -72,9 +73,6 @@ impl Store {
 pub(super) async fn set_mode(tx: &mut Tx, mode: &str) -> Result<(), sqlx::Error> {
     set(tx, MODE, mode).await
 }
-
-pub(super) const BUMP_EPOCH: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
-    ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
 
 pub(super) async fn bump_epoch(tx: &mut Tx) -> Result<(), sqlx::Error> {
     on!(tx, |db| sqlx::query(BUMP_EPOCH).execute(db).await.map(|_| ()))

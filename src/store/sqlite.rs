@@ -13,9 +13,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, S
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::failure::{describe, is_disk_failure, may_leave_residue};
 use super::health::HealthSender;
-use super::settings::BUMP_EPOCH;
 use super::{OpenError, StoreError, lock};
+
+/// Raises the number that goes up with every change.
+pub(super) const BUMP_EPOCH: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
+    ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -322,47 +326,5 @@ async fn attach(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx
             let _ = connection.close().await;
             Err(error)
         }
-    }
-}
-
-/// The extended result code of SQLite, if that is where an error comes from.
-fn extended_code(error: &sqlx::Error) -> Option<u32> {
-    let sqlx::Error::Database(error) = error else { return None };
-    error.code()?.parse().ok()
-}
-
-/// The primary result code of SQLite, if that is where an error comes from.
-fn result_code(error: &sqlx::Error) -> Option<u32> {
-    extended_code(error).map(|code| code & 0xff)
-}
-
-/// Whether a COMMIT that failed like this may have written all its pages. The page that makes them count is written last,
-/// so where a write failed it is not there; where the sync after it failed, it is.
-fn may_leave_residue(error: &sqlx::Error) -> bool {
-    const SQLITE_FULL: u32 = 13;
-    const SQLITE_IOERR_WRITE: u32 = 10 | (3 << 8);
-    !matches!(extended_code(error), Some(SQLITE_FULL | SQLITE_IOERR_WRITE))
-}
-
-/// Whether the file holds something that SQLite did not write there.
-pub(super) fn is_damage(error: &sqlx::Error) -> bool {
-    const SQLITE_CORRUPT: u32 = 11;
-    const SQLITE_NOTADB: u32 = 26;
-    matches!(result_code(error), Some(SQLITE_CORRUPT | SQLITE_NOTADB))
-}
-
-/// Whether the disk is full, or reading or writing failed.
-fn is_disk_failure(error: &sqlx::Error) -> bool {
-    const SQLITE_IOERR: u32 = 10;
-    const SQLITE_FULL: u32 = 13;
-    const SQLITE_CANTOPEN: u32 = 14;
-    matches!(result_code(error), Some(SQLITE_IOERR | SQLITE_FULL | SQLITE_CANTOPEN))
-}
-
-/// What went wrong, without the frame that sqlx puts around it.
-pub fn describe(error: &sqlx::Error) -> String {
-    match error {
-        sqlx::Error::Database(error) => error.message().to_owned(),
-        other => other.to_string(),
     }
 }

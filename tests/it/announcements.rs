@@ -35,7 +35,9 @@ async fn a_refresh_during_a_reading_gives_what_is_there_after_it() {
     app.register_http("s", &fake).await;
     fake.forget_seen();
     // Tools are read first, so they are old when the last list is still on its way.
-    fake.update(|behaviour| drop(behaviour.delay_ms.insert("resources/templates/list".into(), 1500)));
+    fake.update(|behaviour| {
+        behaviour.delay_ms.insert("resources/templates/list".into(), 1500);
+    });
     fake.notify_tools_changed();
     eventually("a reading is under way", async || !fake.seen_of("tools/list").is_empty()).await;
     eventually("its tools are read", async || !fake.seen_of("resources/templates/list").is_empty()).await;
