@@ -1,8 +1,10 @@
-//! Byte search eight bytes at a time, without unsafe code: the inner loop of [`super::scan`] and
-//! [`super::sse`], which meet messages of many megabytes.
+//! Byte search eight bytes at a time, and in long texts a block at a time, without unsafe code: the inner loop of
+//! [`super::scan`] and [`super::sse`], which meet messages of many megabytes.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
+/// The size of a block.
+const BLOCK: usize = 64;
 
 /// The first quote, backslash or control character at or after `from`: where plain string content ends.
 pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
@@ -10,13 +12,18 @@ pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
         bytes,
         from,
         |word| equals(word, b'"') | equals(word, b'\\') | below(word, 0x20),
-        |byte| byte == b'"' || byte == b'\\' || byte < 0x20,
+        |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20),
     )
 }
 
 /// The first CR or LF at or after `from`.
 pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
-    find(bytes, from, |word| equals(word, b'\n') | equals(word, b'\r'), |byte| byte == b'\n' || byte == b'\r')
+    find(
+        bytes,
+        from,
+        |word| equals(word, b'\n') | equals(word, b'\r'),
+        |byte| (byte == b'\n') | (byte == b'\r'),
+    )
 }
 
 /// `in_word` only says whether a word may hold a hit; `is_hit` then finds the byte, so borrows that spread to
@@ -28,7 +35,14 @@ fn find(
     is_hit: impl Fn(u8) -> bool,
 ) -> Option<usize> {
     let mut at = from;
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+    // Most strings are short, so blocks begin only after the first few words. After them the hit is near.
+    let mut blocks_from = from.saturating_add(BLOCK);
+    loop {
+        if at >= blocks_from {
+            at = skip_blocks(bytes, at, &is_hit);
+            blocks_from = usize::MAX;
+        }
+        let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { break };
         if in_word(u64::from_le_bytes(*chunk)) & HIGHS != 0
             && let Some(offset) = chunk.iter().position(|&byte| is_hit(byte))
         {
@@ -37,6 +51,19 @@ fn find(
         at += 8;
     }
     bytes.get(at..)?.iter().position(|&byte| is_hit(byte)).map(|offset| at + offset)
+}
+
+/// Where the first block begins that has a hit or is not whole. The loop over a block has no early end, so that the
+/// compiler makes it a few vector instructions.
+fn skip_blocks(bytes: &[u8], from: usize, is_hit: &impl Fn(u8) -> bool) -> usize {
+    let mut at = from;
+    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+        if block.iter().fold(false, |found, &byte| found | is_hit(byte)) {
+            break;
+        }
+        at += BLOCK;
+    }
+    at
 }
 
 fn equals(word: u64, byte: u8) -> u64 {
@@ -54,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_position_is_found() {
-        for length in 0..40 {
+        for length in (0..40).chain([63, 64, 65, 127, 128, 129, 200, 333]) {
             for hit in 0..length {
                 for byte in [b'"', b'\\', 0, 0x1f, b'\n', b'\r'] {
                     let mut bytes = vec![0xc3; length];
