@@ -15,20 +15,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
-use crate::gateway::{Gateway, init, now_ms};
 use crate::http::ui::Ui;
 use crate::http::{About, Face, Settings, client_metadata};
-use crate::mcp::{Mcp, Seals};
-use crate::model::{Mode, Secret, time};
-use crate::store::{self, OpenOptions, Store};
-use crate::telemetry::Metrics;
-use crate::upstream::stdio::Guards;
-use crate::{routes, upstream};
+use crate::routes;
+use gateway::{Gateway, init, now_ms};
+use mcp::{Mcp, Seals};
+use model::{Mode, Secret, time};
+use store::{self, OpenOptions, Store};
+use telemetry::Metrics;
+use upstream::stdio::Guards;
 
 use front::Front;
 
 /// Prepares a process that runs nothing but a gateway: it is to adopt processes whose guard was killed, and end them.
-pub use crate::upstream::stdio::adopt_orphans;
+pub use upstream::stdio::adopt_orphans;
 
 /// Requests under way when the gateway stops get this long.
 const DRAIN: Duration = Duration::from_secs(10);

@@ -2,6 +2,8 @@
 //! Flags win over the environment, the environment over `.env` in the working directory. A value that does not
 //! parse stops the start with one sentence that names the variable.
 
+#![allow(clippy::disallowed_methods)] // This is the reader of the environment.
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -12,9 +14,9 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
-use crate::model::Secret;
+use model::Secret;
 
-pub use crate::model::Mode;
+pub use model::Mode;
 
 /// What is wrong with the configuration, and where.
 #[derive(Debug, thiserror::Error)]

@@ -1,19 +1,9 @@
-//! toolgate: one place where AI agents reach every tool. Modules in reading order; ARCHITECTURE.md has the map.
-
-pub mod model;
-pub mod wire;
-
-pub mod seal;
-pub mod store;
-pub mod upstream;
-
-pub mod gateway;
+//! toolgate: one place where AI agents reach every tool. This crate has the faces for people (`http`, `cli`) and the
+//! wiring; the layers below are crates of their own. ARCHITECTURE.md has the map.
 
 pub mod http;
-pub mod mcp;
 pub mod routes;
 
 pub mod app;
 pub mod cli;
 pub mod config;
-pub mod telemetry;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use toolgate::cli;
-use toolgate::upstream::stdio::guard;
+use upstream::stdio::guard;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

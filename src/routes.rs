@@ -16,7 +16,7 @@ use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tool
 use crate::http::error::Refusal;
 use crate::http::openapi::Row;
 use crate::http::{Face, access, client_metadata, dashboard, guard, openapi, system, ui};
-use crate::mcp::{Place, Scope, Transport};
+use mcp::{Place, Scope, Transport};
 
 pub use crate::http::access::Access;
 

@@ -22,15 +22,15 @@ use hyper::{Request, Response};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::gateway::access::Principal;
 use crate::http::access::{Access, Asked, Peer};
 use crate::http::error::Refusal;
 use crate::http::reply::NoContent;
 use crate::http::revocable::{Until, until_revoked};
 use crate::http::{Face, guard};
-use crate::mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
 use crate::routes;
-use crate::wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
+use gateway::access::Principal;
+use mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
+use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 
 #[derive(Clone)]
 pub struct Front {

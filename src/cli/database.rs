@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::output::{self, Format};
+use crate::app;
 use crate::config::{self, Config, Flags};
-use crate::{app, telemetry};
 
 /// Copy the database to a file, also while the gateway runs
 #[derive(Args)]

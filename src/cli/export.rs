@@ -16,7 +16,7 @@ use super::Session;
 use super::output::{self, Format, indented};
 use super::remote::Request;
 use super::servers::text;
-use crate::model::import::escape;
+use model::import::escape;
 
 const OWNER_ONLY: u32 = 0o600;
 

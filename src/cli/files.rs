@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 
 use crate::config::variable;
-use crate::model::import;
+use model::import;
 
 /// The text of a file; `-` is standard input. Read on a thread of its own, so that Ctrl-C is heard meanwhile.
 pub async fn text(path: &Path) -> anyhow::Result<String> {

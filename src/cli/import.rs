@@ -12,7 +12,7 @@ use super::register::NEEDS_CALLBACK;
 use super::remote::{RemoteError, Request};
 use super::{Session, files};
 use crate::config::variable;
-use crate::model::import::{self, Action, Entry, GroupEntry, Plan};
+use model::import::{self, Action, Entry, GroupEntry, Plan};
 
 /// Authorization is given one server at a time, by a person who knows which.
 const WANTS_AUTHORIZATION: &str = "it wants authorization; register it by itself with `toolgate register`";

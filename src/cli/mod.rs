@@ -1,6 +1,8 @@
 //! The terminal's face: what can be asked of `toolgate` on a command line. All but `start`, `reset-admin`, `backup`
 //! and `check` talk to a running gateway over HTTP. One file per noun; the verbs that several nouns share are in `verbs`.
 
+#![allow(clippy::disallowed_methods)] // Tasks of the command line end with its process.
+
 mod arguments;
 mod authorize;
 mod clients;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use url::Url;
 
 use crate::config::variable;
-use crate::model::import;
+use model::import;
 
 const DEFAULT_REGISTRY: &str = "http://127.0.0.1:8080";
 const FILE: &str = ".toolgate.conf";

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{output, signals};
 use crate::app::{self, App};
 use crate::config::{self, Config, Flags, Mode};
-use crate::telemetry;
+use telemetry;
 
 /// Run the gateway
 #[derive(Args)]

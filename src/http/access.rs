@@ -13,9 +13,9 @@ use axum::response::{IntoResponse, Response};
 use super::error::Refusal;
 use super::revocable::{Until, until_revoked};
 use super::{Face, Settings, guard};
-use crate::gateway::access::Principal;
-use crate::gateway::caller::Owner;
-use crate::model::{Mode, Role};
+use gateway::access::Principal;
+use gateway::caller::Owner;
+use model::{Mode, Role};
 
 /// Who may use a route. In development mode nobody is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::reply::json_response;
-use crate::gateway::{Error, Kind};
-use crate::model::FieldError;
+use gateway::{Error, Kind};
+use model::FieldError;
 
 /// An answer that says why there is no other.
 #[derive(Debug)]

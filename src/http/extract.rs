@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::access::Caller;
 use super::error::Refusal;
-use crate::model::FieldError;
+use model::FieldError;
 
 /// The body as a JSON object.
 pub fn json_object(body: &Bytes) -> Result<Map<String, Value>, Refusal> {

@@ -1,6 +1,8 @@
 //! The people's face: the REST API under `/api/v0`, the dashboard with its own API, and the system routes. Handlers take the request apart, call the
 //! gateway once and shape the answer; what they may answer with in trouble is decided in `error`.
 
+#![allow(clippy::disallowed_types)] // Status codes are chosen here.
+
 pub mod access;
 pub mod address;
 pub mod api;
@@ -24,7 +26,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::gateway::Gateway;
+use gateway::Gateway;
 
 use guesses::Guesses;
 

@@ -12,9 +12,9 @@ use super::error::Refusal;
 use super::extract::json_object;
 use super::reply::{Answer, Json, serialized};
 use super::{Face, VERSION};
-use crate::gateway::record::ServerRecord;
-use crate::model::{FieldError, Fields, Mode};
-use crate::telemetry::StoreState;
+use gateway::record::ServerRecord;
+use model::{FieldError, Fields, Mode};
+use telemetry::StoreState;
 
 #[derive(Serialize, ToSchema)]
 pub struct Health {

@@ -109,7 +109,7 @@ async fn in_enterprise_mode_every_route_is_for_those_of_its_access_level() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn before_initialization_only_open_routes_answer() {
-    let app = TestApp::start_with(|config| config.mode = toolgate::model::Mode::Enterprise).await;
+    let app = TestApp::start_with(|config| config.mode = model::Mode::Enterprise).await;
     for (method, path, access) in every_route().into_iter().filter(|(_, path, _)| path != "/init") {
         for authorization in [None, Some("Bearer garbage-garbage")] {
             let (status, sentence) = ask(&app, &method, &path, authorization).await;

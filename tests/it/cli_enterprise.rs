@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use model::Mode;
 use serde_json::{Value, json};
-use toolgate::model::Mode;
 
 use crate::support::cli::Cli;
 use crate::support::{Agent, Behaviour, Fake, TestApp};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use model::Mode;
 use serde_json::{Value, json};
-use toolgate::model::Mode;
 use toolgate::routes::{Access, MCP, table};
 
 use crate::support::{Answer, Behaviour, Fake, TestApp};

@@ -1,8 +1,8 @@
 //! The first set-up of an enterprise gateway, the mode of a database, and the way back in for those who lost the token.
 
+use model::Mode;
 use serde_json::json;
 use tempfile::TempDir;
-use toolgate::model::Mode;
 
 use crate::support::process::{Process, command, run};
 use crate::support::{TestApp, client};

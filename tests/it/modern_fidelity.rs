@@ -76,7 +76,7 @@ async fn ask(agent: &ModernAgent, post: &Post) -> Vec<String> {
     if answer.headers["content-type"] == "application/json" {
         return vec![answer.text()];
     }
-    let mut scanner = toolgate::wire::sse::Scanner::new(1 << 26);
+    let mut scanner = wire::sse::Scanner::new(1 << 26);
     scanner.feed(&answer.body);
     let mut messages = Vec::new();
     while let Some(event) = scanner.next_event() {

@@ -2,11 +2,11 @@
 //! exported as the same again, a change made twice is the change made once, and a call keeps its arguments.
 
 use bytes::Bytes;
+use model::{Client, FieldError, Fields, Group, GroupName, Registration, User, UserChange};
 use serde_json::{Map, Value, json};
 use toolgate::http::api::tools::Call;
 use toolgate::http::extract::json_object;
-use toolgate::model::{Client, FieldError, Fields, Group, GroupName, Registration, User, UserChange};
-use toolgate::wire::scan::{members, whole};
+use wire::scan::{members, whole};
 
 pub const DICTIONARY: &[&str] = &[
     "\"name\":",

@@ -2,9 +2,9 @@
 //! repeats of the message reads back. The same bytes are read as the schema of a tool and as an error object, too.
 
 use serde_json::value::RawValue;
-use toolgate::wire::answer::{find_result, has_member};
-use toolgate::wire::scan::{MAX_DEPTH, members, whole};
-use toolgate::wire::{Head, HeadError, HeaderParam, Kind, RpcError, find_answer_id, headers};
+use wire::answer::{find_result, has_member};
+use wire::scan::{MAX_DEPTH, members, whole};
+use wire::{Head, HeadError, HeaderParam, Kind, RpcError, find_answer_id, headers};
 
 pub const DICTIONARY: &[&str] = &[
     "\"jsonrpc\":\"2.0\"",

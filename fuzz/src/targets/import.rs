@@ -1,9 +1,9 @@
 //! Any text as a configuration file, ours or another program's: what is ready to be registered can be, an export of it is
 //! no change, and JSON means the same where it is read as YAML. Escaped text reads back.
 
+use model::import::{self, Outcome};
+use model::{Group, Registration};
 use serde_json::Value;
-use toolgate::model::import::{self, Outcome};
-use toolgate::model::{Group, Registration};
 
 pub const DICTIONARY: &[&str] = &[
     "{\"mcpServers\":{",

@@ -1,8 +1,8 @@
 //! Members dropped from and set in any JSON object: what comes out is JSON with just those members changed.
 //! The first two bytes choose the changes.
 
-use toolgate::wire::Patch;
-use toolgate::wire::scan::{members, whole};
+use wire::Patch;
+use wire::scan::{members, whole};
 
 pub fn run(input: &[u8]) {
     let [start, end, body @ ..] = input else { return };

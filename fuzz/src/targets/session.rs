@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
-use toolgate::gateway::caller::{Scope, Viewer};
-use toolgate::mcp::session::Sessions;
-use toolgate::model::PrincipalId;
-use toolgate::seal::{PurposeSeal, Seal, SecretKey};
+use gateway::caller::{Scope, Viewer};
+use mcp::session::Sessions;
+use model::PrincipalId;
+use seal::{PurposeSeal, Seal, SecretKey};
 
 pub const DICTIONARY: &[&str] =
     &["=", "-", "_", "A", "AAAA", "\0\0", "dev", "claude", "1.2.3", "\u{1}", "\u{7}", "+", "/", "%", " "];

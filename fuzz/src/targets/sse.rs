@@ -2,7 +2,7 @@
 //! them larger than allowed. A frame that the gateway writes reads back as what it was made from.
 //! The first byte is the size of the chunks, the second the largest event.
 
-use toolgate::wire::sse::{Scanner, frame};
+use wire::sse::{Scanner, frame};
 
 pub const DICTIONARY: &[&str] = &[
     "data:",
@@ -42,11 +42,7 @@ pub fn run(input: &[u8]) {
     assert_eq!(event.data, with_plain_line_ends(stream));
 }
 
-type Seen = (
-    Vec<Result<toolgate::wire::sse::Event, toolgate::wire::sse::TooLong>>,
-    Option<String>,
-    Option<std::time::Duration>,
-);
+type Seen = (Vec<Result<wire::sse::Event, wire::sse::TooLong>>, Option<String>, Option<std::time::Duration>);
 
 fn read(stream: &[u8], size: usize, limit: usize) -> Seen {
     let mut scanner = Scanner::new(limit);

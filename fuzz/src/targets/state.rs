@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 use bytes::Bytes;
-use toolgate::gateway::answer::result_member;
-use toolgate::gateway::caller::{Scope, Viewer};
-use toolgate::mcp::bridge::state::{Bond, States};
-use toolgate::model::PrincipalId;
-use toolgate::seal::PurposeSeal;
-use toolgate::wire::scan::whole;
-use toolgate::wire::{Head, text};
+use gateway::answer::result_member;
+use gateway::caller::{Scope, Viewer};
+use mcp::bridge::state::{Bond, States};
+use model::PrincipalId;
+use seal::PurposeSeal;
+use wire::scan::whole;
+use wire::{Head, text};
 
 use super::session::seal;
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use toolgate::model::ServerName;
-use toolgate::model::uri::{ResourceUri, has_scheme, qualify, template_matches};
+use model::ServerName;
+use model::uri::{ResourceUri, has_scheme, qualify, template_matches};
 
 pub const DICTIONARY: &[&str] = &[
     "{a}",

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::http::Face;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created, Json, NoContent};
-use crate::model::{Client, HolderName};
+use model::{Client, HolderName};
 
 /// A client; its token stays readable for admins.
 #[derive(Serialize, ToSchema)]

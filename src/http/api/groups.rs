@@ -10,7 +10,7 @@ use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created, Json, NoContent};
-use crate::model::{Group, GroupName};
+use model::{Group, GroupName};
 
 /// A group with the addresses of its endpoints.
 #[derive(Serialize, ToSchema)]

@@ -13,8 +13,8 @@ use bytes::Bytes;
 
 use super::error::Refusal;
 use super::extract::{Query, json_object};
-use crate::gateway::tools::Coverage;
-use crate::model::{FieldError, Fields};
+use gateway::tools::Coverage;
+use model::{FieldError, Fields};
 
 /// Which servers a list is about: `server` names one, `all` adds those that are disabled.
 fn coverage(query: &Query) -> Result<Coverage<'_>, Refusal> {

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use utoipa::ToSchema;
 
 use super::servers::OneServer;
-use crate::gateway::sessions::{Refused, Response};
 use crate::http::Face;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created};
-use crate::model::{FieldError, Fields, Secret};
+use gateway::sessions::{Refused, Response};
+use model::{FieldError, Fields, Secret};
 
 /// What came back with the person.
 #[derive(ToSchema)]

@@ -9,12 +9,12 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{coverage, entity};
-use crate::gateway::record::PromptRecord;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::extract::{Query, json_object};
 use crate::http::reply::{Answer, Json, Written};
-use crate::model::Fields;
+use gateway::record::PromptRecord;
+use model::Fields;
 
 /// The body of a rendering.
 #[derive(ToSchema)]

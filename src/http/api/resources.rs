@@ -7,13 +7,13 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::coverage;
-use crate::gateway::record::{ResourceRecord, TemplateRecord};
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::{Query, json_object};
 use crate::http::reply::{Answer, Json, Written};
-use crate::model::{FieldError, Fields};
+use gateway::record::{ResourceRecord, TemplateRecord};
+use model::{FieldError, Fields};
 
 /// The URI of a resource, the server's own or the qualified one.
 #[derive(ToSchema)]

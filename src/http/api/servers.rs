@@ -9,15 +9,15 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::gateway::oauth::Outcome;
-use crate::gateway::record::ServerRecord;
-use crate::gateway::servers::{Existing, Switched};
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::dashboard::oauth::AuthorizationRequired;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
-use crate::model::{Fields, Role};
+use gateway::oauth::Outcome;
+use gateway::record::ServerRecord;
+use gateway::servers::{Existing, Switched};
+use model::{Fields, Role};
 
 #[derive(Serialize, ToSchema)]
 pub struct OneServer {

@@ -11,15 +11,15 @@ use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::{coverage, entity};
-use crate::gateway::record::ToolRecord;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::Query;
 use crate::http::reply::{Answer, Json, Written};
 use crate::http::stream::EventBody;
-use crate::model::FieldError;
-use crate::wire::{authored, scan, sse, text};
+use gateway::record::ToolRecord;
+use model::FieldError;
+use wire::{authored, scan, sse, text};
 
 /// Progress events that wait for a slow reader.
 const PROGRESS_BACKLOG: usize = 64;

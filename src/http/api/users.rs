@@ -5,13 +5,13 @@ use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::gateway::access::Principal;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created, Json, NoContent};
-use crate::model::{HolderName, Role, User};
+use gateway::access::Principal;
+use model::{HolderName, Role, User};
 
 /// What everybody may know about a user.
 #[derive(Serialize, ToSchema)]

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::http::address::base_url;
 use crate::http::reply::Json;
 use crate::http::{Face, VERSION};
-use crate::wire::Version;
+use wire::Version;
 
 #[derive(Serialize, ToSchema)]
 pub struct Diagnostics {

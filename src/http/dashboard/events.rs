@@ -12,13 +12,13 @@ use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
-use crate::gateway::catalog::Catalog;
-use crate::gateway::difference::Noun;
-use crate::gateway::record::state_of;
-use crate::gateway::{News, StoreHealth};
 use crate::http::Face;
 use crate::http::stream::EventBody;
-use crate::wire::sse;
+use gateway::catalog::Catalog;
+use gateway::difference::Noun;
+use gateway::record::state_of;
+use gateway::{News, StoreHealth};
+use wire::sse;
 
 /// Events that wait for a slow browser.
 const BACKLOG: usize = 64;
@@ -129,7 +129,7 @@ impl Watch {
 }
 
 fn statuses(catalog: &Catalog) -> BTreeMap<String, ServerStatus> {
-    let status = |entry: &Arc<crate::gateway::Entry>| {
+    let status = |entry: &Arc<gateway::Entry>| {
         let (status, status_reason) = state_of(entry);
         let name = entry.name().to_string();
         (name.clone(), ServerStatus { name, status: status.as_str(), status_reason })

@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{Deleted, EmptyState};
-use crate::gateway::catalog::{Catalog, Entry};
-use crate::gateway::record::ToolRecord;
 use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::api::groups::GroupEndpoints;
 use crate::http::error::Refusal;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created, Json};
-use crate::model::{FieldError, Tool};
+use gateway::catalog::{Catalog, Entry};
+use gateway::record::ToolRecord;
+use model::{FieldError, Tool};
 
 /// The list of groups names this many tools of each at most, and none once it is this large: the whole group is to be
 /// had by its name.
@@ -159,7 +159,7 @@ impl GroupTool<'_> {
 
 impl<'a> Group<'a> {
     /// With so many of its tools at most.
-    fn of(catalog: &'a Catalog, group: &'a crate::model::Group, base: &str, most: usize) -> Self {
+    fn of(catalog: &'a Catalog, group: &'a model::Group, base: &str, most: usize) -> Self {
         let seen = catalog.tools_in(group.name.as_str());
         let tool = |(entry, tool): &(&'a Arc<Entry>, &'a Tool)| GroupTool {
             name: &tool.name,

@@ -9,15 +9,15 @@ use tokio::task::JoinSet;
 use utoipa::ToSchema;
 
 use super::oauth;
-use crate::gateway::catalog::Catalog;
-use crate::gateway::oauth::{Outcome as Registered, Pending};
-use crate::gateway::servers::Existing;
 use crate::http::Face;
 use crate::http::error::Refusal;
 use crate::http::extract::json_object;
 use crate::http::reply::{Answer, Json};
-use crate::model::import::{self, Action, Entry, Import, Outcome, Plan};
-use crate::model::{FieldError, Fields};
+use gateway::catalog::Catalog;
+use gateway::oauth::{Outcome as Registered, Pending};
+use gateway::servers::Existing;
+use model::import::{self, Action, Entry, Import, Outcome, Plan};
+use model::{FieldError, Fields};
 
 /// A pasted configuration.
 #[derive(ToSchema)]

@@ -18,9 +18,9 @@ use utoipa::ToSchema;
 
 use super::error::Refusal;
 use super::extract::json_object;
-use crate::gateway::Entry;
-use crate::gateway::record::state_of;
-use crate::model::{FieldError, Fields};
+use gateway::Entry;
+use gateway::record::state_of;
+use model::{FieldError, Fields};
 
 /// What an empty list says: what belongs there, and how the first one gets there.
 #[derive(Serialize, ToSchema)]

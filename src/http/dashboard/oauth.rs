@@ -7,15 +7,15 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::gateway::oauth::{Outcome, Pending};
-use crate::gateway::servers::Existing;
-use crate::gateway::sessions::{Refused, Response, SessionRecord};
-use crate::gateway::{Error, Kind};
 use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Json, Page};
-use crate::model::{Fields, Secret};
+use gateway::oauth::{Outcome, Pending};
+use gateway::servers::Existing;
+use gateway::sessions::{Refused, Response, SessionRecord};
+use gateway::{Error, Kind};
+use model::{Fields, Secret};
 
 /// Where authorization servers send people back to.
 pub const CALLBACK: &str = "/api/dashboard/oauth/callback";

@@ -7,11 +7,11 @@ use utoipa::ToSchema;
 
 use super::EmptyState;
 use super::servers::no_servers;
-use crate::gateway::overview::FailedCall;
 use crate::http::address::base_url;
 use crate::http::reply::Json;
 use crate::http::{Face, VERSION};
-use crate::model::time;
+use gateway::overview::FailedCall;
+use model::time;
 
 /// Failures that are worth a look.
 const FAILURES: usize = 10;

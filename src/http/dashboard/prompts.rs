@@ -12,16 +12,16 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
-use crate::gateway::catalog::Catalog;
-use crate::gateway::record::PromptRecord;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::error::Refusal;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Json, Written};
-use crate::model::Fields;
-use crate::model::offering::PromptArgument;
+use gateway::catalog::Catalog;
+use gateway::record::PromptRecord;
+use model::Fields;
+use model::offering::PromptArgument;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DashboardPrompts)]

@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{EmptyState, Home, nothing_offered};
-use crate::gateway::catalog::Catalog;
-use crate::gateway::record::ResourceRecord;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::api::resources::{self, ResourceContents, ResourceInput};
 use crate::http::reply::{Answer, Json, Written};
+use gateway::catalog::Catalog;
+use gateway::record::ResourceRecord;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DashboardResources)]

@@ -9,15 +9,15 @@ use utoipa::ToSchema;
 
 use super::oauth::{self, AuthorizationRequired};
 use super::{Deleted, EmptyState, SwitchInput, Switched};
-use crate::gateway::Entry;
-use crate::gateway::oauth::Outcome;
-use crate::gateway::record::{ServerRecord, state_of};
-use crate::gateway::servers::Existing;
 use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Created, Json};
-use crate::model::{Status, Transport, time};
+use gateway::Entry;
+use gateway::oauth::Outcome;
+use gateway::record::{ServerRecord, state_of};
+use gateway::servers::Existing;
+use model::{Status, Transport, time};
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DashboardServers)]

@@ -12,8 +12,6 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
-use crate::gateway::catalog::Catalog;
-use crate::gateway::record::ToolRecord;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::address::base_url;
@@ -21,7 +19,9 @@ use crate::http::api::tools::{Call, run};
 use crate::http::error::Refusal;
 use crate::http::extract::Name;
 use crate::http::reply::{Answer, Json};
-use crate::wire::scan;
+use gateway::catalog::Catalog;
+use gateway::record::ToolRecord;
+use wire::scan;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DashboardTools)]

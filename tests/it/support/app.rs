@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use model::Mode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -10,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolgate::app::App;
 use toolgate::config::{Bind, Config};
-use toolgate::model::Mode;
 
 use super::client::{self, Answer, Events};
 use super::fake::{Behaviour, Fake, stdio_command};

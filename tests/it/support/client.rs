@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use toolgate::wire::sse::{Event, Scanner};
+use wire::sse::{Event, Scanner};
 
 /// A complete answer.
 #[derive(Debug)]

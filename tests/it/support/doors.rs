@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use toolgate::wire::sse::Scanner;
+use wire::sse::Scanner;
 
 use super::client::{Answer, Events};
 use super::mcp::Talk;

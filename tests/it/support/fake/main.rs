@@ -2,7 +2,7 @@
 //! loopback and prints its address on the first line. `--config <json>` sets its behaviour.
 
 // Two programs are built from these files and each uses its own part of them.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod behaviour;
 mod catalog;

@@ -1,0 +1,189 @@
+//! An answer on its way to the caller: under the caller's own id, and with what the caller's era expects of it. What
+//! need not change is not even read.
+
+use bytes::Bytes;
+use memchr::memmem;
+
+use super::lists::Caching;
+use wire::answer::{find_result, has_member};
+use wire::error::code;
+use wire::{Era, Head, Patch, RpcError, Span, find_answer_id, scan, text};
+
+/// What the caller gets.
+pub enum Settled {
+    Answer(Answer),
+    /// A modern server wants to know something before it answers.
+    InputRequired(Bytes),
+}
+
+pub struct Answer {
+    pub message: Bytes,
+    /// Read for modern callers only, whose HTTP status depends on it.
+    pub fault: Option<Fault>,
+}
+
+/// The error in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub code: i64,
+    /// The HTTP status that a modern server gave it.
+    pub status: Option<u16>,
+}
+
+/// What is known of the request that an answer belongs to.
+pub struct Asked<'a> {
+    /// The caller's own id, as it wrote it.
+    pub id: &'a [u8],
+    pub caller: Era,
+    pub server: Era,
+    /// The HTTP status of the answer, where it was no success.
+    pub refused_with: Option<u16>,
+    /// The resource that was to be read, and how long and for whom reads are good in this gateway.
+    pub reads: Option<(&'a str, Caching)>,
+}
+
+impl Asked<'_> {
+    /// `None` when the message is no answer.
+    pub fn settle(&self, answer: &Bytes) -> Option<Settled> {
+        let mut patch = Patch::new(answer);
+        patch.replace(find_answer_id(answer)?, self.id);
+        if self.server == Era::Modern && asks_for_input(answer) {
+            return Some(Settled::InputRequired(patch.apply()));
+        }
+        let fault = match (self.caller, find_result(answer)) {
+            (Era::Legacy, _) => None,
+            (Era::Modern, Some(start)) => {
+                self.complete(&mut patch, answer, start);
+                None
+            }
+            (Era::Modern, None) => self.translate_error(&mut patch, answer),
+        };
+        Some(Settled::Answer(Answer { message: patch.apply(), fault }))
+    }
+
+    /// Adds what every modern result has and a legacy server does not say.
+    fn complete(&self, patch: &mut Patch<'_>, answer: &[u8], start: usize) {
+        if let Some((_, caching)) = &self.reads {
+            return complete_reading(patch, answer, *caching);
+        }
+        let is_told = memmem::find(answer, br#""resultType""#).is_some();
+        if answer[start] != b'{' || is_told && has_member(answer, start, "resultType") {
+            return;
+        }
+        let is_empty = answer[start + 1..].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}');
+        let member: &[u8] =
+            if is_empty { br#""resultType":"complete""# } else { br#""resultType":"complete","# };
+        patch.insert(start + 1, member);
+    }
+
+    /// A resource that a legacy server does not know has another code here, and its URI beside it.
+    fn translate_error(&self, patch: &mut Patch<'_>, answer: &[u8]) -> Option<Fault> {
+        let span = Head::parse(answer).ok()?.error?;
+        let error = RpcError::parse(&answer[span.clone()])?;
+        let status = self.refused_with.filter(|_| self.server == Era::Modern);
+        let Some((uri, _)) = self.reads.as_ref().filter(|_| error.is(code::RESOURCE_NOT_FOUND)) else {
+            return Some(Fault { code: error.code, status });
+        };
+        let code = code::INVALID_PARAMS.to_string();
+        let data = with_uri(error.data.unwrap_or(b"null"), uri);
+        patch.edit_members(&span, |_| false, &[("code", code.as_bytes()), ("data", &data)]);
+        Some(Fault { code: code::INVALID_PARAMS.into(), status: None })
+    }
+}
+
+fn complete_reading(patch: &mut Patch<'_>, answer: &[u8], caching: Caching) {
+    let Some(result) = Head::parse(answer).ok().and_then(|head| head.result) else { return };
+    let (ttl, scope) = (caching.ttl_ms.to_string(), caching.scope());
+    let mut set: Vec<(&str, &[u8])> = Vec::new();
+    for (key, value) in [("resultType", &br#""complete""#[..]), ("ttlMs", ttl.as_bytes())] {
+        if scan::member(answer, &result, key).is_none() {
+            set.push((key, value));
+        }
+    }
+    let is_public = || scan::member(answer, &result, "cacheScope").map(|said| &answer[said]);
+    if caching.is_private || is_public().is_none() {
+        set.push(("cacheScope", scope));
+    }
+    patch.edit_members(&result, |_| false, &set);
+}
+
+/// The data of an error with the URI in it.
+fn with_uri(data: &[u8], uri: &str) -> Vec<u8> {
+    let uri = text::quote(uri);
+    match scan::whole(data) {
+        Ok(object) if data[object.start] == b'{' => {
+            let mut patch = Patch::new(data);
+            patch.set_member(&object, "uri", &uri);
+            patch.apply().into()
+        }
+        Ok(_) | Err(_) => [br#"{"uri":"#.as_slice(), &uri, b"}"].concat(),
+    }
+}
+
+fn asks_for_input(answer: &[u8]) -> bool {
+    memmem::find(answer, br#""input_required""#).is_some()
+        && result_member(answer, "resultType").is_some_and(|kind| &answer[kind] == br#""input_required""#)
+}
+
+/// The value of a member of the result.
+pub fn result_member(answer: &[u8], key: &str) -> Option<Span> {
+    scan::member(answer, &Head::parse(answer).ok()?.result?, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(server: Era, reads: Option<(&str, Caching)>, answer: &'static str) -> (String, Option<Fault>) {
+        let asked = Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads };
+        match asked.settle(&Bytes::from_static(answer.as_bytes())).unwrap() {
+            Settled::Answer(answer) => (String::from_utf8(answer.message.to_vec()).unwrap(), answer.fault),
+            Settled::InputRequired(_) => panic!("nobody asks"),
+        }
+    }
+
+    #[test]
+    fn a_modern_caller_gets_the_type_of_every_result_once() {
+        for (from, to) in [
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, r#"{"resultType":"complete"}"#),
+            (r#"{"result": {"b":1.0},"jsonrpc":"2.0","id":1}"#, r#"{"resultType":"complete","b":1.0}"#),
+            (
+                r#"{"id":1,"jsonrpc":"2.0","result":{"x":{"resultType":1}}}"#,
+                r#"{"resultType":"complete","x":{"resultType":1}}"#,
+            ),
+            (r#"{"id":1,"jsonrpc":"2.0","result":{"resultType":"task"}}"#, r#"{"resultType":"task"}"#),
+        ] {
+            let (message, fault) = settled(Era::Legacy, None, from);
+            assert!(message.contains(to) && message.contains(r#""id":"a""#), "{message}");
+            assert_eq!(fault, None);
+        }
+    }
+
+    #[test]
+    fn a_reading_says_how_long_and_for_whom_it_is_good() {
+        let caching = |is_private| Some(("x://1", Caching { ttl_ms: 0, is_private }));
+        let plain = r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[]}}"#;
+        let (message, _) = settled(Era::Legacy, caching(false), plain);
+        assert!(message.contains(r#""resultType":"complete","ttlMs":0,"cacheScope":"public""#), "{message}");
+        let told =
+            r#"{"jsonrpc":"2.0","id":1,"result":{"ttlMs":7,"cacheScope":"public","resultType":"complete"}}"#;
+        assert_eq!(settled(Era::Modern, caching(false), told).0, told.replace(":1,", ":\"a\","));
+        let (message, _) = settled(Era::Modern, caching(true), told);
+        assert!(message.contains(r#"{"ttlMs":7,"cacheScope":"private","#), "{message}");
+    }
+
+    #[test]
+    fn an_unknown_resource_has_the_code_of_the_callers_era() {
+        let unknown = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no","data":{"n":1.0}}}"#;
+        let reads = Some(("x://1", Caching { ttl_ms: 0, is_private: false }));
+        let (message, fault) = settled(Era::Legacy, reads, unknown);
+        assert!(
+            message.contains(r#"{"code":-32602,"message":"no","data":{"n":1.0,"uri":"x://1"}}"#),
+            "{message}"
+        );
+        assert_eq!(fault, Some(Fault { code: -32602, status: None }));
+        let (message, fault) = settled(Era::Modern, None, unknown);
+        assert!(message.contains("-32002"));
+        assert_eq!(fault, Some(Fault { code: -32002, status: Some(418) }));
+    }
+}

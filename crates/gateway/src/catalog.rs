@@ -1,0 +1,364 @@
+//! Everything that is registered, as an immutable snapshot. A change makes a new snapshot that shares what did
+//! not change; looking something up costs the same with one server or a thousand.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use memchr::memmem;
+use serde_json::value::RawValue;
+
+use super::Error;
+use super::access::Access;
+use super::view::Members;
+use model::name::SEPARATOR;
+use model::{
+    Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,
+    SessionMode, Tool,
+};
+use upstream::Upstream;
+use wire::{HeaderParam, Patch, Span, scan, text};
+
+#[derive(Clone, Default)]
+pub struct Catalog {
+    servers: BTreeMap<ServerName, Arc<Entry>>,
+    groups: BTreeMap<GroupName, Arc<GroupEntry>>,
+    access: Arc<Access>,
+    /// How many catalogs came before this one.
+    pub generation: u64,
+    /// Whether any server keeps something for each session.
+    pub has_stateful_servers: bool,
+}
+
+impl Catalog {
+    pub fn new(entries: impl IntoIterator<Item = Entry>, groups: impl IntoIterator<Item = Group>) -> Self {
+        Self {
+            servers: entries.into_iter().map(|entry| (entry.name().clone(), Arc::new(entry))).collect(),
+            groups: groups
+                .into_iter()
+                .map(|group| (group.name.clone(), Arc::new(GroupEntry::new(group))))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The next catalog after the one of this generation, with what is derived from its servers.
+    pub fn following(mut self, generation: u64) -> Self {
+        self.generation = generation + 1;
+        let is_stateful =
+            |entry: &Arc<Entry>| entry.registration.config.session_mode == SessionMode::Stateful;
+        self.has_stateful_servers = self.servers.values().any(is_stateful);
+        self
+    }
+
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// All servers, by name.
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.servers.values()
+    }
+
+    /// All servers in the order in which their full names sort: `a-b__x` comes before `a__x`.
+    pub fn entries_by_full_name(&self) -> Vec<&Arc<Entry>> {
+        let mut entries: Vec<_> = self.entries().collect();
+        entries.sort_by_cached_key(|entry| format!("{}{SEPARATOR}", entry.name()));
+        entries
+    }
+
+    pub fn get(&self, server: &str) -> Option<&Arc<Entry>> {
+        self.servers.get(server)
+    }
+
+    pub fn require(&self, server: &str) -> Result<&Arc<Entry>, Error> {
+        self.get(server).ok_or_else(|| Error::unknown_server(server))
+    }
+
+    /// The server and tool of a full name.
+    pub fn tool(&self, full_name: &str) -> Result<(&Arc<Entry>, &Tool), Error> {
+        let name = QualifiedName::parse(full_name).ok_or_else(|| not_qualified("tool", full_name))?;
+        let entry = self.require(name.server)?;
+        let tool = entry.tool(name.item);
+        let tool = tool.ok_or_else(|| Error::not_found(format!("tool {full_name:?} does not exist")))?;
+        Ok((entry, tool))
+    }
+
+    /// The server and prompt of a full name.
+    pub fn prompt(&self, full_name: &str) -> Result<(&Arc<Entry>, &Prompt), Error> {
+        let name = QualifiedName::parse(full_name).ok_or_else(|| not_qualified("prompt", full_name))?;
+        let entry = self.require(name.server)?;
+        let prompt = entry.prompt(name.item);
+        let prompt =
+            prompt.ok_or_else(|| Error::not_found(format!("prompt {full_name:?} does not exist")))?;
+        Ok((entry, prompt))
+    }
+
+    /// All groups, by name.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values().map(|entry| &entry.group)
+    }
+
+    pub fn group(&self, name: &str) -> Result<&Group, Error> {
+        let entry = self.groups.get(name).ok_or_else(|| unknown_group(name));
+        entry.map(|entry| &entry.group)
+    }
+
+    pub fn members(&self, group: &str) -> Option<&Members> {
+        self.groups.get(group).map(|entry| &entry.members)
+    }
+
+    pub fn with(&self, entry: Entry) -> Self {
+        let mut changed = self.clone();
+        changed.servers.insert(entry.name().clone(), Arc::new(entry));
+        changed
+    }
+
+    pub fn without(&self, server: &ServerName) -> Self {
+        let mut changed = self.clone();
+        changed.servers.remove(server);
+        changed
+    }
+
+    pub fn with_group(&self, group: Group) -> Self {
+        let mut changed = self.clone();
+        changed.groups.insert(group.name.clone(), Arc::new(GroupEntry::new(group)));
+        changed
+    }
+
+    pub fn with_access(&self, access: Access) -> Self {
+        Self { access: Arc::new(access), ..self.clone() }
+    }
+
+    pub fn without_group(&self, group: &GroupName) -> Self {
+        let mut changed = self.clone();
+        changed.groups.remove(group);
+        changed
+    }
+}
+
+pub fn not_qualified(kind: &str, name: &str) -> Error {
+    Error::invalid(format!(
+        "{name:?} is not the full name of a {kind}, which has the form <server>__<{kind}>"
+    ))
+}
+
+pub fn unknown_group(name: &str) -> Error {
+    Error::not_found(format!("tool group {name:?} does not exist"))
+}
+
+struct GroupEntry {
+    group: Group,
+    members: Members,
+}
+
+impl GroupEntry {
+    fn new(group: Group) -> Self {
+        Self { members: Members::of(&group), group }
+    }
+}
+
+/// One registered server with what it offers and its live link (none while it is disabled).
+#[derive(Clone)]
+pub struct Entry {
+    pub registration: Arc<Registration>,
+    listed: Arc<Listed>,
+    pub upstream: Option<Upstream>,
+    pub updated_at_ms: i64,
+    pub discovered_at_ms: Option<i64>,
+}
+
+/// An offering with the ways to find things in it.
+struct Listed {
+    offering: Arc<Offering>,
+    tools: Index,
+    prompts: Index,
+    resources: Index,
+    /// By tool: the arguments that modern clients repeat in headers.
+    header_params: HashMap<Box<str>, Vec<HeaderParam>>,
+    /// Where the names stand in the definitions of tools and prompts; found when they are first needed.
+    tool_names: OnceLock<Vec<Option<Span>>>,
+    prompt_names: OnceLock<Vec<Option<Span>>>,
+}
+
+impl Entry {
+    pub fn new(
+        registration: Registration,
+        offering: Arc<Offering>,
+        upstream: Option<Upstream>,
+        updated_at_ms: i64,
+        discovered_at_ms: Option<i64>,
+    ) -> Self {
+        let registration = Arc::new(registration);
+        Self {
+            registration,
+            listed: Arc::new(Listed::new(offering)),
+            upstream,
+            updated_at_ms,
+            discovered_at_ms,
+        }
+    }
+
+    pub fn with_offering(&self, offering: Arc<Offering>, now_ms: i64) -> Self {
+        Self { listed: Arc::new(Listed::new(offering)), discovered_at_ms: Some(now_ms), ..self.clone() }
+    }
+
+    pub fn with_flags(&self, change: impl FnOnce(&mut Flags), now_ms: i64) -> Self {
+        let mut registration = (*self.registration).clone();
+        change(&mut registration.flags);
+        Self { registration: Arc::new(registration), updated_at_ms: now_ms, ..self.clone() }
+    }
+
+    pub fn name(&self) -> &ServerName {
+        &self.registration.config.name
+    }
+
+    pub fn offering(&self) -> &Arc<Offering> {
+        &self.listed.offering
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.registration.flags.enabled
+    }
+
+    /// Whether the tool is visible: its own flag and that of its server.
+    pub fn shows_tool(&self, tool: &str) -> bool {
+        self.is_enabled() && !self.registration.flags.disabled_tools.contains(tool)
+    }
+
+    /// Whether the prompt is visible: its own flag and that of its server.
+    pub fn shows_prompt(&self, prompt: &str) -> bool {
+        self.is_enabled() && !self.registration.flags.disabled_prompts.contains(prompt)
+    }
+
+    pub fn tool(&self, name: &str) -> Option<&Tool> {
+        self.listed.tools.find(&self.offering().tools, name)
+    }
+
+    /// The arguments of a tool that modern clients repeat in headers.
+    pub fn header_params(&self, tool: &str) -> &[HeaderParam] {
+        self.listed.header_params.get(tool).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn prompt(&self, name: &str) -> Option<&Prompt> {
+        self.listed.prompts.find(&self.offering().prompts, name)
+    }
+
+    pub fn resource(&self, uri: &str) -> Option<&Resource> {
+        self.listed.resources.find(&self.offering().resources, uri)
+    }
+
+    /// Whether the server says that it has tools, but lists none.
+    pub fn keeps_tools_to_itself(&self) -> bool {
+        self.offering().tools.is_empty() && self.offering().declares("tools")
+    }
+
+    /// Writes the definition of a tool under its full name; every other byte is as the server sent it.
+    pub fn write_tool(&self, tool: &Tool, out: &mut Vec<u8>) {
+        let definitions = || self.offering().tools.iter().map(|tool| &*tool.definition);
+        let names = self.listed.tool_names.get_or_init(|| name_spans(definitions()));
+        let span = self.listed.tools.positions.get(tool.name.as_str()).and_then(|&at| names[at].clone());
+        self.write_named(&tool.definition, &tool.name, span, out);
+    }
+
+    /// The same for a prompt.
+    pub fn write_prompt(&self, prompt: &Prompt, out: &mut Vec<u8>) {
+        let definitions = || self.offering().prompts.iter().map(|prompt| &*prompt.definition);
+        let names = self.listed.prompt_names.get_or_init(|| name_spans(definitions()));
+        let span = self.listed.prompts.positions.get(prompt.name.as_str()).and_then(|&at| names[at].clone());
+        self.write_named(&prompt.definition, &prompt.name, span, out);
+    }
+
+    fn write_named(&self, definition: &RawValue, name: &str, span: Option<Span>, out: &mut Vec<u8>) {
+        let definition = definition.get().as_bytes();
+        let full_name = self.name().qualify(name);
+        match span {
+            Some(span) => {
+                out.extend_from_slice(&definition[..span.start]);
+                out.extend_from_slice(&text::quote(&full_name));
+                out.extend_from_slice(&definition[span.end..]);
+            }
+            None => out.extend_from_slice(&with_member(definition, "name", &full_name)),
+        }
+    }
+
+    /// All tools by name.
+    pub fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.listed.tools.sorted(&self.offering().tools)
+    }
+
+    /// All prompts by name.
+    pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
+        self.listed.prompts.sorted(&self.offering().prompts)
+    }
+
+    /// All resources by URI.
+    pub fn resources(&self) -> impl Iterator<Item = &Resource> {
+        self.listed.resources.sorted(&self.offering().resources)
+    }
+}
+
+impl Listed {
+    fn new(offering: Arc<Offering>) -> Self {
+        Self {
+            tools: Index::new(offering.tools.iter().map(Tool::key)),
+            prompts: Index::new(offering.prompts.iter().map(Prompt::key)),
+            resources: Index::new(offering.resources.iter().map(Resource::key)),
+            header_params: offering.tools.iter().filter_map(header_params).collect(),
+            offering,
+            tool_names: OnceLock::new(),
+            prompt_names: OnceLock::new(),
+        }
+    }
+}
+
+/// The place of the value of `name` in each definition; none where it is not there exactly once.
+fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option<Span>> {
+    let name_in = |definition: &RawValue| {
+        let body = definition.get().as_bytes();
+        let object = scan::whole(body).ok()?;
+        let mut names = scan::members(body, &object).filter(|(key, ..)| key == "name");
+        let (_, _, value) = names.next()?;
+        names.next().is_none().then_some(value)
+    };
+    definitions.map(name_in).collect()
+}
+
+/// A definition with one member replaced and every other byte as it was.
+pub fn with_member(definition: &[u8], key: &str, value: &str) -> Vec<u8> {
+    let Ok(object) = scan::whole(definition) else { return definition.to_vec() };
+    let mut patch = Patch::new(definition);
+    patch.set_member(&object, key, &text::quote(value));
+    patch.apply().into()
+}
+
+/// Most tools have none, which shows at a glance. Clients ignore annotations that break the rules.
+fn header_params(tool: &Tool) -> Option<(Box<str>, Vec<HeaderParam>)> {
+    memmem::find(tool.definition.get().as_bytes(), b"x-mcp-header")?;
+    let schema = tool.fields().input_schema?;
+    let params = HeaderParam::from_schema(schema.get().as_bytes()).ok()?;
+    Some((tool.name.as_str().into(), params))
+}
+
+/// Where in one list of an offering a key stands, and the order of the keys.
+struct Index {
+    positions: HashMap<Box<str>, usize>,
+    order: Vec<usize>,
+}
+
+impl Index {
+    fn new<'a>(keys: impl Iterator<Item = &'a str>) -> Self {
+        let keys: Vec<_> = keys.collect();
+        let mut order: Vec<_> = (0..keys.len()).collect();
+        order.sort_unstable_by_key(|&position| keys[position]);
+        let positions = keys.iter().enumerate().map(|(position, &key)| (key.into(), position)).collect();
+        Self { positions, order }
+    }
+
+    fn find<'a, T>(&self, items: &'a [T], key: &str) -> Option<&'a T> {
+        self.positions.get(key).map(|&position| &items[position])
+    }
+
+    fn sorted<'a, T>(&'a self, items: &'a [T]) -> impl Iterator<Item = &'a T> {
+        self.order.iter().map(|&position| &items[position])
+    }
+}

@@ -1,0 +1,82 @@
+//! MCP clients: creating, replacing, removing agents. What a client sees is decided in `view`.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::access::Access;
+use super::{Error, Gateway, now_ms};
+use model::Client;
+
+impl Gateway {
+    /// By name.
+    pub fn clients(&self) -> Result<Vec<Client>, Error> {
+        self.require_enterprise()?;
+        Ok(self.catalog().access().clients().cloned().collect())
+    }
+
+    pub fn client(&self, name: &str) -> Result<Client, Error> {
+        self.require_enterprise()?;
+        find(self.catalog().access(), name).cloned()
+    }
+
+    pub async fn create_client(self: &Arc<Self>, input: Map<String, Value>) -> Result<Client, Error> {
+        self.require_enterprise()?;
+        let client = Client::parse(input)?;
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            let access = catalog.access();
+            if access.client(client.name.as_str()).is_some() {
+                return Err(Error::conflict(format!("client {:?} already exists", client.name.as_str())));
+            }
+            gateway.check_token_is_free(access, &client.token)?;
+            gateway.store.put_client(&client, now_ms()).await?;
+            gateway.swap_access(&catalog, access.with_client(&gateway.store, client.clone()));
+            tracing::info!(client = %client.name, "created a client");
+            Ok(client)
+        })
+        .await
+    }
+
+    pub async fn replace_client(
+        self: &Arc<Self>,
+        name: &str,
+        input: Map<String, Value>,
+    ) -> Result<Client, Error> {
+        let name = self.client(name)?.name;
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            let access = catalog.access();
+            let before = find(access, name.as_str())?;
+            let client = before.replaced(input)?;
+            if client.token.id() != before.token.id() {
+                gateway.check_token_is_free(access, &client.token)?;
+            }
+            gateway.store.put_client(&client, now_ms()).await?;
+            gateway.swap_access(&catalog, access.with_client(&gateway.store, client.clone()));
+            tracing::info!(client = %name, "changed a client");
+            Ok(client)
+        })
+        .await
+    }
+
+    pub async fn delete_client(self: &Arc<Self>, name: &str) -> Result<(), Error> {
+        let name = self.client(name)?.name;
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            find(catalog.access(), name.as_str())?;
+            gateway.store.delete_client(&name).await?;
+            gateway.swap_access(&catalog, catalog.access().without_client(&name));
+            tracing::info!(client = %name, "deleted a client");
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn find<'a>(access: &'a Access, name: &str) -> Result<&'a Client, Error> {
+    access.client(name).ok_or_else(|| Error::not_found(format!("client {name:?} does not exist")))
+}

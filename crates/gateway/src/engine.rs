@@ -1,0 +1,234 @@
+//! The call engine: the one way in which a request travels to a server, whoever asks. It takes a place and a link, keeps
+//! the deadline, sends once more where that is safe, and ends each call with exactly one outcome. What a request says and
+//! what its caller makes of the answer is up to the codecs over it: `forward` for agents, `request` for everybody else.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::Gateway;
+use super::caller::Owner;
+use super::catalog::Entry;
+use super::ending::Ending;
+use super::wording::Wording;
+use model::Capabilities;
+use telemetry::Outcome;
+use upstream::{CallError, Exchange, Inbound, Link, Replier, Upstream};
+use wire::Head;
+
+/// What is asked of a server, and for whom.
+pub struct Errand {
+    pub entry: Arc<Entry>,
+    pub wording: Wording,
+    /// What the caller can be asked for meanwhile.
+    pub capabilities: Capabilities,
+    /// Who it is for at a stateful server; none where the gateway itself wants to know.
+    pub owner: Option<Owner>,
+    /// Whether it does no harm if the server runs it twice.
+    pub is_repeatable: bool,
+    /// Ends the call when the caller's token is no longer valid, whoever still waits for it.
+    pub revoked: Option<CancellationToken>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server is switched off.
+    Disabled,
+    /// The caller's token was revoked.
+    Revoked,
+    Call(CallError),
+}
+
+/// A call under way. Dropping it before its answer cancels it at the server.
+pub struct Call {
+    errand: Errand,
+    upstream: Upstream,
+    /// The link it was sent on and what comes back there; none between two attempts.
+    attempt: Option<(Arc<Link>, Exchange)>,
+    deadline: Option<Instant>,
+    /// Whether it was sent again after an attempt that the server did not run.
+    was_resent: bool,
+    /// Whether it was sent again after an attempt whose answer was lost.
+    was_repeated: bool,
+    ending: Ending,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Gateway {
+    /// Sends a request, and returns when the server has it. `tool` is what the call is counted as, if at all; `head`
+    /// is that of a message which is passed on.
+    pub async fn begin_call(
+        &self,
+        errand: Errand,
+        tool: Option<String>,
+        head: Option<&Head<'_>>,
+    ) -> Result<Call, Failure> {
+        let mut ending = Ending::new(self, Some(errand.entry.clone()), tool);
+        let Some(upstream) = errand.entry.upstream.clone() else {
+            ending.denied();
+            return Err(Failure::Disabled);
+        };
+        let limit = errand.entry.registration.config.timeout();
+        let mut call = Call {
+            errand,
+            upstream,
+            attempt: None,
+            deadline: limit.map(|limit| Instant::now() + limit),
+            was_resent: false,
+            was_repeated: false,
+            ending,
+            _permit: None,
+        };
+        let (deadline, revoked) = (call.deadline, call.errand.revoked.clone());
+        let begun = {
+            // Pinned here: moving a future costs as much as it is large.
+            let begun = pin!(async {
+                call._permit = call.upstream.permit().await;
+                call.send(head).await
+            });
+            within(deadline, limit, revoked.as_ref(), begun).await
+        };
+        match begun {
+            Ok(()) => Ok(call),
+            Err(failure) => Err(call.fail(failure)),
+        }
+    }
+}
+
+impl Call {
+    /// What comes next from the server. Nothing comes after an answer or a failure.
+    pub async fn next(&mut self) -> Result<Inbound, Failure> {
+        let (deadline, revoked) = (self.deadline, self.errand.revoked.clone());
+        let limit = self.errand.entry.registration.config.timeout();
+        let received = within(deadline, limit, revoked.as_ref(), pin!(self.receive())).await;
+        match received {
+            Ok(Inbound::Answer(answer)) => {
+                self.ending.answered(&answer);
+                Ok(Inbound::Answer(answer))
+            }
+            Ok(inbound) => Ok(inbound),
+            Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Inbound, CallError> {
+        loop {
+            let Some((link, exchange)) = &mut self.attempt else {
+                // In a box, since it is large and rarely needed.
+                Box::pin(self.send(None)).await?;
+                continue;
+            };
+            match exchange.next().await {
+                Ok(inbound) => return Ok(inbound),
+                Err(error) => {
+                    let link = link.clone();
+                    self.attempt = None;
+                    self.try_again(error, &link)?;
+                }
+            }
+        }
+    }
+
+    /// Sends the request on the link for its caller.
+    async fn send(&mut self, head: Option<&Head<'_>>) -> Result<(), CallError> {
+        loop {
+            let link = self.upstream.link_for(self.errand.capabilities, self.errand.owner).await?;
+            match self.errand.wording.send(&link, head).await {
+                Ok(exchange) => {
+                    self.attempt = Some((link, exchange));
+                    return Ok(());
+                }
+                Err(error) => self.try_again(error, &link)?,
+            }
+        }
+    }
+
+    /// The retry policy: once if the server certainly did not run the call, and once if its answer was lost and running
+    /// it twice does no harm. A server that restarts during a call may cause one after the other.
+    fn try_again(&mut self, error: CallError, link: &Arc<Link>) -> Result<(), CallError> {
+        let was_retried = match &error {
+            error if error.did_not_run() => {
+                self.upstream.report(link, error);
+                &mut self.was_resent
+            }
+            CallError::Lost(_) if self.errand.is_repeatable => &mut self.was_repeated,
+            _ => return Err(error),
+        };
+        match std::mem::replace(was_retried, true) {
+            true => Err(error),
+            false => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) -> Failure {
+        match &failure {
+            Failure::Call(error @ CallError::TimedOut(_)) => {
+                self.ending.set(Outcome::TimedOut, || error.to_string());
+            }
+            Failure::Call(error) => self.ending.set(Outcome::Failed, || error.to_string()),
+            Failure::Disabled => self.ending.denied(),
+            // As if its caller had gone away.
+            Failure::Revoked => {}
+        }
+        failure
+    }
+
+    /// Counts the call as failed although the server answered, since its caller cannot be served with that.
+    pub fn fails_because(&mut self, reason: &str) {
+        self.ending.set(Outcome::Failed, || reason.to_owned());
+    }
+
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.errand.entry
+    }
+
+    /// Whether the server that answered is a modern one.
+    pub fn is_modern(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|(link, _)| link.is_modern())
+    }
+
+    /// The HTTP status that the answer came with, where it was no success.
+    pub fn refused_with(&self) -> Option<u16> {
+        self.attempt.as_ref().and_then(|(_, exchange)| exchange.refused_with())
+    }
+
+    /// The way for an answer to something that the server asked.
+    pub fn replier(&self) -> Option<Replier> {
+        self.attempt.as_ref().map(|(_, exchange)| exchange.replier())
+    }
+
+    /// Tells the server that what it asked for is not to be had from this caller.
+    pub fn refuse(&self, request: &Bytes) {
+        if let Some((_, exchange)) = &self.attempt {
+            exchange.refuse(request);
+        }
+    }
+}
+
+async fn within<T>(
+    deadline: Option<Instant>,
+    limit: Option<Duration>,
+    revoked: Option<&CancellationToken>,
+    work: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, Failure> {
+    let timed = async {
+        match deadline {
+            None => work.await,
+            Some(deadline) => {
+                let late = || CallError::TimedOut(limit.unwrap_or_default());
+                timeout_at(deadline, work).await.unwrap_or_else(|_| Err(late()))
+            }
+        }
+    };
+    let done = match revoked {
+        None => timed.await,
+        Some(revoked) => revoked.run_until_cancelled(timed).await.ok_or(Failure::Revoked)?,
+    };
+    done.map_err(Failure::Call)
+}

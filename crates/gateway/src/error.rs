@@ -1,0 +1,141 @@
+//! What can go wrong for whoever asked: a kind that a face turns into a status, and one sentence for people.
+
+use std::fmt;
+
+use model::FieldError;
+use store::{self, StoreError};
+use upstream::{CallError, ConnectError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The request itself is wrong.
+    Invalid,
+    /// Not in this mode.
+    Forbidden,
+    /// The server wants OAuth, and the request does not say where a person comes back to.
+    OAuthRequired,
+    NotFound,
+    Conflict,
+    /// The upstream failed; the sentence is its reason.
+    Upstream,
+    /// The database cannot be used now; nothing was changed, and the same request may work later.
+    Unavailable,
+    /// We failed; the cause is in the log.
+    Internal,
+}
+
+#[derive(Debug)]
+pub struct Error {
+    pub kind: Kind,
+    sentence: String,
+}
+
+impl Error {
+    pub fn invalid(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Invalid, sentence: sentence.into() }
+    }
+
+    pub fn forbidden(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Forbidden, sentence: sentence.into() }
+    }
+
+    pub fn not_found(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::NotFound, sentence: sentence.into() }
+    }
+
+    pub fn oauth_required(server: &str) -> Self {
+        let sentence = format!(
+            "server {server:?} requires OAuth authorization; give an oauth_redirect_uri, or oauth_client_id and \
+             oauth_client_secret where its authorization server grants client credentials"
+        );
+        Self { kind: Kind::OAuthRequired, sentence }
+    }
+
+    pub fn already_registered(server: &str) -> Self {
+        Self::conflict(format!("server {server:?} is already registered; use force=true to replace it"))
+    }
+
+    pub fn conflict(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Conflict, sentence: sentence.into() }
+    }
+
+    pub fn upstream(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Upstream, sentence: sentence.into() }
+    }
+
+    pub fn internal(cause: impl fmt::Display) -> Self {
+        tracing::error!(%cause, "an internal error");
+        Self { kind: Kind::Internal, sentence: "internal error; the log of the gateway says more".into() }
+    }
+
+    /// The database cannot be used; `reason` says why.
+    pub fn unavailable(reason: impl fmt::Display) -> Self {
+        let sentence =
+            format!("the database cannot be used now: {reason}; nothing was changed, try again later");
+        Self { kind: Kind::Unavailable, sentence }
+    }
+
+    /// The disk failed in the middle of storing a change.
+    fn unsure(reason: &str) -> Self {
+        let sentence = format!(
+            "the database cannot be used now: {reason}; the change does not count, but if the gateway is restarted \
+             before the disk works again it may be found stored"
+        );
+        Self { kind: Kind::Unavailable, sentence }
+    }
+
+    /// The database holds something that cannot be right.
+    fn damaged(what: &str) -> Self {
+        tracing::error!(what, "the database is damaged");
+        let sentence = format!("the database is damaged: {what}; `toolgate check` names all that is wrong");
+        Self { kind: Kind::Internal, sentence }
+    }
+
+    pub fn stopping() -> Self {
+        Self::upstream("the gateway is stopping")
+    }
+
+    pub fn unknown_server(name: &str) -> Self {
+        Self::not_found(format!("server {name:?} does not exist"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<FieldError> for Error {
+    fn from(error: FieldError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Conflict(name) => {
+                Self::conflict(format!("server {:?} is already registered", name.as_str()))
+            }
+            StoreError::NotFound(name) => Self::unknown_server(name.as_str()),
+            StoreError::Unavailable(cause) => Self::unavailable(store::describe(&cause)),
+            StoreError::Unsure(reason) => Self::unsure(&reason),
+            StoreError::Corrupt(what) => Self::damaged(&what),
+        }
+    }
+}
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        Self::upstream(error.to_string())
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        Self::upstream(error.to_string())
+    }
+}

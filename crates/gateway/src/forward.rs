@@ -1,0 +1,158 @@
+//! An agent's request and everything that comes back for it, as bytes: the name loses its server, id and progress token
+//! become the link's own, and on the way back the caller's again. Nothing else is touched where both sides are of the same
+//! era. No SQL, one copy. How the request travels is the business of the engine.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Gateway;
+use super::answer::{Answer, Asked, Settled};
+use super::caller::Caller;
+use super::catalog::Entry;
+use super::engine::{Call, Errand, Failure};
+use super::lists::Caching;
+use super::refusal::Refusal;
+use super::route::{self, ReturnedState};
+use super::wording::{Passed, Wording};
+use model::{Mode, Redactor};
+use upstream::Inbound;
+use wire::{Era, Head, Patch};
+
+pub use upstream::Replier;
+
+/// A message for the caller.
+pub enum Outbound {
+    /// Progress or a log line, ready to be sent.
+    Notice(Bytes),
+    /// The server asks the caller for something; the answer goes back through the replier.
+    Request { message: Bytes, replier: Replier },
+    /// A modern server wants to know something and will then be asked again. Nothing comes after it.
+    InputRequired(Bytes),
+    /// The answer, ready to be sent. Nothing comes after it.
+    Answer(Answer),
+}
+
+/// An agent's request under way.
+pub struct Forward {
+    call: Call,
+    era: Era,
+    /// The caller's own id and progress token, as it wrote them.
+    id: Vec<u8>,
+    token: Option<Vec<u8>>,
+    /// The resource that is read, as the caller names it.
+    reads: Option<String>,
+    reads_are_private: bool,
+}
+
+impl Gateway {
+    /// Sends the request of a caller to the server it is meant for. `state` is what the server wants to see again,
+    /// where the caller asks for another round.
+    pub async fn forward(
+        &self,
+        caller: Arc<Caller>,
+        head: &Head<'_>,
+        message: &Bytes,
+        state: Option<ReturnedState>,
+    ) -> Result<Forward, Refusal> {
+        let catalog = self.catalog();
+        let found = route::find(&catalog, &caller, head).and_then(|route| route.returning(head, state));
+        let route = found.inspect_err(|_| {
+            if head.method.as_deref() == Some("tools/call") {
+                self.deny_call();
+            }
+        })?;
+        let revoked = caller.revoked.clone();
+        let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+        let token =
+            head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
+        let (era, capabilities, owner) = (caller.era, caller.capabilities, caller.owner);
+        let entry = route.entry.clone();
+        let errand = Errand {
+            entry: route.entry,
+            wording: Wording::Passed(Passed { caller, message: message.clone(), edits: route.edits }),
+            capabilities,
+            owner,
+            is_repeatable: route.is_repeatable,
+            revoked,
+        };
+        let begun = self.begin_call(errand, route.tool, Some(head)).await;
+        let call = begun.map_err(|failure| explain(&entry, failure))?;
+        let reads_are_private = self.mode == Mode::Enterprise;
+        Ok(Forward { call, era, id, token, reads: route.reads, reads_are_private })
+    }
+}
+
+impl Forward {
+    pub async fn next(&mut self) -> Result<Outbound, Refusal> {
+        loop {
+            match self.call.next().await {
+                Ok(Inbound::Answer(answer)) => return self.finish(&answer),
+                Ok(Inbound::Notice(notice)) => {
+                    if let Some(notice) = self.for_caller(notice) {
+                        return Ok(Outbound::Notice(notice));
+                    }
+                }
+                Ok(Inbound::Request(message)) => {
+                    if let Some(replier) = self.call.replier() {
+                        return Ok(Outbound::Request { message, replier });
+                    }
+                }
+                Err(failure) => return Err(explain(self.call.entry(), failure)),
+            }
+        }
+    }
+
+    /// The server that was asked.
+    pub fn server(&self) -> &str {
+        self.call.entry().name().as_str()
+    }
+
+    fn finish(&mut self, answer: &Bytes) -> Result<Outbound, Refusal> {
+        let caching = Caching { ttl_ms: 0, is_private: self.reads_are_private };
+        let asked = Asked {
+            id: &self.id,
+            caller: self.era,
+            server: if self.call.is_modern() { Era::Modern } else { Era::Legacy },
+            refused_with: self.call.refused_with(),
+            reads: self.reads.as_deref().map(|uri| (uri, caching)),
+        };
+        match asked.settle(answer) {
+            Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),
+            Some(Settled::InputRequired(answer)) => Ok(Outbound::InputRequired(answer)),
+            None => {
+                let reason = "the server's answer is not understood";
+                self.call.fails_because(reason);
+                Err(Refusal::Upstream(reason.into()))
+            }
+        }
+    }
+
+    /// The caller cannot be served with what the server wants; counts as a failure of the call.
+    pub fn fails_because(&mut self, refusal: &Refusal) {
+        self.call.fails_because(&refusal.to_string());
+    }
+
+    /// A notice with the caller's own progress token; `None` when it is not for this caller.
+    fn for_caller(&self, notice: Bytes) -> Option<Bytes> {
+        let head = Head::parse(&notice).ok()?;
+        let token = head.params.as_ref().and_then(|params| params.progress_token.as_ref());
+        let Some(token) = token else {
+            drop(head);
+            return Some(notice);
+        };
+        let mut patch = Patch::new(&notice);
+        patch.replace(token.span.clone(), self.token.as_deref()?);
+        Some(patch.apply())
+    }
+}
+
+fn explain(entry: &Entry, failure: Failure) -> Refusal {
+    let error = match failure {
+        Failure::Revoked => return Refusal::Revoked,
+        Failure::Disabled => return Refusal::Upstream("the server is disabled".into()),
+        Failure::Call(error) => error,
+    };
+    let sentence = format!("server {:?} failed: {error}", entry.name().as_str());
+    Refusal::Upstream(Redactor::of(&entry.registration.config).redact(&sentence))
+}

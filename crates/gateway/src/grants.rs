@@ -1,0 +1,67 @@
+//! Joins the tokens of upstreams with the store that keeps them, and finds the tokens for a registration.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{Error, Gateway, now_ms};
+use model::{Registration, Secret, ServerName};
+use store::Store;
+use upstream::oauth::Grant;
+use upstream::token::{KeepGrants, Tokens};
+
+/// The store as upstreams see it.
+pub struct Keeper(pub Arc<Store>);
+
+#[async_trait]
+impl KeepGrants for Keeper {
+    async fn keep(&self, server: &ServerName, lineage: &str, grant: &Secret) -> Result<bool, String> {
+        self.0.renew_grant(server, lineage, grant, now_ms()).await.map_err(|error| error.to_string())
+    }
+}
+
+impl Gateway {
+    /// The tokens for a registration: those in use where it leads to the same place, else what is stored of them.
+    pub(super) async fn tokens_for(
+        &self,
+        registration: &mut Registration,
+    ) -> Result<Option<Arc<Tokens>>, Error> {
+        let config = &mut registration.config;
+        let Some(endpoint) = config.endpoint().filter(|endpoint| !endpoint.has_credentials()) else {
+            return Ok(None);
+        };
+        let catalog = self.catalog();
+        let entry = catalog.get(config.name.as_str());
+        let in_use = entry.and_then(|entry| entry.upstream.as_ref()?.tokens().cloned());
+        let tokens = match in_use.filter(|tokens| tokens.fits(endpoint)) {
+            Some(tokens) => Some(tokens),
+            None => {
+                let stored = self.store.load_grants().await?.remove(config.name.as_str());
+                let grant = stored.and_then(|text| read(&config.name, &text));
+                self.new_tokens(registration, grant, entry.is_some())
+            }
+        };
+        if let (Some(tokens), Some(endpoint)) = (&tokens, registration.config.endpoint_mut()) {
+            endpoint.oauth.issued = tokens.issued().clone();
+        }
+        Ok(tokens)
+    }
+
+    pub(super) fn new_tokens(
+        &self,
+        registration: &Registration,
+        grant: Option<Grant>,
+        is_kept: bool,
+    ) -> Option<Arc<Tokens>> {
+        Tokens::new(&registration.config, &self.upstream_options, self.keeper.clone(), grant, is_kept)
+    }
+}
+
+/// A grant that cannot be read is none: somebody must authorize again.
+pub fn read(server: &ServerName, text: &Secret) -> Option<Grant> {
+    let grant = Grant::parse(text);
+    if let Err(reason) = &grant {
+        tracing::warn!(%server, reason, "the grant of a server is of no use");
+    }
+    grant.ok()
+}

@@ -1,0 +1,125 @@
+//! What an endpoint says about itself when a client meets it.
+
+use std::collections::HashSet;
+
+use serde_json::value::RawValue;
+
+use super::Gateway;
+use super::caller::{Scope, Viewer};
+use super::catalog::{Catalog, Entry};
+use super::view::{Lens, View};
+use wire::text;
+
+/// The longest that the composed instructions become.
+const INSTRUCTIONS_LIMIT: usize = 2000;
+/// What one server may take of that.
+const LINE_LIMIT: usize = 200;
+
+/// The parts of an answer to `initialize` or `server/discover`, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Greeting {
+    pub capabilities: Vec<u8>,
+    pub server_info: Vec<u8>,
+    pub instructions: Option<Vec<u8>>,
+}
+
+impl Gateway {
+    /// Why this viewer cannot be served here, if so.
+    pub fn missing(&self, viewer: &Viewer) -> Option<String> {
+        if self.catalog().lens(viewer).is_some() {
+            return None;
+        }
+        Some(match &viewer.scope {
+            Scope::Everything => "there is nothing here".to_owned(),
+            Scope::Group(name) => format!("tool group {name:?} does not exist"),
+            Scope::Server(name) => format!("server {name:?} does not exist"),
+        })
+    }
+}
+
+impl Greeting {
+    /// `None` when the scope does not exist.
+    pub fn of(catalog: &Catalog, lens: &Lens<'_>, view: &View<'_>, scope: &Scope) -> Option<Self> {
+        match scope {
+            Scope::Server(name) => catalog.get(name).map(|entry| native(entry)),
+            Scope::Everything => {
+                let servers = catalog.entries().filter(|entry| lens.admits(entry));
+                Some(composed(instructions(servers.map(|entry| &**entry))))
+            }
+            Scope::Group(name) => {
+                let group = catalog.group(name).ok()?;
+                let tools = view.tools.iter().map(|(of, _)| of.name());
+                let named: HashSet<_> = tools.chain(view.prompts.iter().map(|(of, _)| of.name())).collect();
+                let servers = catalog.entries().filter(|entry| named.contains(entry.name()));
+                let servers = instructions(servers.map(|entry| &**entry));
+                Some(composed(match group.description.is_empty() {
+                    true => servers,
+                    false => {
+                        let text = format!("{}\n{}", group.description, servers.unwrap_or_default());
+                        Some(cut(&text, INSTRUCTIONS_LIMIT))
+                    }
+                }))
+            }
+        }
+    }
+}
+
+/// One server under its own name.
+fn native(entry: &Entry) -> Greeting {
+    let offering = entry.offering();
+    let raw = |value: &Option<Box<RawValue>>, otherwise: String| {
+        value.as_deref().map_or(otherwise, |value| value.get().to_owned()).into_bytes()
+    };
+    let nameless = format!(r#"{{"name":"{}","version":""}}"#, entry.name());
+    Greeting {
+        capabilities: raw(&offering.capabilities, "{}".into()),
+        server_info: raw(&offering.server_info, nameless),
+        instructions: offering.instructions.as_deref().map(text::quote),
+    }
+}
+
+fn composed(instructions: Option<String>) -> Greeting {
+    let capabilities = br#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}"#;
+    let server_info =
+        format!(r#"{{"name":"toolgate","title":"toolgate","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
+    Greeting {
+        capabilities: capabilities.to_vec(),
+        server_info: server_info.into_bytes(),
+        instructions: instructions.as_deref().map(text::quote),
+    }
+}
+
+/// Which servers there are, one line each; those that do not fit are counted.
+fn instructions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<String> {
+    let lines: Vec<_> = entries.map(line).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let mut text = String::from("Tools and prompts are named <server>__<name>. Servers:");
+    for (index, line) in lines.iter().enumerate() {
+        let rest = format!("\n- and {} more", lines.len() - index);
+        if text.len() + 1 + line.len() + rest.len() > INSTRUCTIONS_LIMIT {
+            text.push_str(&rest);
+            break;
+        }
+        text.push('\n');
+        text.push_str(line);
+    }
+    Some(text)
+}
+
+fn line(entry: &Entry) -> String {
+    let description = entry.registration.config.description.trim();
+    let said = entry.offering().instructions.as_deref().unwrap_or_default();
+    let first = said.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty());
+    let about = if description.is_empty() { first.unwrap_or_default() } else { description };
+    let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
+    match about.is_empty() {
+        true => format!("- {}", entry.name()),
+        false => cut(&format!("- {}: {about}", entry.name()), LINE_LIMIT),
+    }
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    text[..text.floor_char_boundary(limit)].to_owned()
+}

@@ -1,0 +1,70 @@
+//! The first set-up of an enterprise gateway, and the way back in for those who lost the admin's token.
+
+use std::sync::Arc;
+
+use super::{Error, Gateway, now_ms};
+use model::{HolderName, Mode, PrincipalId, Role, Token, User};
+use store::Store;
+
+const FIRST_ADMIN: &str = "admin";
+
+impl Gateway {
+    /// Makes the first admin. In development mode there is nothing to do, and nobody to make.
+    pub async fn initialize(self: &Arc<Self>, mode: Option<Mode>) -> Result<Option<User>, Error> {
+        if mode.is_some_and(|mode| mode != self.mode) {
+            return Err(Error::invalid(format!(
+                "field \"mode\" does not fit: this server runs in {} mode; start it with SERVER_MODE to change that",
+                self.mode.as_str()
+            )));
+        }
+        match self.mode {
+            Mode::Development => Ok(None),
+            Mode::Enterprise => self.make_first_admin().await.map(Some),
+        }
+    }
+
+    async fn make_first_admin(self: &Arc<Self>) -> Result<User, Error> {
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            if catalog.access().is_initialized {
+                return Err(Error::invalid(
+                    "this server is already initialized; `toolgate reset-admin` makes a new token for the admin",
+                ));
+            }
+            let admin = first_admin()?;
+            gateway.store.initialize(gateway.mode, &admin, now_ms()).await?;
+            let mut access = catalog.access().with_user(&gateway.store, None, admin.clone());
+            access.is_initialized = true;
+            gateway.swap_access(&catalog, access);
+            tracing::info!("initialized in enterprise mode");
+            Ok(admin)
+        })
+        .await
+    }
+}
+
+/// A new token for the user `admin`, who is made (an admin) again where needed. No gateway may run meanwhile.
+pub async fn reset_admin(store: &Store) -> Result<User, Error> {
+    match store.mode().await?.as_deref().map(Mode::parse) {
+        Some(Some(Mode::Enterprise)) => {}
+        Some(_) => {
+            return Err(Error::invalid(
+                "this database was initialized in development mode, which has no users",
+            ));
+        }
+        None => {
+            return Err(Error::invalid(
+                "this database is not initialized yet; start the gateway in enterprise mode and send POST /init",
+            ));
+        }
+    }
+    let admin = first_admin()?;
+    store.put_user(&admin, now_ms()).await?;
+    Ok(admin)
+}
+
+fn first_admin() -> Result<User, Error> {
+    let username = HolderName::parse(FIRST_ADMIN).map_err(Error::internal)?;
+    Ok(User { id: PrincipalId::random(), username, role: Role::Admin, token: Token::generate() })
+}

@@ -1,0 +1,68 @@
+//! Calling a tool, and what comes of it.
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::caller::Owner;
+use super::request::{OwnRequest, disabled};
+use super::result::members;
+use super::{Error, Gateway};
+use wire::{authored, text};
+
+/// A tool's answer: the members of the result, as the upstream wrote them.
+pub struct ToolResult(Bytes);
+
+impl Gateway {
+    /// Says what is wrong with calling this tool before anything is sent. What fails here counts as a denied call.
+    pub fn check_callable(&self, full_name: &str) -> Result<(), Error> {
+        let catalog = self.catalog();
+        let checked = catalog.tool(full_name).and_then(|(entry, _)| match entry.upstream {
+            Some(_) => Ok(()),
+            None => Err(disabled(entry)),
+        });
+        checked.inspect_err(|_| self.deny_call())
+    }
+
+    /// Calls a tool with arguments given as JSON. Progress goes to `progress` where somebody wants it.
+    pub async fn invoke(
+        &self,
+        owner: Owner,
+        full_name: &str,
+        arguments: &[u8],
+        progress: Option<mpsc::Sender<Bytes>>,
+    ) -> Result<ToolResult, Error> {
+        let catalog = self.catalog();
+        let (entry, tool) = catalog.tool(full_name).inspect_err(|_| self.deny_call())?;
+        let name = text::quote(&tool.name);
+        let request = OwnRequest {
+            method: "tools/call",
+            params: &[("name", &name), ("arguments", arguments)],
+            tool: Some(&tool.name),
+            is_repeatable: tool.is_repeatable(),
+            progress,
+            owner: Some(owner),
+        };
+        let result = self.ask(entry, request).await;
+        result.map(ToolResult).map_err(|no_result| no_result.explain(full_name, entry))
+    }
+}
+
+impl ToolResult {
+    pub fn is_error(&self) -> bool {
+        members(&self.0).get("isError").is_some_and(|flag| flag.get() == "true")
+    }
+
+    /// `content` and `isError` always, `structuredContent` and `_meta` where the upstream sent them.
+    pub fn to_json(&self) -> Vec<u8> {
+        let members = members(&self.0);
+        let get = |key: &str| members.get(key).map(|value| value.get().as_bytes());
+        let mut shown: Vec<(&str, &[u8])> = vec![
+            ("content", get("content").unwrap_or(b"[]")),
+            ("isError", if self.is_error() { b"true" } else { b"false" }),
+        ];
+        for key in ["structuredContent", "_meta"] {
+            shown.extend(get(key).map(|value| (key, value)));
+        }
+        authored::object(&shown)
+    }
+}

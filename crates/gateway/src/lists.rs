@@ -1,0 +1,336 @@
+//! The lists that agents read: rendered once per catalog, scope and allow list, and then handed out as the same bytes.
+//! Open streams keep fingerprints of them, which are computed without rendering.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use bytes::Bytes;
+
+use super::Gateway;
+use super::caller::{Scope, Viewer};
+use super::catalog::{Catalog, Entry};
+use super::greeting::Greeting;
+use super::view::{Lens, View};
+use model::{AllowList, Mode, Resource, uri};
+
+/// What is kept at most, in bytes. Beyond that the oldest lists are rendered again when they are asked for.
+const LARGEST_CACHE: usize = 64 * 1024 * 1024;
+/// What keeping lists costs beside their bytes, roughly.
+const KEEPING: usize = 1024;
+
+/// How long the parts of a list hold where their servers do not say.
+const DEFAULT_TTL_MS: u64 = 5000;
+
+/// The results of the four list methods, and what the endpoint says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lists {
+    pub tools: List,
+    pub prompts: List,
+    pub resources: List,
+    pub templates: List,
+    pub greeting: Greeting,
+    /// For how long and for whom all of it together is good.
+    pub caching: Caching,
+}
+
+/// One rendered list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// An object with one member, which is the list.
+    pub result: Bytes,
+    pub caching: Caching,
+}
+
+/// Hashes of what a viewer's lists contain. Two that are equal stand for the same lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    pub tools: u64,
+    pub prompts: u64,
+    /// Templates included: one notice tells of both.
+    pub resources: u64,
+}
+
+/// For how long a result holds and whether it is for one client only, as modern results say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caching {
+    pub ttl_ms: u64,
+    pub is_private: bool,
+}
+
+impl Caching {
+    /// Each server counts with what it says itself; the strictest decides.
+    fn of<'a>(entries: impl IntoIterator<Item = &'a &'a Arc<Entry>>, mode: Mode) -> Self {
+        let start = Self { ttl_ms: u64::MAX, is_private: mode == Mode::Enterprise };
+        let strictest =
+            entries.into_iter().map(|entry| entry.offering()).fold(start, |so_far, offering| Self {
+                ttl_ms: so_far.ttl_ms.min(offering.ttl_ms.unwrap_or(DEFAULT_TTL_MS)),
+                is_private: so_far.is_private || offering.is_private,
+            });
+        let ttl_ms = if strictest.ttl_ms == u64::MAX { DEFAULT_TTL_MS } else { strictest.ttl_ms };
+        Self { ttl_ms, ..strictest }
+    }
+
+    /// As JSON.
+    pub fn scope(self) -> &'static [u8] {
+        if self.is_private { br#""private""# } else { br#""public""# }
+    }
+}
+
+/// What was rendered from the current catalog. Nothing of an earlier one is kept, so what belongs to a deleted client
+/// or group goes with the change that deletes it.
+#[derive(Default)]
+pub struct ListCache(Mutex<Renderings>);
+
+#[derive(Default)]
+struct Renderings {
+    /// The generation of the catalog that all of it was made from.
+    generation: u64,
+    slots: HashMap<Key, Arc<Slot>>,
+    /// Those with rendered lists, oldest first, and the size of their lists.
+    rendered: VecDeque<(Key, usize)>,
+    bytes: usize,
+}
+
+type Key = (Scope, AllowList);
+
+/// What is known of one view. Each part is made by the first who needs it, outside of the cache's lock, while others
+/// who need the same part wait for it.
+#[derive(Default)]
+struct Slot {
+    fingerprint: OnceLock<Fingerprint>,
+    lists: OnceLock<Option<Arc<Lists>>>,
+}
+
+impl Gateway {
+    /// `None` when what the viewer looks at does not exist (any more).
+    pub fn lists(&self, viewer: &Viewer) -> Option<Arc<Lists>> {
+        let catalog = self.catalog();
+        let lens = catalog.lens(viewer)?;
+        let slot = self.lists.slot(&catalog, &viewer.scope, lens.allowed);
+        let mut size = None;
+        let lists = slot.lists.get_or_init(|| {
+            let view = catalog.view(&lens);
+            let greeting = Greeting::of(&catalog, &lens, &view, &viewer.scope)?;
+            let lists = Lists::render(&view, &viewer.scope, greeting, self.mode);
+            size = Some(lists.size());
+            Some(Arc::new(lists))
+        });
+        if let Some(size) = size {
+            self.lists.account(&catalog, (viewer.scope.clone(), lens.allowed.clone()), size);
+        }
+        lists.clone()
+    }
+
+    /// What the viewer's lists contain, in short; `None` when what it looks at does not exist (any more).
+    pub fn fingerprint(&self, viewer: &Viewer) -> Option<Fingerprint> {
+        let catalog = self.catalog();
+        let lens = catalog.lens(viewer)?;
+        let slot = self.lists.slot(&catalog, &viewer.scope, lens.allowed);
+        Some(*slot.fingerprint.get_or_init(|| Fingerprint::of(&catalog, &lens)))
+    }
+}
+
+impl ListCache {
+    /// Forgets everything that was made from an earlier catalog.
+    pub fn follow(&self, catalog: &Catalog) {
+        let forgotten = self.lock().follow(catalog);
+        // Outside of the lock, since freeing many lists takes a while.
+        drop(forgotten);
+    }
+
+    fn slot(&self, catalog: &Catalog, scope: &Scope, allowed: &AllowList) -> Arc<Slot> {
+        let mut cache = self.lock();
+        let forgotten = cache.follow(catalog);
+        // Somebody who is late with an earlier catalog makes what they need for themselves.
+        let slot = match cache.generation == catalog.generation {
+            true => cache.slots.entry((scope.clone(), allowed.clone())).or_default().clone(),
+            false => Arc::default(),
+        };
+        drop(cache);
+        drop(forgotten);
+        slot
+    }
+
+    /// Counts lists that were rendered, and lets go of the oldest ones beyond the bound.
+    fn account(&self, catalog: &Catalog, key: Key, size: usize) {
+        let mut forgotten = Vec::new();
+        let mut cache = self.lock();
+        if cache.generation != catalog.generation {
+            return;
+        }
+        cache.bytes += size;
+        cache.rendered.push_back((key, size));
+        while cache.bytes > LARGEST_CACHE && cache.rendered.len() > 1 {
+            let Some((oldest, size)) = cache.rendered.pop_front() else { break };
+            cache.bytes -= size;
+            forgotten.extend(cache.slots.remove(&oldest));
+        }
+        drop(cache);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Renderings> {
+        self.0.lock().expect("no code panics while it holds the lists")
+    }
+}
+
+impl Renderings {
+    /// Begins anew for a later catalog; returns what belonged to the one before.
+    fn follow(&mut self, catalog: &Catalog) -> Option<Renderings> {
+        let is_later = catalog.generation > self.generation;
+        is_later.then(|| {
+            let new = Renderings { generation: catalog.generation, ..Renderings::default() };
+            std::mem::replace(self, new)
+        })
+    }
+}
+
+impl Fingerprint {
+    fn of(catalog: &Catalog, lens: &Lens<'_>) -> Self {
+        let view = catalog.view(lens);
+        let (mut tools, mut prompts, mut resources) =
+            (DefaultHasher::new(), DefaultHasher::new(), DefaultHasher::new());
+        for (entry, tool) in &view.tools {
+            (entry.name().as_str(), tool.digest).hash(&mut tools);
+        }
+        for (entry, prompt) in &view.prompts {
+            (entry.name().as_str(), prompt.digest).hash(&mut prompts);
+        }
+        let shared = shared_uris(&view);
+        for (entry, resource) in &view.resources {
+            // Only shared ones are listed under a URI that names their server.
+            let server = shared.contains(resource.uri.as_str()).then(|| entry.name().as_str());
+            (server, resource.digest).hash(&mut resources);
+        }
+        for (_, template) in &view.templates {
+            template.digest.hash(&mut resources);
+        }
+        Self { tools: tools.finish(), prompts: prompts.finish(), resources: resources.finish() }
+    }
+}
+
+impl Lists {
+    fn size(&self) -> usize {
+        let Self { tools, prompts, resources, templates, .. } = self;
+        KEEPING + [tools, prompts, resources, templates].map(|list| list.result.len()).iter().sum::<usize>()
+    }
+
+    fn render(view: &View<'_>, scope: &Scope, greeting: Greeting, mode: Mode) -> Self {
+        let is_native = matches!(scope, Scope::Server(_));
+        let shared = shared_uris(view);
+        let tools = render("tools", &view.tools, |entry, tool, out| match is_native {
+            true => out.extend_from_slice(tool.definition.get().as_bytes()),
+            false => entry.write_tool(tool, out),
+        });
+        let prompts = render("prompts", &view.prompts, |entry, prompt, out| match is_native {
+            true => out.extend_from_slice(prompt.definition.get().as_bytes()),
+            false => entry.write_prompt(prompt, out),
+        });
+        let resources = render("resources", &view.resources, |entry, resource, out| {
+            write_resource(entry, resource, &shared, out);
+        });
+        let templates = render("resourceTemplates", &view.templates, |_, template, out| {
+            out.extend_from_slice(template.definition.get().as_bytes());
+        });
+        let servers = [
+            servers_of(&view.tools),
+            servers_of(&view.prompts),
+            servers_of(&view.resources),
+            servers_of(&view.templates),
+        ];
+        let list = |index: usize, result: Bytes| List { result, caching: Caching::of(&servers[index], mode) };
+        Self {
+            tools: list(0, tools),
+            prompts: list(1, prompts),
+            resources: list(2, resources),
+            templates: list(3, templates),
+            caching: Caching::of(servers.iter().flatten(), mode),
+            greeting,
+        }
+    }
+}
+
+/// The URIs that more than one server of the view has.
+fn shared_uris<'a>(view: &View<'a>) -> HashSet<&'a str> {
+    let mut seen = HashSet::new();
+    let uris = view.resources.iter().map(|(_, resource)| resource.uri.as_str());
+    uris.filter(|uri| !seen.insert(*uri)).collect()
+}
+
+fn write_resource(entry: &Entry, resource: &Resource, shared: &HashSet<&str>, out: &mut Vec<u8>) {
+    let definition = resource.definition.get().as_bytes();
+    match shared.contains(resource.uri.as_str()) {
+        true => {
+            let qualified = uri::qualify(entry.name(), &resource.uri);
+            out.extend_from_slice(&super::catalog::with_member(definition, "uri", &qualified));
+        }
+        false => out.extend_from_slice(definition),
+    }
+}
+
+fn servers_of<'a, T>(listed: &[(&'a Arc<Entry>, &'a T)]) -> Vec<&'a Arc<Entry>> {
+    let mut servers: Vec<_> = listed.iter().map(|(entry, _)| *entry).collect();
+    servers.dedup_by_key(|entry| entry.name());
+    servers
+}
+
+fn render<T>(member: &str, items: &[(&Arc<Entry>, &T)], write: impl Fn(&Entry, &T, &mut Vec<u8>)) -> Bytes {
+    let mut json = format!("{{\"{member}\":[").into_bytes();
+    for (index, (entry, item)) in items.iter().enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        write(entry, item, &mut json);
+    }
+    json.extend_from_slice(b"]}");
+    json.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        (Scope::Everything, AllowList::new(vec![name.to_owned()]))
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_the_oldest_goes_first() {
+        let (cache, catalog) = (ListCache::default(), Catalog::default());
+        let half = LARGEST_CACHE / 2;
+        for name in ["a", "b", "c"] {
+            let (scope, allowed) = key(name);
+            cache.slot(&catalog, &scope, &allowed);
+            cache.account(&catalog, key(name), half);
+        }
+        let kept = cache.lock();
+        assert_eq!(kept.bytes, LARGEST_CACHE);
+        assert!(!kept.slots.contains_key(&key("a")));
+        assert!(kept.slots.contains_key(&key("b")) && kept.slots.contains_key(&key("c")));
+    }
+
+    #[test]
+    fn what_is_equal_is_kept_once() {
+        let (cache, catalog) = (ListCache::default(), Catalog::default());
+        let of = |names: &[&str]| AllowList::new(names.iter().map(|name| name.to_string()).collect());
+        let slot = |names: &[&str]| cache.slot(&catalog, &Scope::Everything, &of(names));
+        assert!(Arc::ptr_eq(&slot(&["a", "b"]), &slot(&["b", "a", "b"])));
+        assert!(!Arc::ptr_eq(&slot(&["a", "b"]), &slot(&["a"])));
+        assert_eq!(cache.lock().slots.len(), 2);
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_catalog_is_kept() {
+        let (cache, old) = (ListCache::default(), Catalog::default().following(0));
+        let new = Catalog::default().following(1);
+        let (scope, allowed) = key("a");
+        let slot = cache.slot(&old, &scope, &allowed);
+        cache.account(&old, key("a"), 1);
+        assert!(Arc::ptr_eq(&slot, &cache.slot(&old, &scope, &allowed)));
+        cache.follow(&new);
+        // One that was still being rendered when the catalog changed is not counted.
+        cache.account(&old, key("a"), 1);
+        let kept = cache.lock();
+        assert_eq!((kept.slots.len(), kept.rendered.len(), kept.bytes), (0, 0, 0));
+    }
+}

@@ -1,0 +1,199 @@
+//! Authorizing servers that want OAuth: what a registration needs beyond connecting, and how a person is asked for it.
+//! Talking to authorization servers is done in `upstream::oauth`, finishing what a person agreed to in `sessions`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::record::ServerRecord;
+use super::servers::{Keeps, Unconnected};
+use super::{Error, Gateway, now_ms};
+use model::{Redactor, Registration, Secret, Status, time};
+use upstream::Denial;
+use upstream::oauth::{Flow, Grant, Provider};
+
+/// How a registration, a change or a reauthorization went.
+pub enum Outcome {
+    Stored(Box<ServerRecord>),
+    AuthorizationRequired(Pending),
+}
+
+impl Outcome {
+    pub(super) fn stored(record: ServerRecord) -> Self {
+        Outcome::Stored(Box::new(record))
+    }
+}
+
+/// An authorization that waits for a person.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = PendingAuthorization)]
+pub struct Pending {
+    pub session_id: String,
+    pub authorization_url: String,
+    pub expires_at: String,
+}
+
+/// What is wanted of a grant once it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Purpose {
+    /// A new server; its name must be free.
+    Register,
+    /// A server in the place of another, or changed.
+    Replace,
+    /// The same server as before.
+    Reauthorize,
+}
+
+/// What finishing a session takes; sealed while it waits.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Content {
+    pub purpose: Purpose,
+    pub registration: Map<String, Value>,
+    pub keeps: Keeps,
+    pub flow: Flow,
+    /// Stored before it is used for the first time.
+    pub grant: Option<Grant>,
+}
+
+impl Gateway {
+    /// The server refused to talk to us: finds out what it wants, and gets it where no person is needed.
+    pub(super) async fn authorize(
+        self: &Arc<Self>,
+        registration: Registration,
+        denial: Denial,
+        purpose: Purpose,
+        keeps: Keeps,
+    ) -> Result<Outcome, Error> {
+        let redactor = Redactor::of(&registration.config);
+        let unusable = |reason: &str| match reason.is_empty() {
+            true => Error::upstream(&denial.text),
+            false => {
+                let reason = redactor.redact(reason);
+                Error::upstream(format!("{}; what it says about OAuth is of no use: {reason}", denial.text))
+            }
+        };
+        let Some(endpoint) = registration.config.endpoint().filter(|endpoint| !endpoint.has_credentials())
+        else {
+            return Err(unusable(""));
+        };
+        let found = Provider::find(endpoint, denial.challenge.as_deref(), &self.upstream_options).await;
+        let mut provider = found.map_err(|reason| unusable(&reason))?.ok_or_else(|| unusable(""))?;
+        let settings = &endpoint.oauth;
+        if let Some(redirect_uri) = settings.redirect_uri.clone() {
+            let pending = self.begin(provider, registration, &redirect_uri, purpose, keeps).await?;
+            return Ok(Outcome::AuthorizationRequired(pending));
+        }
+        match (&settings.client_id, &settings.client_secret) {
+            (Some(id), Some(secret)) if provider.grants_to_machines() => {
+                let entered = provider.enter(id, secret, &settings.scopes).await;
+                let grant = entered.map_err(|reason| Error::upstream(redactor.redact(&reason)))?;
+                let record = self.adopt(registration, grant, keeps).await?;
+                Ok(Outcome::stored(record))
+            }
+            _ => Err(Error::oauth_required(registration.config.name.as_str())),
+        }
+    }
+
+    /// Asks for a new grant for a server that is registered.
+    pub async fn reauthorize(
+        self: &Arc<Self>,
+        name: &str,
+        redirect_uri: Option<String>,
+    ) -> Result<Pending, Error> {
+        let entry = self.catalog().require(name)?.clone();
+        let mut registration = (*entry.registration).clone();
+        let without = || Error::invalid(format!("server {name:?} does not use OAuth"));
+        let endpoint = registration.config.endpoint().filter(|endpoint| !endpoint.has_credentials());
+        let redirect_uri = match (endpoint, redirect_uri) {
+            (None, _) => return Err(without()),
+            (Some(endpoint), None) => endpoint.oauth.redirect_uri.clone(),
+            (Some(_), Some(uri)) => {
+                // Only to have it checked; the registration stays as it is.
+                let change = ("oauth_redirect_uri".to_owned(), uri.as_str().into());
+                registration.amended(Map::from_iter([change]))?;
+                Some(uri)
+            }
+        };
+        let known = self.tokens_for(&mut registration).await?.and_then(|tokens| tokens.grant());
+        let serves = entry.upstream.as_ref().is_some_and(|upstream| match upstream.state().status {
+            Status::Connected | Status::Degraded => true,
+            Status::Connecting | Status::Failed | Status::Disabled => false,
+        });
+        // It does well without.
+        if known.is_none() && serves {
+            return Err(without());
+        }
+        let challenge = known.as_ref().and_then(|grant| grant.challenge.as_deref());
+        let endpoint = registration.config.endpoint().ok_or_else(without)?;
+        let found = Provider::find(endpoint, challenge, &self.upstream_options).await;
+        let provider = found.map_err(Error::upstream)?.ok_or_else(without)?;
+        let redirect_uri = redirect_uri.ok_or_else(|| Error::oauth_required(name))?;
+        self.begin(provider, registration, &redirect_uri, Purpose::Reauthorize, Keeps::ALL).await
+    }
+
+    async fn begin(
+        &self,
+        provider: Provider,
+        mut registration: Registration,
+        redirect_uri: &str,
+        purpose: Purpose,
+        keeps: Keeps,
+    ) -> Result<Pending, Error> {
+        let tokens = self.tokens_for(&mut registration).await?;
+        let (known, lacking) = match &tokens {
+            // What is over may be so because the authorization server forgot the client.
+            Some(tokens) => (tokens.grant().filter(|_| !tokens.is_over()), tokens.lacking()),
+            None => (None, vec![]),
+        };
+        let name = registration.config.name.clone();
+        let endpoint = registration.config.endpoint().ok_or_else(|| Error::oauth_required(name.as_str()))?;
+        let begun = provider.begin(endpoint, redirect_uri, known.as_ref(), &lacking).await;
+        let redactor = Redactor::of(&registration.config);
+        let begun = begun.map_err(|reason| Error::upstream(redactor.redact(&reason)))?;
+        let now = now_ms();
+        let content =
+            Content { purpose, registration: registration.to_json(), keeps, flow: begun.flow, grant: None };
+        let id = random_id();
+        let expires_at = now.saturating_add(self.oauth_session_life_ms());
+        self.store.insert_session(&id, &name, &begun.state, &content.to_secret(), expires_at, now).await?;
+        tracing::info!(server = %name, "waits for a person's authorization");
+        Ok(Pending {
+            session_id: id,
+            authorization_url: begun.authorization_url,
+            expires_at: time::rfc3339(expires_at),
+        })
+    }
+
+    /// Connects with a grant that is new, and stores both together.
+    pub(super) async fn adopt(
+        self: &Arc<Self>,
+        mut registration: Registration,
+        grant: Grant,
+        keeps: Keeps,
+    ) -> Result<ServerRecord, Error> {
+        if let Some(endpoint) = registration.config.endpoint_mut() {
+            endpoint.oauth.issued = Default::default();
+        }
+        let tokens = self.new_tokens(&registration, Some(grant), false);
+        match self.connect_with(&registration, tokens).await {
+            Ok(connected) => self.commit(registration, connected, keeps).await,
+            Err(Unconnected::Denied(denial)) => Err(Error::upstream(denial.text)),
+            Err(Unconnected::Failed(error)) => Err(error),
+        }
+    }
+}
+
+impl Content {
+    pub fn to_secret(&self) -> Secret {
+        Secret::new(serde_json::to_string(self).expect("a session is made of strings"))
+    }
+}
+
+/// 32 random bytes in hex.
+fn random_id() -> String {
+    let mut bytes = [0u8; 32];
+    getrandom::fill(&mut bytes).expect("the operating system always has random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,71 @@
+//! Prompts as people manage and render them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::caller::Owner;
+use super::record::PromptRecord;
+use super::request::OwnRequest;
+use super::result::members;
+use super::tools::{Coverage, Switchable};
+use super::{Catalog, Error, Gateway};
+use model::FieldError;
+use wire::{authored, text};
+
+impl Catalog {
+    /// The records of all covered prompts, by full name.
+    pub fn prompt_records(&self, coverage: &Coverage<'_>) -> Result<Vec<PromptRecord<'_>>, Error> {
+        let entries = self.covered(coverage)?.into_iter();
+        Ok(entries.flat_map(|entry| entry.prompts().map(|prompt| PromptRecord::of(entry, prompt))).collect())
+    }
+
+    pub fn prompt_record(&self, full_name: &str) -> Result<PromptRecord<'_>, Error> {
+        self.prompt(full_name).map(|(entry, prompt)| PromptRecord::of(entry, prompt))
+    }
+}
+
+impl Gateway {
+    /// Sets the own flag of one prompt, or of all prompts of a server; see [`Gateway::switch_tools`].
+    pub async fn switch_prompts(self: &Arc<Self>, entity: &str, enabled: bool) -> Result<Vec<String>, Error> {
+        self.switch(Switchable::Prompts, entity, enabled).await
+    }
+
+    /// Renders a prompt: `messages`, and `description` and `meta` where the upstream sent them.
+    pub async fn render(
+        &self,
+        owner: Owner,
+        full_name: &str,
+        arguments: &BTreeMap<String, String>,
+    ) -> Result<Vec<u8>, Error> {
+        let catalog = self.catalog();
+        let (entry, prompt) = catalog.prompt(full_name)?;
+        if let Some(missing) =
+            prompt.required_arguments().into_iter().find(|name| !arguments.contains_key(name))
+        {
+            return Err(FieldError::new(format!("arguments.{missing}"), "is required by this prompt").into());
+        }
+        let name = text::quote(&prompt.name);
+        let arguments: Vec<_> =
+            arguments.iter().map(|(key, value)| (text::quote(key), text::quote(value))).collect();
+        let arguments: Vec<_> =
+            arguments.iter().map(|(key, value)| [key, &b":"[..], value].concat()).collect();
+        let arguments = [b"{", arguments.join(&b","[..]).as_slice(), b"}"].concat();
+        let request = OwnRequest {
+            method: "prompts/get",
+            params: &[("name", &name), ("arguments", &arguments)],
+            tool: None,
+            is_repeatable: true,
+            progress: None,
+            owner: Some(owner),
+        };
+        let result = self.ask(entry, request).await;
+        let result = result.map_err(|no_result| no_result.explain(full_name, entry))?;
+        let members = members(&result);
+        let get = |key: &str| members.get(key).map(|value| value.get().as_bytes());
+        let mut shown: Vec<(&str, &[u8])> = Vec::new();
+        shown.extend(get("description").map(|description| ("description", description)));
+        shown.push(("messages", get("messages").unwrap_or(b"[]")));
+        shown.extend(get("_meta").map(|meta| ("meta", meta)));
+        Ok(authored::object(&shown))
+    }
+}

@@ -1,0 +1,173 @@
+//! After a failed write: memory holds exactly what was answered, so the database is made to agree with it before
+//! anything else is changed. Also the task that does so as soon as the disk allows.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::MutexGuard;
+
+use super::{Error, Gateway, now_ms};
+use store::{GrantChange, StoreError};
+
+/// The pause between two attempts to write to a database that fails.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The right to change the store and the catalog, which one change at a time has.
+pub(super) type Turn<'a> = MutexGuard<'a, ()>;
+
+impl Gateway {
+    /// Waits for the turn of this change. An error when an earlier write failed and the database still cannot be
+    /// written: nothing is changed then.
+    pub(super) async fn turn(&self) -> Result<Turn<'_>, Error> {
+        let turn = self.turn.lock().await;
+        if !self.store.health().borrow().is_ok() {
+            self.reconcile(&turn).await?;
+        }
+        Ok(turn)
+    }
+
+    /// Watches the store and repairs it whenever a write failed. Runs for as long as the gateway does.
+    pub(super) async fn keep_store_healthy(self: Arc<Self>) {
+        let mut health = self.store.health();
+        while health.wait_for(|health| !health.is_ok()).await.is_ok() {
+            if let Err(error) = self.turn().await {
+                tracing::debug!(%error, "the database still cannot be written");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// Compares the database with the catalog and writes what differs.
+    async fn reconcile(&self, _turn: &Turn<'_>) -> Result<(), StoreError> {
+        let failures = self.store.health().borrow().failures;
+        self.store.heal().await?;
+        let corrected = self.correct_servers().await?
+            + self.correct_groups().await?
+            + self.correct_users().await?
+            + self.correct_clients().await?;
+        // Before any session is finished, which takes a turn first: those that are found now were interrupted.
+        if self.has_interrupted.load(Ordering::Relaxed) {
+            self.store.fail_interrupted_sessions(now_ms()).await?;
+            self.has_interrupted.store(false, Ordering::Relaxed);
+        }
+        self.settle_late().await?;
+        if corrected > 0 {
+            tracing::warn!(corrected, "the database was corrected after a failed write");
+        }
+        self.store.confirm(failures);
+        Ok(())
+    }
+
+    async fn correct_servers(&self) -> Result<usize, StoreError> {
+        let (catalog, now) = (self.catalog(), now_ms());
+        let mut corrected = 0;
+        let mut right = BTreeSet::new();
+        for stored in self.store.load_servers().await? {
+            let name = &stored.registration.config.name;
+            let Some(entry) = catalog.get(name.as_str()) else {
+                self.store.delete_server(name).await?;
+                corrected += 1;
+                continue;
+            };
+            let is_right = entry.registration.to_json() == stored.registration.to_json()
+                && entry.offering().same_as(&stored.offering);
+            if is_right {
+                right.insert(name.clone());
+            }
+        }
+        // Replaced, not deleted and made anew, so that they keep their grants.
+        for entry in catalog.entries().filter(|entry| !right.contains(entry.name())) {
+            let (registration, offering) = (&entry.registration, entry.offering());
+            self.store.replace_server(registration, offering, GrantChange::Keep, now).await?;
+            corrected += 1;
+        }
+        Ok(corrected)
+    }
+
+    async fn correct_groups(&self) -> Result<usize, StoreError> {
+        let (catalog, now) = (self.catalog(), now_ms());
+        let stored = self.store.load_groups().await?;
+        let differences = Differences::between(&stored, catalog.groups(), |group| group.name.as_str());
+        for group in &differences.wrong {
+            self.store.delete_group(&group.name).await?;
+        }
+        for group in &differences.missing {
+            self.store.put_group(group, now).await?;
+        }
+        Ok(differences.count())
+    }
+
+    async fn correct_users(&self) -> Result<usize, StoreError> {
+        let (catalog, now) = (self.catalog(), now_ms());
+        let stored = self.store.load_users().await?;
+        let users = catalog.access().users();
+        let differences = Differences::between(&stored, users, |user| user.username.as_str());
+        for user in &differences.wrong {
+            self.store.delete_user(&user.username).await?;
+        }
+        for user in &differences.missing {
+            self.store.put_user(user, now).await?;
+        }
+        if !catalog.access().is_initialized && self.store.mode().await?.is_some() {
+            self.store.forget_mode().await?;
+        }
+        Ok(differences.count())
+    }
+
+    async fn correct_clients(&self) -> Result<usize, StoreError> {
+        let (catalog, now) = (self.catalog(), now_ms());
+        let stored = self.store.load_clients().await?;
+        let clients = catalog.access().clients();
+        let differences = Differences::between(&stored, clients, |client| client.name.as_str());
+        for client in &differences.wrong {
+            self.store.delete_client(&client.name).await?;
+        }
+        for client in &differences.missing {
+            self.store.put_client(client, now).await?;
+        }
+        Ok(differences.count())
+    }
+}
+
+/// Rows to be deleted and, after that, rows to be stored. In this order, since a token that a wrong row has may belong to
+/// somebody else.
+struct Differences<'a, T> {
+    wrong: Vec<&'a T>,
+    missing: Vec<&'a T>,
+}
+
+impl<'a, T: PartialEq> Differences<'a, T> {
+    fn between(stored: &'a [T], right: impl Iterator<Item = &'a T>, key: impl Fn(&T) -> &str) -> Self {
+        let mut unmatched: HashMap<_, _> = stored.iter().map(|row| (key(row), row)).collect();
+        let mut missing = Vec::new();
+        for row in right {
+            match unmatched.get(key(row)) {
+                Some(stored) if *stored == row => drop(unmatched.remove(key(row))),
+                Some(_) | None => missing.push(row),
+            }
+        }
+        Self { wrong: unmatched.into_values().collect(), missing }
+    }
+
+    fn count(&self) -> usize {
+        self.wrong.len() + self.missing.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_deleted_and_stored_anew_and_the_rest_is_left_alone() {
+        let stored = [("same", 1), ("changed", 1), ("gone", 1)];
+        let right = [("same", 1), ("changed", 2), ("new", 1)];
+        let differences = Differences::between(&stored, right.iter(), |row| row.0);
+        let mut wrong = differences.wrong;
+        wrong.sort_unstable();
+        assert_eq!(wrong, [&("changed", 1), &("gone", 1)]);
+        assert_eq!(differences.missing, [&("changed", 2), &("new", 1)]);
+    }
+}

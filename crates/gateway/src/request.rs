@@ -1,0 +1,152 @@
+//! Requests in the gateway's own words: calls, reads and renders of people over REST, and what the gateway itself asks.
+//! How they travel is the business of the engine.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::caller::Owner;
+use super::catalog::Entry;
+use super::engine::{Call, Errand, Failure};
+use super::result::members;
+use super::wording::{Authored, Wording};
+use super::{Error, Gateway};
+use model::{Capabilities, Redactor};
+use upstream::{CallError, Inbound};
+use wire::error::code;
+use wire::{Head, RpcError};
+
+/// A request and what may be done with it.
+pub struct OwnRequest<'a> {
+    pub method: &'static str,
+    /// The members of `params`, values as JSON.
+    pub params: &'a [(&'static str, &'a [u8])],
+    /// What the call is counted as.
+    pub tool: Option<&'a str>,
+    /// Whether it does no harm if the server runs it twice.
+    pub is_repeatable: bool,
+    pub progress: Option<mpsc::Sender<Bytes>>,
+    /// Who it is for at a stateful server; none where the gateway itself wants to know.
+    pub owner: Option<Owner>,
+}
+
+/// Why a request has no result.
+#[derive(Debug)]
+pub enum NoResult {
+    Failed(Failure),
+    /// The server's own error, in its words.
+    Rpc {
+        code: i64,
+        message: String,
+        data: Option<Bytes>,
+    },
+    /// The server asked for something that only an MCP client can give.
+    NeedsInput,
+}
+
+impl Gateway {
+    /// The `result` of the answer, as the server wrote it.
+    pub(super) async fn ask(&self, entry: &Arc<Entry>, request: OwnRequest<'_>) -> Result<Bytes, NoResult> {
+        let OwnRequest { method, params, tool, is_repeatable, progress, owner } = request;
+        let params = params.iter().map(|(key, value)| (*key, value.to_vec())).collect();
+        let authored = Authored { method, params, wants_progress: progress.is_some() };
+        let errand = Errand {
+            entry: entry.clone(),
+            wording: Wording::Authored(authored),
+            capabilities: Capabilities::NONE,
+            owner,
+            is_repeatable,
+            revoked: None,
+        };
+        let begun = self.begin_call(errand, tool.map(str::to_owned), None).await;
+        let mut call = begun.map_err(NoResult::Failed)?;
+        let result = receive(&mut call, progress).await;
+        if matches!(result, Err(NoResult::NeedsInput)) {
+            call.fails_because("the tool asks for input, which needs an MCP client");
+        }
+        result
+    }
+}
+
+async fn receive(call: &mut Call, progress: Option<mpsc::Sender<Bytes>>) -> Result<Bytes, NoResult> {
+    loop {
+        match call.next().await.map_err(NoResult::Failed)? {
+            Inbound::Answer(answer) => return read_result(&answer),
+            Inbound::Notice(notice) => {
+                if let (Some(progress), Some(params)) = (&progress, progress_in(&notice)) {
+                    // Somebody who reads slowly misses steps, never the result.
+                    let _ = progress.try_send(params);
+                }
+            }
+            Inbound::Request(request) => {
+                call.refuse(&request);
+                return Err(NoResult::NeedsInput);
+            }
+        }
+    }
+}
+
+fn read_result(answer: &Bytes) -> Result<Bytes, NoResult> {
+    let not_understood = |error| {
+        NoResult::Failed(Failure::Call(CallError::Lost(format!("the answer is not understood: {error}"))))
+    };
+    let head = Head::parse(answer).map_err(not_understood)?;
+    if let Some(span) = head.error {
+        return Err(NoResult::of(RpcError::parse(&answer[span])));
+    }
+    let result = head.result.map(|span| answer.slice(span)).unwrap_or_default();
+    match members(&result).get("resultType") {
+        Some(kind) if kind.get() == r#""input_required""# => Err(NoResult::NeedsInput),
+        Some(_) | None => Ok(result),
+    }
+}
+
+/// The params of a progress notice.
+fn progress_in(notice: &Bytes) -> Option<Bytes> {
+    let head = Head::parse(notice).ok()?;
+    let params = head.params.filter(|_| head.method.as_deref() == Some("notifications/progress"))?;
+    Some(notice.slice(params.span))
+}
+
+impl NoResult {
+    fn of(error: Option<RpcError<'_>>) -> Self {
+        match error {
+            // A caller over REST declares no capabilities, and nobody is there to open a page.
+            Some(error)
+                if error.is(code::MISSING_CLIENT_CAPABILITY) || error.is(code::URL_ELICITATION_REQUIRED) =>
+            {
+                NoResult::NeedsInput
+            }
+            Some(error) => NoResult::Rpc {
+                code: error.code,
+                message: error.message.into_owned(),
+                data: error.data.map(Bytes::copy_from_slice),
+            },
+            None => NoResult::Rpc {
+                code: code::INTERNAL_ERROR.into(),
+                message: "the server answered with an error that has no code".into(),
+                data: None,
+            },
+        }
+    }
+
+    /// The sentence for whoever wanted `what` of this server.
+    pub fn explain(self, what: &str, entry: &Entry) -> Error {
+        let sentence = match self {
+            NoResult::Failed(Failure::Disabled) => return disabled(entry),
+            NoResult::Failed(Failure::Revoked) => format!("{what} was ended: the token was revoked"),
+            NoResult::Failed(Failure::Call(error)) => format!("{what} failed: {error}"),
+            NoResult::Rpc { code, message, .. } => format!("{what} failed: {message} (code {code})"),
+            NoResult::NeedsInput => {
+                format!("{what} asks for input while it runs, which needs an MCP client; connect one to /mcp")
+            }
+        };
+        Error::upstream(Redactor::of(&entry.registration.config).redact(&sentence))
+    }
+}
+
+/// The server is switched off.
+pub fn disabled(entry: &Entry) -> Error {
+    Error::invalid(format!("server {:?} is disabled", entry.name().as_str()))
+}

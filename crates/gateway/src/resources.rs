@@ -1,0 +1,174 @@
+//! Resources: which server a URI belongs to, and the records. A URI that several servers have is never guessed:
+//! the error names the qualified URIs to choose from.
+
+use std::sync::Arc;
+
+use super::caller::Owner;
+use super::catalog::{Catalog, Entry};
+use super::record::{ResourceRecord, TemplateRecord};
+use super::refusal::Refusal;
+use super::request::{NoResult, OwnRequest};
+use super::result::members;
+use super::tools::Coverage;
+use super::view::{Lens, Part};
+use super::{Error, Gateway};
+use model::{FieldError, Redactor, Resource, ResourceUri, uri};
+use wire::error::code;
+use wire::{authored, text};
+
+impl Catalog {
+    /// By server, then URI.
+    pub fn resource_records(&self, coverage: &Coverage<'_>) -> Result<Vec<ResourceRecord<'_>>, Error> {
+        let mut records = Vec::new();
+        for entry in self.covered_by_name(coverage)? {
+            records.extend(entry.resources().map(|resource| ResourceRecord::of(entry, resource)));
+        }
+        Ok(records)
+    }
+
+    /// By server, then template.
+    pub fn template_records(&self, coverage: &Coverage<'_>) -> Result<Vec<TemplateRecord<'_>>, Error> {
+        let mut records = Vec::new();
+        for entry in self.covered_by_name(coverage)? {
+            let mut templates: Vec<_> = entry.offering().templates.iter().collect();
+            templates.sort_by_key(|template| template.key());
+            records.extend(templates.into_iter().map(|template| TemplateRecord::of(entry, template)));
+        }
+        Ok(records)
+    }
+
+    /// URIs have no server in front, so here the bare names of the servers give the order.
+    fn covered_by_name(&self, coverage: &Coverage<'_>) -> Result<Vec<&Arc<Entry>>, Error> {
+        let mut entries = self.covered(coverage)?;
+        entries.sort_by_key(|entry| entry.name());
+        Ok(entries)
+    }
+
+    /// Everything listed under this URI, disabled servers included.
+    pub fn find_resource(&self, text: &str) -> Result<Vec<(&Arc<Entry>, &Resource)>, Error> {
+        Ok(match parse_uri(text)? {
+            ResourceUri::Qualified { server, uri } => {
+                let entry = self.get(server.as_str()).into_iter();
+                entry.filter_map(|entry| Some((entry, entry.resource(&uri)?))).collect()
+            }
+            ResourceUri::Upstream(uri) => {
+                self.entries().filter_map(|entry| Some((entry, entry.resource(&uri)?))).collect()
+            }
+        })
+    }
+
+    /// The one record of a URI.
+    pub fn resource_record(&self, text: &str) -> Result<ResourceRecord<'_>, Error> {
+        let found = self.find_resource(text)?;
+        let (entry, resource) = one_of(text, prefer_enabled(found, |(entry, _)| entry), |(entry, _)| entry)?;
+        Ok(ResourceRecord::of(entry, resource))
+    }
+
+    /// The same for an agent, who sees only what is enabled and in its scope.
+    pub fn reader_in(&self, lens: &Lens<'_>, text: &str) -> Result<(&Arc<Entry>, String), Refusal> {
+        let unknown = || Refusal::UnknownResource(text.to_owned());
+        let makes = |entry: &Arc<Entry>, uri: &str| lens.shows_templates(entry) && entry.makes(uri);
+        let uri = match parse_uri(text).map_err(|error| Refusal::Invalid(error.to_string()))? {
+            ResourceUri::Qualified { server, uri } => {
+                let entry = self.get(server.as_str()).ok_or_else(unknown)?;
+                let is_open = lens.shows_resource(entry, &uri) || makes(entry, &uri);
+                return if is_open { Ok((entry, uri)) } else { Err(unknown()) };
+            }
+            ResourceUri::Upstream(uri) => uri,
+        };
+        let has = |entry: &&Arc<Entry>| entry.resource(&uri).is_some() && lens.shows_resource(entry, &uri);
+        let mut found: Vec<_> = self.entries().filter(has).collect();
+        if found.is_empty() {
+            found = self.entries().filter(|entry| makes(entry, &uri)).collect();
+        }
+        // One server's own endpoint passes on what no list has: the server knows best.
+        if let (Part::Server(server), true) = (lens.part, found.is_empty()) {
+            found.extend(self.get(server));
+        }
+        match found.as_slice() {
+            [] => Err(unknown()),
+            [entry] => Ok((entry, uri)),
+            [..] => Err(Refusal::Invalid(several(text, found.iter().map(|entry| &***entry)))),
+        }
+    }
+
+    /// The server to read a URI from, and the URI as that server knows it. Where no list has it, the one server
+    /// whose template makes it; a qualified URI goes to its server in any case, which knows best.
+    pub fn reader_of(&self, text: &str) -> Result<(&Arc<Entry>, String), Error> {
+        let uri = match parse_uri(text)? {
+            ResourceUri::Qualified { server, uri } => return Ok((self.require(server.as_str())?, uri)),
+            ResourceUri::Upstream(uri) => uri,
+        };
+        let has = |entry: &&Arc<Entry>| entry.resource(&uri).is_some();
+        let mut found: Vec<_> = self.entries().filter(has).collect();
+        if found.is_empty() {
+            found = self.entries().filter(|entry| entry.makes(&uri)).collect();
+        }
+        let entry = one_of(text, prefer_enabled(found, |entry| entry), |entry| entry)?;
+        Ok((entry, uri))
+    }
+}
+
+fn parse_uri(text: &str) -> Result<ResourceUri, Error> {
+    Ok(ResourceUri::parse(text).map_err(|problem| FieldError::new("uri", problem))?)
+}
+
+/// Disabled servers count only where no other has the URI.
+fn prefer_enabled<T>(found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Vec<T> {
+    let (enabled, disabled): (Vec<_>, Vec<_>) = found.into_iter().partition(|item| entry(item).is_enabled());
+    if enabled.is_empty() { disabled } else { enabled }
+}
+
+fn one_of<T>(text: &str, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Result<T, Error> {
+    if found.len() > 1 {
+        return Err(Error::invalid(several(text, found.iter().map(entry))));
+    }
+    found.pop().ok_or_else(|| match uri::has_scheme(text) {
+        true => Error::not_found(format!("no server has the resource {text:?}")),
+        false => FieldError::new("uri", format!("is {text:?}, which is not a URI")).into(),
+    })
+}
+
+fn several<'a>(text: &str, entries: impl Iterator<Item = &'a Entry>) -> String {
+    let choices: Vec<_> = entries.map(|entry| uri::qualify(entry.name(), text)).collect();
+    format!("several servers have the URI {text:?}; use one of {}", choices.join(", "))
+}
+
+impl Entry {
+    /// Whether one of the server's templates makes this URI.
+    fn makes(&self, uri: &str) -> bool {
+        self.offering().templates.iter().any(|template| uri::template_matches(&template.uri_template, uri))
+    }
+}
+
+impl Gateway {
+    /// Reads a resource: `contents` as the upstream sent them.
+    pub async fn read_resource(&self, owner: Owner, text: &str) -> Result<Vec<u8>, Error> {
+        let catalog = self.catalog();
+        let (entry, uri) = catalog.reader_of(text)?;
+        let uri = text::quote(&uri);
+        let request = OwnRequest {
+            method: "resources/read",
+            params: &[("uri", &uri)],
+            tool: None,
+            is_repeatable: true,
+            progress: None,
+            owner: Some(owner),
+        };
+        let result = self.ask(entry, request).await.map_err(|no_result| match no_result {
+            NoResult::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
+                let message = Redactor::of(&entry.registration.config).redact(&message);
+                Error::not_found(format!("server {:?} says: {message}", entry.name().as_str()))
+            }
+            other => other.explain(&format!("reading {text}"), entry),
+        })?;
+        let contents = members(&result).get("contents").map_or("[]", |contents| contents.get()).as_bytes();
+        Ok(authored::object(&[("contents", contents)]))
+    }
+}
+
+/// Legacy servers have a code for it; modern ones say that the parameter is wrong and name the URI.
+fn says_not_found(code: i64, data: Option<&[u8]>) -> bool {
+    let names_uri = || data.is_some_and(|data| members(data).contains_key("uri"));
+    code == i64::from(code::RESOURCE_NOT_FOUND) || code == i64::from(code::INVALID_PARAMS) && names_uri()
+}

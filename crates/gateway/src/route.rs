@@ -1,0 +1,175 @@
+//! Where an agent's request goes: the one server that it is meant for, provided that the caller sees what it names, and
+//! what must change in it on the way there.
+
+use std::sync::Arc;
+
+use super::Gateway;
+use super::caller::{Caller, Scope, Viewer};
+use super::catalog::{Catalog, Entry};
+use super::refusal::Refusal;
+use super::view::Lens;
+use model::QualifiedName;
+use wire::{Era, Head, HeaderParam, Span, text};
+
+pub struct Route {
+    pub entry: Arc<Entry>,
+    /// Parts of the message that the server knows by another name.
+    pub edits: Vec<(Span, Vec<u8>)>,
+    pub tool: Option<String>,
+    /// The resource that is read, as the caller names it.
+    pub reads: Option<String>,
+    pub is_repeatable: bool,
+}
+
+/// What a server wants to see again when the caller asks once more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReturnedState {
+    pub server: String,
+    pub state: String,
+}
+
+pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Route, Refusal> {
+    let lens = catalog
+        .lens(&caller.viewer)
+        .ok_or_else(|| Refusal::Invalid("this endpoint no longer exists".into()))?;
+    let method = head.method.as_deref().unwrap_or_default();
+    match method {
+        "tools/call" => tool_route(catalog, caller, head, &lens),
+        "prompts/get" => {
+            let name = name_of(head)?;
+            let unknown = || Refusal::UnknownPrompt(name.value.to_string());
+            let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
+            entry.prompt(item).filter(|prompt| lens.shows_prompt(entry, &prompt.name)).ok_or_else(unknown)?;
+            Ok(Route::to(entry).renaming(name, item).repeatable())
+        }
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+            let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
+            let uri = uri.ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))?;
+            let (entry, item) = catalog.reader_in(&lens, &uri.value)?;
+            let reads = Some(uri.value.to_string()).filter(|_| method == "resources/read");
+            Ok(Route { reads, ..Route::to(entry).renaming(uri, &item).repeatable() })
+        }
+        "completion/complete" => completion_route(catalog, caller, head, &lens),
+        // Of the modern era; nothing a client with a handshake could ask for.
+        "server/discover" | "subscriptions/listen" if caller.era == Era::Legacy => {
+            Err(Refusal::UnknownMethod(method.to_owned()))
+        }
+        // One server's own endpoint passes on what the gateway does not know.
+        _ => match &caller.viewer.scope {
+            Scope::Server(name) => {
+                let entry = catalog.get(name).ok_or_else(|| Refusal::UnknownMethod(method.to_owned()))?;
+                Ok(Route::to(entry))
+            }
+            Scope::Everything | Scope::Group(_) => Err(Refusal::UnknownMethod(method.to_owned())),
+        },
+    }
+}
+
+fn tool_route(
+    catalog: &Catalog,
+    caller: &Caller,
+    head: &Head<'_>,
+    lens: &Lens<'_>,
+) -> Result<Route, Refusal> {
+    let name = name_of(head)?;
+    let unknown = || Refusal::UnknownTool(name.value.to_string());
+    let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
+    let mut route = Route::to(entry).renaming(name, item);
+    route.tool = Some(item.to_owned());
+    match entry.tool(item) {
+        Some(tool) if lens.shows_tool(entry, item) => {
+            route.is_repeatable = tool.is_repeatable();
+            Ok(route)
+        }
+        // A server that has tools but lists none knows itself which ones it has.
+        None if entry.keeps_tools_to_itself() && lens.shows_tool(entry, item) => Ok(route),
+        Some(_) | None => Err(unknown()),
+    }
+}
+
+fn completion_route(
+    catalog: &Catalog,
+    caller: &Caller,
+    head: &Head<'_>,
+    lens: &Lens<'_>,
+) -> Result<Route, Refusal> {
+    let reference = head.params.as_ref().and_then(|params| params.reference.as_ref());
+    let reference = reference.ok_or_else(|| Refusal::Invalid("params.ref must be an object".into()))?;
+    match (&reference.name, &reference.uri) {
+        (Some(name), _) => {
+            let unknown = || Refusal::UnknownPrompt(name.value.to_string());
+            let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
+            entry.prompt(item).filter(|prompt| lens.shows_prompt(entry, &prompt.name)).ok_or_else(unknown)?;
+            Ok(Route::to(entry).renaming(name, item).repeatable())
+        }
+        (None, Some(uri)) => {
+            let has_template = |entry: &&Arc<Entry>| {
+                let mut templates = entry.offering().templates.iter();
+                lens.shows_templates(entry) && templates.any(|template| template.uri_template == uri.value)
+            };
+            if let Some(entry) = catalog.entries().find(has_template) {
+                return Ok(Route::to(entry).repeatable());
+            }
+            let (entry, item) = catalog.reader_in(lens, &uri.value)?;
+            Ok(Route::to(entry).renaming(uri, &item).repeatable())
+        }
+        (None, None) => Err(Refusal::Invalid("params.ref must have a name or a uri".into())),
+    }
+}
+
+impl Route {
+    /// The state that the server handed out with its last answer goes back to it alone, as it wrote it.
+    pub fn returning(mut self, head: &Head<'_>, state: Option<ReturnedState>) -> Result<Self, Refusal> {
+        let written = head.params.as_ref().and_then(|params| params.request_state.as_ref());
+        let (Some(written), Some(state)) = (written, state) else { return Ok(self) };
+        if state.server != self.entry.name().as_str() {
+            return Err(Refusal::Invalid("params.requestState belongs to another server".into()));
+        }
+        self.edits.push((written.span.clone(), text::quote(&state.state)));
+        Ok(self)
+    }
+
+    fn to(entry: &Arc<Entry>) -> Self {
+        Self { entry: entry.clone(), edits: Vec::new(), tool: None, reads: None, is_repeatable: false }
+    }
+
+    fn renaming(mut self, from: &text::Text<'_>, to: &str) -> Self {
+        if from.value != to {
+            self.edits.push((from.span.clone(), text::quote(to)));
+        }
+        self
+    }
+
+    fn repeatable(mut self) -> Self {
+        self.is_repeatable = true;
+        self
+    }
+}
+
+fn name_of<'a, 'b>(head: &'a Head<'b>) -> Result<&'a text::Text<'b>, Refusal> {
+    let name = head.params.as_ref().and_then(|params| params.name.as_ref());
+    name.ok_or_else(|| Refusal::Invalid("params.name must be a string".into()))
+}
+
+impl Gateway {
+    /// The arguments of a tool that modern clients repeat in headers, if this viewer sees the tool.
+    pub fn header_params(&self, viewer: &Viewer, tool: &str) -> Vec<HeaderParam> {
+        let catalog = self.catalog();
+        let shown = catalog.lens(viewer).and_then(|lens| {
+            let (entry, item) = owner(&catalog, &viewer.scope, tool)?;
+            lens.shows_tool(entry, item).then(|| entry.header_params(item).to_vec())
+        });
+        shown.unwrap_or_default()
+    }
+}
+
+/// The server that a name belongs to, and the name there.
+fn owner<'a, 'b>(catalog: &'a Catalog, scope: &Scope, name: &'b str) -> Option<(&'a Arc<Entry>, &'b str)> {
+    match scope {
+        Scope::Server(server) => Some((catalog.get(server)?, name)),
+        Scope::Everything | Scope::Group(_) => {
+            let name = QualifiedName::parse(name)?;
+            Some((catalog.get(name.server)?, name.item))
+        }
+    }
+}

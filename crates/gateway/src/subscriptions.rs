@@ -1,0 +1,164 @@
+//! Resources that somebody wants to hear about, counted over all sessions: the upstream is asked once, and told
+//! when nobody is left.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::Gateway;
+use super::caller::Viewer;
+use super::catalog::Entry;
+use super::refusal::Refusal;
+use super::request::{NoResult, OwnRequest};
+use upstream::Upstream;
+use wire::text;
+
+/// A server and the URI there.
+type Key = (String, String);
+
+#[derive(Default)]
+pub struct Subscriptions(Mutex<HashMap<Key, Interest>>);
+
+/// How many want to hear about a resource, and whose turn it is to speak to the server about it.
+#[derive(Default)]
+struct Interest {
+    count: usize,
+    turn: Turn,
+}
+
+/// Held while the server is asked, so that nobody hears of success before the server agreed, and what was said last is
+/// what the server heard last.
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
+impl Subscriptions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Interest>> {
+        self.0.lock().expect("no code panics while it holds the counts")
+    }
+
+    fn turn(&self, key: &Key) -> Turn {
+        self.lock().entry(key.clone()).or_default().turn.clone()
+    }
+
+    fn count(&self, key: &Key) -> usize {
+        self.lock().get(key).map_or(0, |interest| interest.count)
+    }
+
+    fn add(&self, key: &Key) {
+        self.lock().entry(key.clone()).or_default().count += 1;
+    }
+
+    /// True for the last.
+    fn remove(&self, key: &Key) -> bool {
+        let mut interests = self.lock();
+        let Some(interest) = interests.get_mut(key).filter(|interest| interest.count > 0) else {
+            return false;
+        };
+        interest.count -= 1;
+        interest.count == 0
+    }
+
+    /// Forgets a resource that nobody wants nor waits for; `turn` is the caller's own.
+    fn tidy(&self, key: &Key, turn: Turn) {
+        let mut interests = self.lock();
+        drop(turn);
+        let is_over = |interest: &Interest| interest.count == 0 && Arc::strong_count(&interest.turn) == 1;
+        if interests.get(key).is_some_and(is_over) {
+            interests.remove(key);
+        }
+    }
+}
+
+impl Gateway {
+    /// Returns the server that has the URI, and the URI there.
+    pub async fn subscribe(&self, viewer: &Viewer, uri: &str) -> Result<(String, String), Refusal> {
+        let catalog = self.catalog();
+        let unknown = || Refusal::UnknownResource(uri.to_owned());
+        let lens = catalog.lens(viewer).ok_or_else(unknown)?;
+        let (entry, upstream_uri) = catalog.reader_in(&lens, uri)?;
+        let key = (entry.name().to_string(), upstream_uri);
+        let turn = self.subscriptions.turn(&key);
+        let asked = {
+            let _held = turn.lock().await;
+            let asked = match self.subscriptions.count(&key) {
+                0 => self.tell_server(entry, "resources/subscribe", &key.1).await,
+                _ => Ok(()),
+            };
+            if asked.is_ok() {
+                self.subscriptions.add(&key);
+            }
+            asked
+        };
+        self.subscriptions.tidy(&key, turn);
+        asked?;
+        self.share_wanted(entry, &key);
+        Ok(key)
+    }
+
+    /// Whether a resource still exists for a viewer.
+    pub fn shows_resource(&self, viewer: &Viewer, server: &str, uri: &str) -> bool {
+        let catalog = self.catalog();
+        let (Some(lens), Some(entry)) = (catalog.lens(viewer), catalog.get(server)) else { return false };
+        lens.shows_resource(entry, uri) || lens.shows_templates(entry)
+    }
+
+    pub async fn unsubscribe(&self, server: &str, uri: &str) {
+        let key = (server.to_owned(), uri.to_owned());
+        let turn = self.subscriptions.turn(&key);
+        {
+            let _held = turn.lock().await;
+            let is_last = self.subscriptions.remove(&key);
+            if let Some(entry) = self.catalog().get(server) {
+                self.share_wanted(entry, &key);
+                if is_last && let Err(refusal) = self.tell_server(entry, "resources/unsubscribe", uri).await {
+                    tracing::debug!(server, %refusal, "a server did not take an unsubscription");
+                }
+            }
+        }
+        self.subscriptions.tidy(&key, turn);
+    }
+
+    /// The upstream needs to know what is wanted, to ask again after a new connection.
+    fn share_wanted(&self, entry: &Arc<Entry>, key: &Key) {
+        if let Some(upstream) = &entry.upstream {
+            // Under the lock, so that what was known earlier cannot arrive later.
+            let interests = self.subscriptions.lock();
+            let is_wanted = interests.get(key).is_some_and(|interest| interest.count > 0);
+            upstream.want_resource(&key.1, is_wanted);
+        }
+    }
+
+    /// Tells the upstream of a server that was changed or switched on what the one before it knew.
+    pub(super) fn hand_over(&self, upstream: &Upstream) {
+        let level = *self.log_level.lock().expect("no code panics while it holds the level");
+        let interests = self.subscriptions.lock();
+        upstream.take_over(level, wanted_of(upstream.config().name.as_str(), &interests));
+    }
+}
+
+impl Gateway {
+    /// Modern servers have no such request: what is wanted goes into their one subscription.
+    async fn tell_server(&self, entry: &Arc<Entry>, method: &'static str, uri: &str) -> Result<(), Refusal> {
+        if entry.upstream.as_ref().is_some_and(|upstream| upstream.is_modern()) {
+            return Ok(());
+        }
+        let uri = text::quote(uri);
+        let request = OwnRequest {
+            method,
+            params: &[("uri", &uri)],
+            tool: None,
+            is_repeatable: true,
+            progress: None,
+            // Over the link that is there for as long as the server is, whoever comes and goes.
+            owner: None,
+        };
+        match self.ask(entry, request).await {
+            Ok(_) => Ok(()),
+            Err(NoResult::Rpc { code, message, data }) => Err(Refusal::Rpc { code, message, data }),
+            Err(no_result) => Err(Refusal::Upstream(no_result.explain(method, entry).to_string())),
+        }
+    }
+}
+
+fn wanted_of(server: &str, interests: &HashMap<Key, Interest>) -> BTreeSet<String> {
+    let wanted = interests.iter().filter(|((of, _), interest)| of == server && interest.count > 0);
+    wanted.map(|((_, uri), _)| uri.clone()).collect()
+}

@@ -1,0 +1,150 @@
+//! Tools as people manage them: listing, looking up, switching on and off.
+
+use std::sync::Arc;
+
+use super::record::ToolRecord;
+use super::{Catalog, Entry, Error, Gateway};
+use model::Flags;
+use store;
+
+/// Which servers a list covers.
+pub enum Coverage<'a> {
+    /// Those that are enabled.
+    Enabled,
+    All,
+    /// One server; what it offers is shown only while it is enabled.
+    Server(&'a str),
+    /// One server, disabled or not.
+    ServerAtAll(&'a str),
+}
+
+impl Catalog {
+    /// The covered servers, in the order in which the full names of what they offer sort.
+    pub fn covered(&self, coverage: &Coverage<'_>) -> Result<Vec<&Arc<Entry>>, Error> {
+        let is_enabled = |entry: &&Arc<Entry>| entry.is_enabled();
+        Ok(match coverage {
+            Coverage::Enabled => self.entries_by_full_name().into_iter().filter(is_enabled).collect(),
+            Coverage::All => self.entries_by_full_name(),
+            Coverage::Server(name) => Some(self.require(name)?).into_iter().filter(is_enabled).collect(),
+            Coverage::ServerAtAll(name) => vec![self.require(name)?],
+        })
+    }
+
+    /// The records of all covered tools, by full name.
+    pub fn tool_records(&self, coverage: &Coverage<'_>) -> Result<Vec<ToolRecord<'_>>, Error> {
+        let entries = self.covered(coverage)?.into_iter();
+        Ok(entries.flat_map(|entry| entry.tools().map(|tool| ToolRecord::of(entry, tool))).collect())
+    }
+
+    pub fn tool_record(&self, full_name: &str) -> Result<ToolRecord<'_>, Error> {
+        self.tool(full_name).map(|(entry, tool)| ToolRecord::of(entry, tool))
+    }
+}
+
+/// What can be switched one by one.
+#[derive(Clone, Copy)]
+pub enum Switchable {
+    Tools,
+    Prompts,
+}
+
+impl Switchable {
+    fn names(self, entry: &Entry) -> Vec<String> {
+        match self {
+            Switchable::Tools => entry.tools().map(|tool| tool.name.clone()).collect(),
+            Switchable::Prompts => entry.prompts().map(|prompt| prompt.name.clone()).collect(),
+        }
+    }
+
+    /// The server of a full name, and the name there.
+    fn find<'a>(self, catalog: &'a Catalog, full_name: &str) -> Result<(&'a Arc<Entry>, String), Error> {
+        match self {
+            Switchable::Tools => catalog.tool(full_name).map(|(entry, tool)| (entry, tool.name.clone())),
+            Switchable::Prompts => {
+                catalog.prompt(full_name).map(|(entry, prompt)| (entry, prompt.name.clone()))
+            }
+        }
+    }
+
+    fn disabled(self, flags: &mut Flags) -> &mut std::collections::BTreeSet<String> {
+        match self {
+            Switchable::Tools => &mut flags.disabled_tools,
+            Switchable::Prompts => &mut flags.disabled_prompts,
+        }
+    }
+
+    fn stored(self) -> store::Kind {
+        match self {
+            Switchable::Tools => store::Kind::Tool,
+            Switchable::Prompts => store::Kind::Prompt,
+        }
+    }
+}
+
+impl Gateway {
+    /// Sets the own flag of one tool, or of all tools of a server. Returns the full names of those that changed; a
+    /// single one is returned even when it was so already.
+    pub async fn switch_tools(self: &Arc<Self>, entity: &str, enabled: bool) -> Result<Vec<String>, Error> {
+        self.switch(Switchable::Tools, entity, enabled).await
+    }
+
+    pub(super) async fn switch(
+        self: &Arc<Self>,
+        kind: Switchable,
+        entity: &str,
+        enabled: bool,
+    ) -> Result<Vec<String>, Error> {
+        let entity = entity.to_owned();
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            let (entry, names) = match catalog.get(&entity) {
+                Some(entry) => {
+                    let mut flags = entry.registration.flags.clone();
+                    let disabled = kind.disabled(&mut flags);
+                    let names = kind.names(entry).into_iter();
+                    (entry, names.filter(|name| disabled.contains(name) == enabled).collect())
+                }
+                None => {
+                    let (entry, name) =
+                        kind.find(&catalog, &entity).map_err(|error| match entity.contains("__") {
+                            true => error,
+                            false => Error::not_found(format!("nothing is called {entity:?}")),
+                        })?;
+                    (entry, vec![name])
+                }
+            };
+            gateway.set_flags(kind, entry, &catalog, names, enabled).await
+        })
+        .await
+    }
+
+    /// The caller holds the turn.
+    async fn set_flags(
+        &self,
+        kind: Switchable,
+        entry: &Entry,
+        catalog: &Catalog,
+        names: Vec<String>,
+        enabled: bool,
+    ) -> Result<Vec<String>, Error> {
+        let server = entry.name();
+        if !names.is_empty() {
+            let now = super::now_ms();
+            self.store.set_disabled(server, kind.stored(), &names, !enabled, now).await?;
+            let change = |flags: &mut Flags| {
+                let disabled = kind.disabled(flags);
+                for name in &names {
+                    if enabled {
+                        disabled.remove(name);
+                    } else {
+                        disabled.insert(name.clone());
+                    }
+                }
+            };
+            self.swap(catalog.with(entry.with_flags(change, now)));
+            tracing::info!(%server, count = names.len(), enabled, "switched tools or prompts");
+        }
+        Ok(names.iter().map(|name| server.qualify(name)).collect())
+    }
+}

@@ -1,0 +1,124 @@
+//! Users: creating, changing, removing people. There is always an admin left.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::access::{Access, Principal};
+use super::{Error, Gateway, now_ms};
+use model::{FieldError, HolderName, Mode, Role, Token, User, UserChange};
+
+impl Gateway {
+    /// By name.
+    pub fn users(&self) -> Result<Vec<User>, Error> {
+        self.require_enterprise()?;
+        Ok(self.catalog().access().users().cloned().collect())
+    }
+
+    pub fn user(&self, name: &str) -> Result<User, Error> {
+        self.require_enterprise()?;
+        find(self.catalog().access(), name).cloned()
+    }
+
+    pub async fn create_user(self: &Arc<Self>, input: Map<String, Value>) -> Result<User, Error> {
+        self.require_enterprise()?;
+        let user = User::parse(input)?;
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            let access = catalog.access();
+            check_name_is_free(access, &user.username)?;
+            gateway.check_token_is_free(access, &user.token)?;
+            gateway.store.put_user(&user, now_ms()).await?;
+            gateway.swap_access(&catalog, access.with_user(&gateway.store, None, user.clone()));
+            tracing::info!(user = %user.username, role = user.role.as_str(), "created a user");
+            Ok(user)
+        })
+        .await
+    }
+
+    pub async fn change_user(self: &Arc<Self>, name: &str, input: Map<String, Value>) -> Result<User, Error> {
+        let name = self.user(name)?.username;
+        let change = UserChange::parse(input)?;
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            let access = catalog.access();
+            let before = find(access, name.as_str())?;
+            let mut user = before.clone();
+            if let Some(username) = change.username.filter(|username| *username != name) {
+                check_name_is_free(access, &username)?;
+                user.username = username;
+            }
+            user.role = change.role.unwrap_or(before.role);
+            check_admin_remains(access, before, user.role)?;
+            // The same text again is no new token.
+            if let Some(token) = change.token.filter(|token| token.secret() != before.token.secret()) {
+                gateway.check_token_is_free(access, &token)?;
+                user.token = token;
+            }
+            gateway.store.change_user(&name, &user, now_ms()).await?;
+            gateway.swap_access(&catalog, access.with_user(&gateway.store, Some(&name), user.clone()));
+            tracing::info!(user = %user.username, before = %name, role = user.role.as_str(), "changed a user");
+            Ok(user)
+        })
+        .await
+    }
+
+    pub async fn delete_user(self: &Arc<Self>, name: &str) -> Result<(), Error> {
+        let name = self.user(name)?.username;
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            let access = catalog.access();
+            let before = find(access, name.as_str())?;
+            check_admin_remains(access, before, Role::User)?;
+            gateway.store.delete_user(&name).await?;
+            gateway.swap_access(&catalog, access.without_user(&name));
+            tracing::info!(user = %name, "deleted a user");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Users and clients exist in enterprise mode only.
+    pub(super) fn require_enterprise(&self) -> Result<(), Error> {
+        match self.mode {
+            Mode::Enterprise => Ok(()),
+            Mode::Development => Err(Error::forbidden(
+                "users and clients are only allowed in enterprise mode; start the gateway with SERVER_MODE=enterprise",
+            )),
+        }
+    }
+
+    /// A token belongs to one user or client.
+    pub(super) fn check_token_is_free(&self, access: &Access, token: &Token) -> Result<(), Error> {
+        match access.find(&self.store.token_hash(token.secret().expose().as_bytes())) {
+            None => Ok(()),
+            Some(Principal::User(_) | Principal::Client(_)) => Err(Error::conflict(
+                FieldError::new("access_token", "is already the token of a user or client").to_string(),
+            )),
+        }
+    }
+}
+
+fn find<'a>(access: &'a Access, name: &str) -> Result<&'a User, Error> {
+    access.user(name).ok_or_else(|| Error::not_found(format!("user {name:?} does not exist")))
+}
+
+fn check_name_is_free(access: &Access, name: &HolderName) -> Result<(), Error> {
+    match access.user(name.as_str()) {
+        None => Ok(()),
+        Some(_) => Err(Error::conflict(format!("user {:?} already exists", name.as_str()))),
+    }
+}
+
+fn check_admin_remains(access: &Access, before: &User, role: Role) -> Result<(), Error> {
+    if before.role == Role::Admin && role != Role::Admin && !access.has_admin_beside(&before.username) {
+        return Err(Error::invalid(format!(
+            "user {:?} is the last admin; make somebody else an admin first",
+            before.username.as_str()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,303 @@
+//! What can be seen and reached through one endpoint. Lists and calls ask the same questions here, so a group's
+//! `effective-tools`, what its proxy shows and what it lets through can never differ.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::caller::{Scope, Viewer};
+use super::catalog::{Catalog, Entry};
+use model::group::EVERYTHING;
+use model::{AllowList, Group, Prompt, QualifiedName, Resource, ResourceUri, Template, Tool};
+
+/// A viewer, looked up: decides for each thing whether it exists for them.
+#[derive(Clone, Copy)]
+pub struct Lens<'a> {
+    pub part: Part<'a>,
+    pub allowed: &'a AllowList,
+}
+
+/// A scope, looked up: decides for each thing whether it is inside.
+#[derive(Clone, Copy)]
+pub enum Part<'a> {
+    Everything,
+    Group(&'a Members),
+    Server(&'a str),
+}
+
+impl Lens<'_> {
+    /// Whether the server can have anything in it at all.
+    pub fn admits(&self, entry: &Entry) -> bool {
+        let is_inside = match self.part {
+            Part::Server(name) => entry.name().as_str() == name,
+            Part::Everything | Part::Group(_) => true,
+        };
+        is_inside && entry.is_enabled() && self.allowed.allows(entry.name().as_str())
+    }
+
+    pub fn shows_tool(&self, entry: &Entry, tool: &str) -> bool {
+        self.admits(entry) && self.has_tool(entry, tool)
+    }
+
+    pub fn shows_prompt(&self, entry: &Entry, prompt: &str) -> bool {
+        self.admits(entry) && self.has_prompt(entry, prompt)
+    }
+
+    pub fn shows_resource(&self, entry: &Entry, uri: &str) -> bool {
+        self.admits(entry) && self.has_resource(entry, uri)
+    }
+
+    /// Templates come with all resources of a server or not at all.
+    pub fn shows_templates(&self, entry: &Entry) -> bool {
+        self.admits(entry) && self.has_templates(entry)
+    }
+
+    /// These four decide about things of a server that is admitted.
+    fn has_tool(&self, entry: &Entry, tool: &str) -> bool {
+        entry.shows_tool(tool)
+            && match self.part {
+                Part::Everything | Part::Server(_) => true,
+                Part::Group(members) => members.has_tool(entry.name().as_str(), tool),
+            }
+    }
+
+    fn has_prompt(&self, entry: &Entry, prompt: &str) -> bool {
+        entry.shows_prompt(prompt)
+            && match self.part {
+                Part::Everything | Part::Server(_) => true,
+                Part::Group(members) => members.prompts.has(entry.name().as_str(), prompt, &members.servers),
+            }
+    }
+
+    fn has_resource(&self, entry: &Entry, uri: &str) -> bool {
+        match self.part {
+            Part::Everything | Part::Server(_) => true,
+            Part::Group(members) => {
+                members.resources.has(entry.name().as_str(), uri, &members.servers)
+                    || members.any_server_resources.contains(uri)
+            }
+        }
+    }
+
+    fn has_templates(&self, entry: &Entry) -> bool {
+        match self.part {
+            Part::Everything | Part::Server(_) => true,
+            Part::Group(members) => {
+                members.resources.everything && members.servers.contains(entry.name().as_str())
+            }
+        }
+    }
+}
+
+/// What a viewer sees: enabled things only, in the order of their full names.
+#[derive(Default)]
+pub struct View<'a> {
+    pub tools: Vec<(&'a Arc<Entry>, &'a Tool)>,
+    pub prompts: Vec<(&'a Arc<Entry>, &'a Prompt)>,
+    pub resources: Vec<(&'a Arc<Entry>, &'a Resource)>,
+    pub templates: Vec<(&'a Arc<Entry>, &'a Template)>,
+}
+
+impl Catalog {
+    /// `None` when there is no such group, no such enabled server for this viewer, or no such client.
+    pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
+        self.lens_for(&viewer.scope, self.access().allow_list(viewer.client)?)
+    }
+
+    fn lens_for<'a>(&'a self, scope: &'a Scope, allowed: &'a AllowList) -> Option<Lens<'a>> {
+        let part = match scope {
+            Scope::Everything => Part::Everything,
+            Scope::Group(name) => Part::Group(self.members(name)?),
+            Scope::Server(name) => {
+                self.get(name).filter(|entry| entry.is_enabled() && allowed.allows(name))?;
+                Part::Server(name)
+            }
+        };
+        Some(Lens { part, allowed })
+    }
+
+    pub fn view(&self, lens: &Lens<'_>) -> View<'_> {
+        let mut view = View::default();
+        for entry in self.entries_by_full_name().into_iter().filter(|entry| lens.admits(entry)) {
+            let tools = entry.tools().filter(|tool| lens.has_tool(entry, &tool.name));
+            view.tools.extend(tools.map(|tool| (entry, tool)));
+            let prompts = entry.prompts().filter(|prompt| lens.has_prompt(entry, &prompt.name));
+            view.prompts.extend(prompts.map(|prompt| (entry, prompt)));
+            let resources = entry.resources().filter(|resource| lens.has_resource(entry, &resource.uri));
+            view.resources.extend(resources.map(|resource| (entry, resource)));
+            if lens.has_templates(entry) {
+                view.templates.extend(entry.offering().templates.iter().map(|template| (entry, template)));
+            }
+        }
+        view
+    }
+
+    /// The full names of the tools that a group's endpoints show to everybody.
+    pub fn effective_tools(&self, group: &str) -> Vec<String> {
+        self.tools_in(group).iter().map(|(entry, tool)| entry.name().qualify(&tool.name)).collect()
+    }
+
+    /// The tools that a group's endpoints show to everybody.
+    pub fn tools_in(&self, group: &str) -> Vec<(&Arc<Entry>, &Tool)> {
+        let everybody = Viewer { scope: Scope::Group(group.to_owned()), client: None };
+        self.lens(&everybody).map(|lens| self.view(&lens).tools).unwrap_or_default()
+    }
+}
+
+/// A group's members, taken apart once for looking up often.
+pub struct Members {
+    servers: HashSet<String>,
+    tools: Named,
+    excluded: Named,
+    prompts: Named,
+    resources: Named,
+    /// URIs without a server: whichever has them.
+    any_server_resources: HashSet<String>,
+}
+
+impl Members {
+    pub fn of(group: &Group) -> Self {
+        let mut resources =
+            Named { everything: has_everything(&group.included_resources), ..Named::default() };
+        let mut any_server_resources = HashSet::new();
+        for uri in &group.included_resources {
+            match ResourceUri::parse(uri) {
+                Ok(ResourceUri::Qualified { server, uri }) => resources.add(server.as_str(), &uri),
+                Ok(ResourceUri::Upstream(uri)) => drop(any_server_resources.insert(uri)),
+                Err(_) => {}
+            }
+        }
+        Self {
+            servers: group.included_servers.iter().cloned().collect(),
+            // All tools of the included servers are in, whatever is named besides.
+            tools: Named { everything: true, ..Named::of(&group.included_tools) },
+            excluded: Named::of(&group.excluded_tools),
+            prompts: Named {
+                everything: has_everything(&group.included_prompts),
+                ..Named::of(&group.included_prompts)
+            },
+            resources,
+            any_server_resources,
+        }
+    }
+
+    fn has_tool(&self, server: &str, tool: &str) -> bool {
+        self.tools.has(server, tool, &self.servers) && !self.excluded.names(server, tool)
+    }
+}
+
+/// Names by server, and whether whole servers are meant besides.
+#[derive(Default)]
+struct Named {
+    by_server: HashMap<String, HashSet<String>>,
+    everything: bool,
+}
+
+impl Named {
+    fn of(names: &[String]) -> Self {
+        let mut named = Self::default();
+        for name in names.iter().filter_map(|name| QualifiedName::parse(name)) {
+            named.add(name.server, name.item);
+        }
+        named
+    }
+
+    fn add(&mut self, server: &str, item: &str) {
+        self.by_server.entry(server.to_owned()).or_default().insert(item.to_owned());
+    }
+
+    fn names(&self, server: &str, item: &str) -> bool {
+        self.by_server.get(server).is_some_and(|items| items.contains(item))
+    }
+
+    fn has(&self, server: &str, item: &str, servers: &HashSet<String>) -> bool {
+        self.names(server, item) || self.everything && servers.contains(server)
+    }
+}
+
+fn has_everything(names: &[String]) -> bool {
+    names.iter().any(|name| name == EVERYTHING)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use model::{Offering, Registration, uri};
+
+    /// A server with the tool `t`, the prompts `p` and `q`, the resources `x://1` and `x://2`, and a template.
+    fn entry(name: &str, more: Value) -> Entry {
+        let mut input = json!({"name": name, "transport": "stdio", "command": "true"});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let raw = |value: Value| serde_json::value::to_raw_value(&value).unwrap();
+        let offering = Offering {
+            tools: vec![Tool::parse(raw(json!({"name": "t"}))).unwrap()],
+            prompts: ["p", "q"].map(|name| Prompt::parse(raw(json!({"name": name}))).unwrap()).into(),
+            resources: ["x://1", "x://2"]
+                .map(|uri| Resource::parse(raw(json!({"uri": uri}))).unwrap())
+                .into(),
+            templates: vec![Template::parse(raw(json!({"uriTemplate": "x://{n}"}))).unwrap()],
+            ..Offering::default()
+        };
+        let registration = Registration::parse(input.as_object().unwrap().clone()).unwrap();
+        Entry::new(registration, Arc::new(offering), None, 0, None)
+    }
+
+    /// Everything in the view, as `<server> <key>`.
+    fn seen(catalog: &Catalog, scope: Scope, allowed: &[&str]) -> Vec<String> {
+        fn tell<T>(items: &[(&Arc<Entry>, &T)], key: fn(&T) -> &str) -> Vec<String> {
+            items.iter().map(|(entry, item)| format!("{} {}", entry.name(), key(item))).collect()
+        }
+        let allowed = AllowList::new(allowed.iter().map(|name| name.to_string()).collect());
+        let Some(lens) = catalog.lens_for(&scope, &allowed) else { return Vec::new() };
+        let view = catalog.view(&lens);
+        let (tools, prompts) = (tell(&view.tools, Tool::key), tell(&view.prompts, Prompt::key));
+        let (resources, templates) =
+            (tell(&view.resources, Resource::key), tell(&view.templates, Template::key));
+        [tools, prompts, resources, templates].concat()
+    }
+
+    fn catalog() -> Catalog {
+        let entries = [
+            entry("a", json!({"disabled_prompts": ["q"]})),
+            entry("b", json!({})),
+            entry("off", json!({"enabled": false})),
+        ];
+        Catalog::new(entries, [])
+    }
+
+    fn seen_in_group(group: Value) -> Vec<String> {
+        let mut object = group.as_object().unwrap().clone();
+        object.insert("name".into(), json!("g"));
+        let catalog = catalog().with_group(Group::parse(object).unwrap());
+        seen(&catalog, Scope::Group("g".into()), &["*"])
+    }
+
+    #[test]
+    fn a_group_has_prompts_and_resources_only_as_configured() {
+        let group = json!({"included_servers": ["a", "off"]});
+        assert_eq!(seen_in_group(group), ["a t"]);
+        let every = json!({"included_servers": ["a", "off"], "included_tools": ["b__t"],
+            "included_prompts": ["*"], "included_resources": ["*"]});
+        assert_eq!(seen_in_group(every), ["a t", "b t", "a p", "a x://1", "a x://2", "a x://{n}"]);
+        let qualified = uri::qualify(entry("b", json!({})).name(), "x://2");
+        let named = json!({"included_servers": ["a"], "excluded_tools": ["a__t"],
+            "included_prompts": ["b__q", "a__q", "off__p"], "included_resources": ["x://1", qualified]});
+        assert_eq!(seen_in_group(named), ["b q", "a x://1", "b x://1", "b x://2"]);
+        let both = json!({"included_servers": ["a"], "included_prompts": ["*", "b__q"]});
+        assert_eq!(seen_in_group(both), ["a t", "a p", "b q"]);
+    }
+
+    #[test]
+    fn a_view_has_what_is_enabled_of_the_servers_that_the_caller_may_reach() {
+        let catalog = catalog();
+        let of_a = ["a t", "a p", "a x://1", "a x://2", "a x://{n}"];
+        assert_eq!(seen(&catalog, Scope::Server("a".into()), &["a"]), of_a);
+        assert_eq!(seen(&catalog, Scope::Everything, &["off", "gone", "a"]), of_a);
+        assert_eq!(seen(&catalog, Scope::Everything, &["*"]).len(), 11);
+        for nothing in ["off", "gone"] {
+            assert!(seen(&catalog, Scope::Server(nothing.into()), &["*"]).is_empty());
+        }
+        assert!(seen(&catalog, Scope::Server("a".into()), &["b"]).is_empty());
+    }
+}

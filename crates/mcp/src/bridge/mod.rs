@@ -1,0 +1,63 @@
+//! What must be said differently because client and server are of different eras or asked for different things.
+//! Input that a modern server asks a legacy client for, and the reverse, will have its rooms here.
+
+pub mod state;
+
+use gateway::caller::Logs;
+use model::{Capabilities, LogLevel};
+use wire::{Head, scan, text};
+
+/// Whether a notice is for a client that wants such log messages; other notices always are.
+pub fn log_passes(notice: &[u8], wanted: Logs) -> bool {
+    if wanted == Logs::All {
+        return true;
+    }
+    let Ok(head) = Head::parse(notice) else { return false };
+    if head.method.as_deref() != Some("notifications/message") {
+        return true;
+    }
+    let Logs::From(wanted) = wanted else { return false };
+    let level = head.params.and_then(|params| scan::member(notice, &params.span, "level"));
+    let level = level.and_then(|span| text::unescape(&notice[span]));
+    level.and_then(|level| LogLevel::parse(&level)).is_none_or(|level| level >= wanted)
+}
+
+/// Whether a client declared that it can be asked this.
+pub fn may_be_asked(declared: Capabilities, question: &[u8]) -> bool {
+    missing_capability(declared, question).is_none()
+}
+
+/// The capability that a client would have to declare to be asked this, and did not.
+pub fn missing_capability(declared: Capabilities, question: &[u8]) -> Option<&'static str> {
+    let head = Head::parse(question).ok()?;
+    let (name, has) = match head.method.as_deref().unwrap_or_default() {
+        "elicitation/create" => ("elicitation", declared.has_elicitation()),
+        "sampling/createMessage" => ("sampling", declared.has_sampling()),
+        "roots/list" => ("roots", declared.has_roots()),
+        _ => return None,
+    };
+    (!has).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_logs_below_the_wanted_level_are_held_back() {
+        let log = |level: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"{level}","data":1}}}}"#
+            )
+        };
+        let from = |level: &str| Logs::From(LogLevel::parse(level).unwrap());
+        assert!(log_passes(log("error").as_bytes(), from("warning")));
+        assert!(log_passes(log("warning").as_bytes(), from("warning")));
+        assert!(!log_passes(log("info").as_bytes(), from("warning")));
+        assert!(log_passes(log("debug").as_bytes(), Logs::All));
+        assert!(!log_passes(log("emergency").as_bytes(), Logs::None));
+        let progress = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+        assert!(log_passes(progress, from("emergency")));
+        assert!(log_passes(progress, Logs::None));
+    }
+}

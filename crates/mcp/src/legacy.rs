@@ -1,0 +1,384 @@
+//! Messages of clients with a handshake: revisions 2024-11-05 to 2025-11-25. What the gateway knows itself is
+//! answered here and now; the rest goes on to a server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::call::{Beside, runs_on};
+use super::reply::{Message, Reply};
+use super::routing::{self, Routing};
+use super::session::Session;
+use super::stream;
+use super::{Ask, Mcp};
+use gateway::caller::{Caller, Logs, Owner, Viewer};
+use gateway::lists::Lists;
+use gateway::refusal::Refusal;
+use model::{Capabilities, LogLevel};
+use wire::{Era, Head, Kind, Version, authored, scan, text};
+
+/// Who sends a message, and how it may be answered.
+#[derive(Clone)]
+pub struct Sender {
+    pub viewer: Viewer,
+    /// Cancelled when the token that the client came with is no longer valid.
+    pub revoked: Option<CancellationToken>,
+    /// None where the client sent a message without a session, as revision 2025-03-26 allows.
+    pub session: Option<Arc<Session>>,
+    pub beside: Beside,
+}
+
+/// A body that was posted, with what its headers say.
+struct Post {
+    /// Named by the client; found or not.
+    session: Option<Option<Arc<Session>>>,
+    version: Option<String>,
+    routing: Option<Routing>,
+    beside: Beside,
+    viewer: Viewer,
+    revoked: Option<CancellationToken>,
+    body: Bytes,
+}
+
+impl Mcp {
+    pub(super) async fn post(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
+        let post = Post {
+            session: ask.session.map(|id| self.sessions.find(id, &ask.viewer)),
+            version: ask.version.map(str::to_owned),
+            beside: if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere },
+            routing: ask.routing,
+            viewer: ask.viewer,
+            revoked: ask.revoked,
+            body: ask.body,
+        };
+        // Disconnecting is not cancelling: what was asked runs on, and its answer is dropped.
+        runs_on(self.clone(), self.clone().answer_post(post)).await
+    }
+
+    async fn answer_post(self: Arc<Self>, post: Post) -> Reply {
+        let Post { session, version, routing, beside, viewer, revoked, body } = post;
+        let is_batch = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+        let head = if is_batch { None } else { Some(Head::parse(&body)) };
+        let head = match head.transpose() {
+            Ok(head) => head,
+            Err(error) => return Reply::unreadable(&error),
+        };
+        let modern = head.as_ref().and_then(|head| object_to_modern(version.as_deref(), routing, head));
+        if let Some(reply) = modern {
+            return reply;
+        }
+        let session = match session {
+            Some(None) => return Reply::unknown_session(),
+            Some(Some(session)) => Some(session),
+            None => None,
+        };
+        if let Some(session) = &session {
+            self.lives.touch(session.serial);
+        }
+        let sender = Sender { viewer, revoked, session, beside };
+        match head {
+            // In boxes, here and below: what is large and rare should not make every request larger.
+            None => Box::pin(self.take_batch(&body, version.as_deref(), sender)).await,
+            Some(head) => self.take(&head, &body, &sender).await.unwrap_or_else(Reply::accepted),
+        }
+    }
+
+    /// One message. `None` when there is nothing to answer.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        body: &Bytes,
+        sender: &Sender,
+    ) -> Option<Reply> {
+        match head.kind {
+            Kind::Request => self.answer_request(head, body, sender).await,
+            Kind::Notice => {
+                self.take_notice(head, sender);
+                None
+            }
+            Kind::Result | Kind::Error => {
+                if let Some(session) = &sender.session {
+                    self.lives.take_answer(session.serial, head);
+                }
+                None
+            }
+        }
+    }
+
+    /// Several messages in one body, which only revision 2025-03-26 knows.
+    async fn take_batch(self: &Arc<Self>, body: &Bytes, said: Option<&str>, mut sender: Sender) -> Reply {
+        let version = match &sender.session {
+            Some(session) => Some(session.version),
+            None => said.and_then(Version::parse),
+        };
+        if version.is_some_and(|version| version != Version::V2025_03_26) {
+            return Reply::invalid_message(None, "batches exist only in protocol version 2025-03-26");
+        }
+        let array = match scan::whole(body) {
+            Ok(array) => array,
+            Err(error) => return Reply::unreadable(&error.into()),
+        };
+        let messages: Vec<_> = scan::elements(body, &array).map(|span| body.slice(span)).collect();
+        if messages.is_empty() {
+            return Reply::invalid_message(None, "a batch has at least one message");
+        }
+        // All answers go out as one array, so nothing can come before them.
+        sender.beside = Beside::Nowhere;
+        let mut answers = Vec::new();
+        for message in &messages {
+            let reply = match Head::parse(message) {
+                Ok(head) => match unfit_for_batch(&head, &sender) {
+                    Some(reply) => Some(reply),
+                    None => self.take(&head, message, &sender).await,
+                },
+                Err(error) => Some(Reply::unreadable(&error)),
+            };
+            answers.extend(reply.and_then(Reply::into_message));
+        }
+        match answers.is_empty() {
+            true => Reply::accepted(),
+            false => Reply::message(Message::batch(&answers)),
+        }
+    }
+
+    async fn answer_request(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        body: &Bytes,
+        sender: &Sender,
+    ) -> Option<Reply> {
+        let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+        let result = match head.method.as_deref().unwrap_or_default() {
+            "initialize" => return Some(self.initialize(head, &id, &sender.viewer)),
+            "ping" => Ok(Bytes::from_static(b"{}")),
+            "tools/list" => self.list(head, &sender.viewer, |lists| &lists.tools.result),
+            "prompts/list" => self.list(head, &sender.viewer, |lists| &lists.prompts.result),
+            "resources/list" => self.list(head, &sender.viewer, |lists| &lists.resources.result),
+            "resources/templates/list" => self.list(head, &sender.viewer, |lists| &lists.templates.result),
+            method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
+                let Some(session) = &sender.session else {
+                    return Some(Reply::bad_request(&needs_session(method)));
+                };
+                match method {
+                    "logging/setLevel" => self.set_level(head, session),
+                    "resources/subscribe" => Box::pin(self.subscribe(head, session)).await,
+                    _ => Box::pin(self.unsubscribe(head, session)).await,
+                }
+            }
+            _ => {
+                let caller = Arc::new(self.caller(sender));
+                return self.run_call(caller, id, head, body, &sender.beside, None).await;
+            }
+        };
+        Some(Reply::message(match result {
+            Ok(result) => Message::result(&id, result),
+            Err(refusal) => Message::refusal(Era::Legacy, &id, &refusal),
+        }))
+    }
+
+    fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params {
+            protocol_version: String,
+            #[serde(default)]
+            capabilities: Value,
+            #[serde(default)]
+            client_info: Value,
+        }
+        let params = head.params.as_ref().map(|params| &head.body[params.span.clone()]).unwrap_or(b"{}");
+        let params: Params = match serde_json::from_slice(params) {
+            Ok(params) => params,
+            Err(error) => {
+                let refusal = Refusal::Invalid(format!("params of initialize: {error}"));
+                return Reply::refusal(Era::Legacy, id, &refusal);
+            }
+        };
+        let asked = Version::parse(&params.protocol_version).filter(|version| version.era() == Era::Legacy);
+        let info =
+            |key: &str| params.client_info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let session = Session {
+            serial: self.sessions.new_serial(),
+            version: asked.unwrap_or(Version::LATEST_LEGACY),
+            capabilities: Capabilities::of(&params.capabilities),
+            client_name: info("name"),
+            client_version: info("version"),
+            viewer: viewer.clone(),
+        };
+        let lists = match self.lists_of(viewer) {
+            Ok(lists) => lists,
+            Err(refusal) => return Reply::not_found(refusal.to_string()),
+        };
+        let greeting = &lists.greeting;
+        let version = text::quote(session.version.as_str());
+        let mut members: Vec<(&str, &[u8])> = vec![
+            ("protocolVersion", &version),
+            ("capabilities", &greeting.capabilities),
+            ("serverInfo", &greeting.server_info),
+        ];
+        members.extend(greeting.instructions.as_deref().map(|instructions| ("instructions", instructions)));
+        let answer = authored::result(id, &authored::object(&members));
+        let mut reply = Reply::message(Message::whole(answer));
+        reply.session = Some(self.sessions.id_of(&session));
+        reply.opened = Some(Arc::new(session));
+        reply
+    }
+
+    fn list(&self, head: &Head<'_>, viewer: &Viewer, pick: fn(&Lists) -> &Bytes) -> Result<Bytes, Refusal> {
+        Ok(pick(&*self.lists_for(head, viewer)?).clone())
+    }
+
+    fn set_level(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
+        let level = head.params.as_ref().and_then(|params| params.level.as_ref());
+        let level = level.and_then(|level| LogLevel::parse(&level.value));
+        let level = level.ok_or_else(|| Refusal::Invalid("params.level must be a log level".into()))?;
+        self.lives.with(session.serial, &session.viewer, |live| live.level = Some(level));
+        if let Some(level) = self.lives.collect(|_, live| live.level).into_iter().min() {
+            self.gateway.set_log_level(level);
+        }
+        Ok(Bytes::from_static(b"{}"))
+    }
+
+    async fn subscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
+        let uri = uri_of(head)?;
+        let (server, upstream_uri) = self.gateway.subscribe(&session.viewer, &uri).await?;
+        let before = self.lives.with(session.serial, &session.viewer, |live| {
+            live.subscriptions.insert(uri, (server, upstream_uri))
+        });
+        if let Some((server, upstream_uri)) = before {
+            self.gateway.unsubscribe(&server, &upstream_uri).await;
+        }
+        Ok(Bytes::from_static(b"{}"))
+    }
+
+    async fn unsubscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
+        let uri = uri_of(head)?;
+        let held = self.lives.with(session.serial, &session.viewer, |live| live.subscriptions.remove(&uri));
+        if let Some((server, upstream_uri)) = held {
+            self.gateway.unsubscribe(&server, &upstream_uri).await;
+        }
+        Ok(Bytes::from_static(b"{}"))
+    }
+
+    fn take_notice(&self, head: &Head<'_>, sender: &Sender) {
+        let cancelled =
+            head.params.as_ref().filter(|_| head.method.as_deref() == Some("notifications/cancelled"));
+        if let (Some(id), Some(session)) =
+            (cancelled.and_then(|params| params.request_id.as_ref()), &sender.session)
+        {
+            self.lives.cancel_call(session.serial, id.raw());
+        }
+    }
+
+    fn caller(&self, sender: &Sender) -> Caller {
+        let viewer = sender.viewer.clone();
+        match &sender.session {
+            None => Caller {
+                owner: Some(viewer.owner()),
+                viewer,
+                era: Era::Legacy,
+                capabilities: Capabilities::NONE,
+                client_name: String::new(),
+                client_version: String::new(),
+                logs: Logs::All,
+                revoked: sender.revoked.clone(),
+            },
+            Some(session) => {
+                if self.gateway.has_stateful_servers() {
+                    // What the call may open is then found again when the session is over.
+                    self.lives.with(session.serial, &session.viewer, |_| {});
+                }
+                Caller {
+                    viewer,
+                    era: Era::Legacy,
+                    capabilities: session.capabilities,
+                    client_name: session.client_name.clone(),
+                    client_version: session.client_version.clone(),
+                    owner: Some(Owner::Session(session.serial)),
+                    logs: self.lives.level_of(session.serial).map_or(Logs::All, Logs::From),
+                    revoked: sender.revoked.clone(),
+                }
+            }
+        }
+    }
+
+    /// The stream for what is said outside of any call; a second one replaces the first.
+    pub(super) fn open_stream(&self, ask: &Ask<'_>) -> Reply {
+        let Some(id) = ask.session else {
+            return Reply::bad_request("the stream belongs to a session; send its Mcp-Session-Id");
+        };
+        let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
+        if !ask.accepts_events {
+            return Reply::not_acceptable("this is an event stream; accept text/event-stream");
+        }
+        let (outlet, body) = stream::open();
+        let known = self.gateway.fingerprint(&session.viewer);
+        let stream = super::live::Stream { outlet, known, listening: None };
+        let replaced = self.lives.with(session.serial, &session.viewer, |live| live.stream.replace(stream));
+        if let Some(replaced) = replaced {
+            replaced.end();
+        }
+        self.catch_up(session.serial, &session.viewer);
+        Reply::events(body)
+    }
+
+    pub(super) fn end_session(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
+        let Some(id) = ask.session else {
+            return Reply::bad_request("which session to end is said with Mcp-Session-Id");
+        };
+        let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
+        self.sessions.end(session.serial);
+        self.release(session.serial);
+        Reply::session_ended()
+    }
+
+    /// Gives back everything that a session held.
+    pub(super) fn release(self: &Arc<Self>, serial: u64) {
+        let subscriptions = self.lives.remove(serial).map(|live| live.subscriptions).unwrap_or_default();
+        let mcp = self.clone();
+        self.tasks.spawn(async move {
+            for (server, uri) in subscriptions.into_values() {
+                mcp.gateway.unsubscribe(&server, &uri).await;
+            }
+            mcp.gateway.release_links_of(Owner::Session(serial)).await;
+        });
+    }
+}
+
+fn needs_session(method: &str) -> String {
+    format!("{method} needs a session; initialize one first")
+}
+
+/// What would be answered with more than a message if it came alone.
+fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
+    let id = head.id.as_ref().filter(|_| head.kind == Kind::Request)?.raw();
+    let sentence = match head.method.as_deref().unwrap_or_default() {
+        _ if head.declares_version() => "requests of revision 2026-07-28 stand alone".to_owned(),
+        "initialize" => "initialize cannot be part of a batch".to_owned(),
+        method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
+            if sender.session.is_none() =>
+        {
+            needs_session(method)
+        }
+        _ => return None,
+    };
+    Some(Reply::invalid_message(Some(id), &sentence))
+}
+
+fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
+    let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
+    uri.map(|uri| uri.value.to_string()).ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))
+}
+
+/// A request that names its version is a modern one. Without the header that goes with it, or with one of a legacy
+/// client, something is always wrong with it.
+fn object_to_modern(version: Option<&str>, routing: Option<Routing>, head: &Head<'_>) -> Option<Reply> {
+    if head.kind != Kind::Request || !head.declares_version() {
+        return None;
+    }
+    let objection = routing::check(version, &routing.unwrap_or_default(), head, &[]).err()?;
+    Some(Reply::objection(head.id.as_ref().map(|id| id.raw()), &objection))
+}

@@ -1,0 +1,136 @@
+//! The agents' face: MCP itself, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
+//! Reading order: `endpoint` (where a request belongs), `legacy` and `modern` (what its message means in each era of
+//! the protocol), `routing` (headers that repeat a message), `call` (a message that goes on to a server), `session`,
+//! `listen` and `stream` (what outlives a request), `notify` (what is said unasked), `reply`.
+//!
+//! Nothing here knows the machinery of HTTP: an [`Ask`] comes in, a [`Reply`] goes out.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+pub mod bridge;
+mod call;
+mod endpoint;
+mod legacy;
+mod listen;
+mod live;
+mod modern;
+mod notify;
+mod reply;
+mod routing;
+pub mod session;
+mod sse;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use gateway::Gateway;
+use gateway::lists::Lists;
+use gateway::refusal::Refusal;
+use seal::PurposeSeal;
+use wire::{Era, Head, Version};
+
+pub use endpoint::{Place, Transport};
+pub use gateway::caller::{Scope, Viewer};
+pub use reply::{Body, Reply};
+pub use routing::Routing;
+pub use stream::EventBody;
+
+use bridge::state::States;
+use live::Lives;
+use session::Sessions;
+
+/// What the endpoints share.
+pub struct Mcp {
+    gateway: Arc<Gateway>,
+    sessions: Sessions,
+    states: States,
+    lives: Arc<Lives>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// What agents carry for the gateway, each kind under a seal of its own.
+pub struct Seals {
+    pub sessions: PurposeSeal,
+    pub states: PurposeSeal,
+}
+
+/// An HTTP request to an MCP endpoint, reduced to what matters here.
+pub struct Ask<'a> {
+    pub method: &'a str,
+    pub transport: Transport,
+    pub viewer: Viewer,
+    /// Cancelled when the token that the client came with is no longer valid.
+    pub revoked: Option<CancellationToken>,
+    pub session: Option<&'a str>,
+    pub version: Option<&'a str>,
+    /// Only modern clients send such headers.
+    pub routing: Option<Routing>,
+    /// Whether an event stream may be the answer.
+    pub accepts_events: bool,
+    pub query: Option<&'a str>,
+    pub body: Bytes,
+}
+
+impl Ask<'_> {
+    /// Whether the header alone makes it a modern request: no legacy client sends another version than these.
+    fn names_modern_version(&self) -> bool {
+        let version = self.version.map(|version| Version::parse(version).map(Version::era));
+        version.is_some_and(|era| era != Some(Era::Legacy))
+    }
+}
+
+impl Mcp {
+    pub fn start(gateway: Arc<Gateway>, seals: Seals, idle_limit: Option<Duration>) -> Arc<Self> {
+        let mcp = Arc::new(Self {
+            gateway,
+            sessions: Sessions::new(seals.sessions),
+            states: States::new(seals.states),
+            lives: Arc::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        let watch = notify::watch(mcp.clone(), idle_limit);
+        let stop = mcp.stop.clone();
+        mcp.tasks.spawn(async move { stop.run_until_cancelled(watch).await });
+        mcp
+    }
+
+    /// The lists for a request that asks for one of them.
+    fn lists_for(&self, head: &Head<'_>, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
+        // Lists are always given whole, so no cursor was ever handed out.
+        if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
+            return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
+        }
+        self.lists_of(viewer)
+    }
+
+    fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
+        let lists = self.gateway.lists(viewer);
+        lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))
+    }
+
+    /// Tells a stream that was just opened what changed while it was: whoever told all the others may have missed it.
+    fn catch_up(&self, serial: u64, viewer: &Viewer) {
+        if let Some(now) = self.gateway.fingerprint(viewer) {
+            self.lives.look(serial, |live| live.stream.as_mut().map(|stream| stream.tell_changes(now)));
+        }
+    }
+
+    /// Streams end at once; calls under way are the business of whoever serves them.
+    pub fn end_streams(&self) {
+        self.stop.cancel();
+        self.lives.close_all();
+    }
+
+    pub async fn stop(&self) {
+        self.end_streams();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,146 @@
+//! `subscriptions/listen`: a stream of what changes, for clients without a session. It says first which of the wishes
+//! it grants, marks everything with the id of the request, and lasts until one side ends it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::live::{Listening, Stream};
+use super::reply::Reply;
+use super::stream::{self, Outlet};
+use super::{Ask, Mcp};
+use gateway::caller::Viewer;
+use gateway::lists::Lists;
+use gateway::refusal::Refusal;
+use wire::{Era, Head, authored, scan, text};
+
+/// A server that does not agree to a subscription in this time does not agree: others must not wait for it.
+const ASKING: Duration = Duration::from_secs(5);
+
+/// What a client wants to hear about; of what it may ask for besides, this gateway knows nothing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wishes {
+    tools_list_changed: bool,
+    prompts_list_changed: bool,
+    resources_list_changed: bool,
+    resource_subscriptions: Vec<String>,
+}
+
+impl Mcp {
+    pub(super) fn listen(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
+        let wishes = match (wishes(head), self.lists_of(&ask.viewer)) {
+            (Ok(wishes), Ok(lists)) => wishes.granted_by(&lists),
+            (Err(refusal), _) | (_, Err(refusal)) => return Reply::refusal(Era::Modern, &id, &refusal),
+        };
+        if !ask.accepts_events {
+            return Reply::not_acceptable("this is an event stream; accept text/event-stream");
+        }
+        let (outlet, body) = stream::open();
+        let (mcp, viewer) = (self.clone(), ask.viewer.clone());
+        // In a task of its own: subscriptions that were made must be undone even if nobody listens any more.
+        self.tasks.spawn(async move { mcp.keep_telling(viewer, wishes, id, outlet).await });
+        Reply::events(body)
+    }
+
+    async fn keep_telling(self: Arc<Self>, viewer: Viewer, mut wishes: Wishes, id: Vec<u8>, outlet: Outlet) {
+        let subscriptions = self.subscribe_all(&viewer, &wishes.resource_subscriptions).await;
+        wishes.resource_subscriptions.retain(|uri| subscriptions.contains_key(uri));
+        let listening = Listening {
+            id,
+            tools: wishes.tools_list_changed,
+            prompts: wishes.prompts_list_changed,
+            resources: wishes.resources_list_changed,
+        };
+        let granted = wishes.to_json();
+        let (serial, gone) = (self.sessions.new_serial(), outlet.gone.clone());
+        // Taken before the stream is found by others: no change of what is listed now goes untold after it.
+        let known = self.gateway.fingerprint(&viewer);
+        // Nothing comes before it.
+        let acknowledged = "notifications/subscriptions/acknowledged";
+        outlet.send(&listening.notice(acknowledged, &[("notifications", granted.as_slice())]));
+        self.lives.with(serial, &viewer, |live| {
+            live.stream = Some(Stream { outlet, known, listening: Some(listening) });
+            live.subscriptions = subscriptions;
+        });
+        self.catch_up(serial, &viewer);
+        if known.is_some() {
+            self.stop.run_until_cancelled(gone.cancelled()).await;
+        }
+        self.release(serial);
+    }
+
+    /// Those that a server agreed to, by the URI that the client gave.
+    async fn subscribe_all(
+        self: &Arc<Self>,
+        viewer: &Viewer,
+        uris: &[String],
+    ) -> HashMap<String, (String, String)> {
+        let mut asking = JoinSet::new();
+        for uri in uris {
+            let (mcp, viewer, uri) = (self.clone(), viewer.clone(), uri.clone());
+            asking.spawn(async move {
+                let subscribed = timeout(ASKING, mcp.gateway.subscribe(&viewer, &uri)).await;
+                let late = || Refusal::Upstream("the server does not answer".into());
+                (uri, subscribed.unwrap_or_else(|_| Err(late())))
+            });
+        }
+        let mut subscriptions = HashMap::new();
+        while let Some(asked) = asking.join_next().await {
+            match asked {
+                Ok((uri, Ok(there))) => {
+                    if let Some((server, twice)) = subscriptions.insert(uri, there) {
+                        self.gateway.unsubscribe(&server, &twice).await;
+                    }
+                }
+                Ok((uri, Err(refusal))) => tracing::debug!(uri, %refusal, "a subscription is not granted"),
+                Err(error) => tracing::error!(%error, "a subscription was interrupted"),
+            }
+        }
+        subscriptions
+    }
+}
+
+fn wishes(head: &Head<'_>) -> Result<Wishes, Refusal> {
+    let params = head.params.as_ref();
+    let wanted = params.and_then(|params| scan::member(head.body, &params.span, "notifications"));
+    let wanted = wanted.filter(|wanted| head.body[wanted.start] == b'{');
+    let wanted = wanted.ok_or_else(|| Refusal::Invalid("params.notifications must be an object".into()))?;
+    serde_json::from_slice(&head.body[wanted])
+        .map_err(|error| Refusal::Invalid(format!("params.notifications: {error}")))
+}
+
+impl Wishes {
+    /// What an endpoint has nothing of cannot change either.
+    fn granted_by(self, lists: &Lists) -> Self {
+        let capabilities = &lists.greeting.capabilities;
+        let has = |key: &str| scan::member(capabilities, &(0..capabilities.len()), key).is_some();
+        Self {
+            tools_list_changed: self.tools_list_changed && has("tools"),
+            prompts_list_changed: self.prompts_list_changed && has("prompts"),
+            resources_list_changed: self.resources_list_changed && has("resources"),
+            resource_subscriptions: self.resource_subscriptions,
+        }
+    }
+
+    fn to_json(&self) -> Vec<u8> {
+        let mut members: Vec<(&str, &[u8])> = Vec::new();
+        for (key, granted) in [
+            ("toolsListChanged", self.tools_list_changed),
+            ("promptsListChanged", self.prompts_list_changed),
+            ("resourcesListChanged", self.resources_list_changed),
+        ] {
+            members.extend(granted.then_some((key, &b"true"[..])));
+        }
+        let uris: Vec<_> = self.resource_subscriptions.iter().map(|uri| text::quote(uri)).collect();
+        let uris = [b"[", uris.join(&b","[..]).as_slice(), b"]"].concat();
+        members.extend(
+            (!self.resource_subscriptions.is_empty()).then_some(("resourceSubscriptions", uris.as_slice())),
+        );
+        authored::object(&members)
+    }
+}

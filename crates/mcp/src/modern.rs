@@ -1,0 +1,172 @@
+//! Messages of clients without a handshake: revision 2026-07-28. Each request stands alone and says all that is to be
+//! known of it; closing the connection is how it is cancelled.
+
+use std::sync::Arc;
+
+use super::bridge::state::Bond;
+use super::call::{Beside, Round};
+use super::reply::{Message, Reply};
+use super::routing::{self, Routing};
+use super::{Ask, Mcp};
+use gateway::caller::{Caller, Logs, Scope, Viewer};
+use gateway::lists::{Caching, List, Lists};
+use gateway::refusal::Refusal;
+use gateway::route::ReturnedState;
+use model::{Capabilities, LogLevel};
+use wire::{Era, Head, Kind, Version, authored, meta};
+
+/// What the revision took away: answered like any other unknown method, whatever a server might say to it.
+const REMOVED: [&str; 5] =
+    ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+
+impl Mcp {
+    pub(super) async fn post_modern(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
+        let head = match Head::parse(&ask.body) {
+            Ok(head) => head,
+            Err(error) => return Reply::unreadable(&error),
+        };
+        let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+        match head.kind {
+            Kind::Request => {}
+            // There is none that the gateway could act on: a request is cancelled by closing it.
+            Kind::Notice => return Reply::accepted(),
+            Kind::Result | Kind::Error => {
+                return Reply::invalid_message(None, "servers ask nothing here that could be answered");
+            }
+        }
+        if let Some(refusal) = self.object(&ask, &head) {
+            return refusal;
+        }
+        let method = head.method.as_deref().unwrap_or_default();
+        let listed = match method {
+            "server/discover" => self.discover(&ask.viewer).map(|result| Message::result(&id, result.into())),
+            "tools/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.tools),
+            "prompts/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.prompts),
+            "resources/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.resources),
+            "resources/templates/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.templates),
+            "subscriptions/listen" => return self.listen(&ask, &head, id),
+            _ if REMOVED.contains(&method) => Err(Refusal::UnknownMethod(method.to_owned())),
+            _ => return self.call_modern(&ask, &head, id).await,
+        };
+        match listed {
+            Ok(message) => Reply::message(message),
+            Err(refusal) => Reply::refusal(Era::Modern, &id, &refusal),
+        }
+    }
+
+    /// What is wrong with the request itself, in the words of the revision.
+    pub(super) fn object(&self, ask: &Ask<'_>, head: &Head<'_>) -> Option<Reply> {
+        let tool = head.params.as_ref().and_then(|params| params.name.as_ref());
+        let params = match tool.filter(|_| head.method.as_deref() == Some("tools/call")) {
+            Some(tool) => self.gateway.header_params(&ask.viewer, &tool.value),
+            None => Vec::new(),
+        };
+        let unsaid = Routing::default();
+        let routing = ask.routing.as_ref().unwrap_or(&unsaid);
+        let objection = routing::check(ask.version, routing, head, &params).err()?;
+        Some(Reply::objection(head.id.as_ref().map(|id| id.raw()), &objection))
+    }
+
+    fn discover(&self, viewer: &Viewer) -> Result<Vec<u8>, Refusal> {
+        let lists = self.lists_of(viewer)?;
+        let versions: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
+        let versions = format!("[\"{}\"]", versions.join("\",\""));
+        let greeting = &lists.greeting;
+        let mut members: Vec<(&str, &[u8])> =
+            vec![("supportedVersions", versions.as_bytes()), ("capabilities", &greeting.capabilities)];
+        members.extend(greeting.instructions.as_deref().map(|text| ("instructions", text)));
+        let result = authored::object(&members);
+        Ok([opening(lists.caching, &greeting.server_info).as_slice(), &result[1..]].concat())
+    }
+
+    fn list_modern(
+        &self,
+        head: &Head<'_>,
+        viewer: &Viewer,
+        id: &[u8],
+        pick: fn(&Lists) -> &List,
+    ) -> Result<Message, Refusal> {
+        let lists = self.lists_for(head, viewer)?;
+        let list = pick(&lists);
+        let opening = opening(list.caching, &lists.greeting.server_info);
+        Ok(Message::result_in_two(id, &opening, list.result.slice(1..)))
+    }
+
+    async fn call_modern(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
+        let method = head.method.as_deref().unwrap_or_default();
+        let is_known =
+            matches!(method, "tools/call" | "prompts/get" | "resources/read" | "completion/complete");
+        if !is_known && !matches!(ask.viewer.scope, Scope::Server(_)) {
+            return Reply::refusal(Era::Modern, &id, &Refusal::UnknownMethod(method.to_owned()));
+        }
+        let bond = Bond::of(&ask.viewer, head);
+        let prepared = self.returned_state(head, &bond).and_then(|state| Ok((state, logs(head)?)));
+        let (state, logs) = match prepared {
+            Ok(prepared) => prepared,
+            Err(refusal) => {
+                if method == "tools/call" {
+                    self.gateway.deny_call();
+                }
+                return Reply::refusal(Era::Modern, &id, &refusal);
+            }
+        };
+        let caller = Caller {
+            viewer: ask.viewer.clone(),
+            era: Era::Modern,
+            // A legacy server must not ask this client for anything while its call runs.
+            capabilities: Capabilities::NONE,
+            client_name: String::new(),
+            client_version: String::new(),
+            owner: Some(ask.viewer.owner()),
+            logs,
+            revoked: ask.revoked.clone(),
+        };
+        let beside = if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere };
+        let round = Round { bond, state, declared: declared(head) };
+        let reply = self.run_call(Arc::new(caller), id, head, &ask.body, &beside, Some(round)).await;
+        reply.unwrap_or_else(Reply::accepted)
+    }
+
+    fn returned_state(&self, head: &Head<'_>, bond: &Bond) -> Result<Option<ReturnedState>, Refusal> {
+        let Some(params) = &head.params else { return Ok(None) };
+        // One that is no text was not given out here either, and a lax server might read it.
+        let is_odd = params.mistyped.contains(&"requestState");
+        if params.request_state.is_none() && !is_odd {
+            return Ok(None);
+        }
+        let state = params.request_state.as_ref().and_then(|state| self.states.unwrap(&state.value, bond));
+        let foreign = || Refusal::Invalid("params.requestState was not given out for this request".into());
+        state.map(Some).ok_or_else(foreign)
+    }
+}
+
+/// What the client could be asked for, in its own words.
+fn declared(head: &Head<'_>) -> Capabilities {
+    let said = head.meta().and_then(|meta| meta.client_capabilities.clone());
+    let said = said.map(|said| &head.body[said]).filter(|said| *said != b"{}");
+    said.map_or(Capabilities::NONE, |said| {
+        Capabilities::of(&serde_json::from_slice(said).unwrap_or_default())
+    })
+}
+
+/// The log messages that a request asks for; without a word it wants none.
+fn logs(head: &Head<'_>) -> Result<Logs, Refusal> {
+    let Some(level) = head.meta().and_then(|meta| meta.log_level.as_ref()) else { return Ok(Logs::None) };
+    let unknown = || Refusal::Invalid(format!("{} in params._meta must be a log level", meta::LOG_LEVEL));
+    LogLevel::parse(&level.value).map(Logs::From).ok_or_else(unknown)
+}
+
+/// The beginning of a result that the gateway gives itself; its own members follow.
+fn opening(caching: Caching, server_info: &[u8]) -> Vec<u8> {
+    let ttl = caching.ttl_ms.to_string();
+    let members: [(&str, &[u8]); 4] = [
+        ("resultType", br#""complete""#),
+        ("ttlMs", ttl.as_bytes()),
+        ("cacheScope", caching.scope()),
+        ("_meta", &authored::object(&[(meta::SERVER_INFO, server_info)])),
+    ];
+    let mut opening = authored::object(&members);
+    opening.pop();
+    opening.push(b',');
+    opening
+}

@@ -1,0 +1,235 @@
+//! Answers of the MCP endpoints: what concerns the HTTP request is `{"error": ...}` with a status, what concerns a
+//! message is a JSON-RPC error. The only place here that chooses statuses and codes.
+
+#![allow(clippy::disallowed_types)] // Status codes are chosen here.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use serde_json::json;
+
+use super::routing::Objection;
+use super::session::Session;
+use super::stream::EventBody;
+use gateway::answer::Answer;
+use gateway::refusal::Refusal;
+use wire::error::code;
+use wire::{Era, HeadError, Version, authored, text};
+
+pub struct Reply {
+    pub status: StatusCode,
+    /// The new session, for the answer to `initialize`.
+    pub session: Option<String>,
+    /// What the handshake settled, for the transport that keeps it itself.
+    pub opened: Option<Arc<Session>>,
+    pub allow: Option<&'static str>,
+    pub body: Body,
+}
+
+pub enum Body {
+    Empty,
+    /// JSON in pieces that are sent one after the other, so that nothing large is copied.
+    Json(Vec<Bytes>),
+    Events(EventBody),
+}
+
+impl Reply {
+    fn new(status: StatusCode, body: Body) -> Self {
+        Self { status, session: None, opened: None, allow: None, body }
+    }
+
+    fn sentence(status: StatusCode, sentence: &str) -> Self {
+        let body = json!({ "error": sentence }).to_string();
+        Self::new(status, Body::Json(vec![body.into()]))
+    }
+
+    pub fn message(message: Message) -> Self {
+        Self::new(StatusCode::OK, Body::Json(message.0))
+    }
+
+    pub fn whole(message: Bytes) -> Self {
+        Self::message(Message::whole(message))
+    }
+
+    pub fn events(body: EventBody) -> Self {
+        Self::new(StatusCode::OK, Body::Events(body))
+    }
+
+    /// A notice or an answer was taken.
+    pub fn accepted() -> Self {
+        Self::new(StatusCode::ACCEPTED, Body::Empty)
+    }
+
+    pub fn session_ended() -> Self {
+        Self::new(StatusCode::NO_CONTENT, Body::Empty)
+    }
+
+    pub fn not_found(sentence: impl AsRef<str>) -> Self {
+        Self::sentence(StatusCode::NOT_FOUND, sentence.as_ref())
+    }
+
+    pub fn unknown_session() -> Self {
+        Self::sentence(
+            StatusCode::NOT_FOUND,
+            "this session does not exist or has ended; initialize a new one",
+        )
+    }
+
+    pub fn bad_request(sentence: &str) -> Self {
+        Self::sentence(StatusCode::BAD_REQUEST, sentence)
+    }
+
+    pub fn not_acceptable(sentence: &str) -> Self {
+        Self::sentence(StatusCode::NOT_ACCEPTABLE, sentence)
+    }
+
+    pub fn wrong_method(allow: &'static str) -> Self {
+        let reply =
+            Self::sentence(StatusCode::METHOD_NOT_ALLOWED, &format!("this endpoint answers to {allow}"));
+        Self { allow: Some(allow), ..reply }
+    }
+
+    /// The body is no message that could be answered by its id.
+    pub fn unreadable(error: &HeadError) -> Self {
+        let id = match error {
+            HeadError::Invalid { id, .. } => id.as_deref(),
+            HeadError::Syntax { .. } => None,
+        };
+        let message = authored::error(id, error.code(), &error.to_string(), None);
+        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
+    }
+
+    pub fn invalid_message(id: Option<&[u8]>, sentence: &str) -> Self {
+        let message = authored::error(id, code::INVALID_REQUEST, sentence, None);
+        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
+    }
+
+    /// An answer of a server. Modern clients also go by the HTTP status of an error.
+    pub fn answer(answer: Answer) -> Self {
+        let status = answer.fault.map_or(StatusCode::OK, |fault| {
+            let given = fault.status.and_then(|status| StatusCode::from_u16(status).ok());
+            given.unwrap_or_else(|| modern_status(fault.code))
+        });
+        Self::new(status, Body::Json(vec![answer.message]))
+    }
+
+    pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
+        let status = match (era, refusal) {
+            (Era::Modern, Refusal::UnknownMethod(_)) => modern_status(code::METHOD_NOT_FOUND.into()),
+            (Era::Modern, Refusal::MissingCapability(_)) => {
+                modern_status(code::MISSING_CLIENT_CAPABILITY.into())
+            }
+            (Era::Modern, Refusal::Rpc { code, .. }) => modern_status(*code),
+            (Era::Modern | Era::Legacy, _) => StatusCode::OK,
+        };
+        Self::new(status, Body::Json(Message::refusal(era, id, refusal).0))
+    }
+
+    /// A modern request that is not what it should be.
+    pub fn objection(id: Option<&[u8]>, objection: &Objection) -> Self {
+        let (code, sentence) = match objection {
+            Objection::Incomplete(sentence) => (code::INVALID_PARAMS, sentence),
+            Objection::HeaderMismatch(sentence) => (code::HEADER_MISMATCH, sentence),
+            Objection::UnsupportedVersion(requested) => return Self::unsupported_version(id, requested),
+        };
+        let message = authored::error(id, code, sentence, None);
+        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
+    }
+
+    /// A revision that is not spoken here.
+    fn unsupported_version(id: Option<&[u8]>, requested: &str) -> Self {
+        let supported: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
+        let data = json!({ "supported": supported, "requested": requested }).to_string();
+        let sentence = format!("protocol version {requested:?} is not supported");
+        let code = code::UNSUPPORTED_PROTOCOL_VERSION;
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            Body::Json(vec![authored::error(id, code, &sentence, Some(data.as_bytes()))]),
+        )
+    }
+}
+
+impl Reply {
+    /// The message in it, if it is one, in one piece.
+    pub fn into_message(self) -> Option<Bytes> {
+        match self.body {
+            Body::Json(pieces) => Some(Message(pieces).join()),
+            Body::Empty | Body::Events(_) => None,
+        }
+    }
+}
+
+/// What modern clients expect with an error of this code.
+fn modern_status(code: i64) -> StatusCode {
+    const BAD_REQUEST: [i32; 5] = [
+        code::PARSE_ERROR,
+        code::INVALID_REQUEST,
+        code::HEADER_MISMATCH,
+        code::MISSING_CLIENT_CAPABILITY,
+        code::UNSUPPORTED_PROTOCOL_VERSION,
+    ];
+    match code {
+        code if code == i64::from(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        code if BAD_REQUEST.map(i64::from).contains(&code) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+/// One JSON-RPC message in pieces.
+pub struct Message(Vec<Bytes>);
+
+impl Message {
+    pub fn whole(message: Bytes) -> Self {
+        Self(vec![message])
+    }
+
+    /// A result that is shared with other answers and therefore not copied.
+    pub fn result(id: &[u8], result: Bytes) -> Self {
+        Self::result_in_two(id, b"", result)
+    }
+
+    pub fn batch(messages: &[Bytes]) -> Self {
+        Self(vec![[b"[", messages.join(&b","[..]).as_slice(), b"]"].concat().into()])
+    }
+
+    /// A result of which the larger part is shared with other answers and therefore not copied.
+    pub fn result_in_two(id: &[u8], opening: &[u8], rest: Bytes) -> Self {
+        let head = [br#"{"jsonrpc":"2.0","id":"#, id, br#","result":"#, opening].concat();
+        Self(vec![head.into(), rest, Bytes::from_static(b"}")])
+    }
+
+    pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
+        let (code, data) = match refusal {
+            Refusal::UnknownMethod(_) => (code::METHOD_NOT_FOUND, None),
+            Refusal::Invalid(_) | Refusal::UnknownTool(_) | Refusal::UnknownPrompt(_) => {
+                (code::INVALID_PARAMS, None)
+            }
+            Refusal::UnknownResource(uri) => {
+                let code = match era {
+                    Era::Legacy => code::RESOURCE_NOT_FOUND,
+                    Era::Modern => code::INVALID_PARAMS,
+                };
+                (code, Some(authored::object(&[("uri", &text::quote(uri))])))
+            }
+            Refusal::MissingCapability(name) => {
+                let needed = authored::object(&[(name, b"{}")]);
+                let data = authored::object(&[("requiredCapabilities", &needed)]);
+                (code::MISSING_CLIENT_CAPABILITY, Some(data))
+            }
+            Refusal::Upstream(_) | Refusal::Revoked => (code::INTERNAL_ERROR, None),
+            Refusal::Rpc { code, message, data } => {
+                return Self(vec![authored::error(Some(id), *code, message, data.as_deref())]);
+            }
+        };
+        Self(vec![authored::error(Some(id), code, &refusal.to_string(), data.as_deref())])
+    }
+
+    /// In one piece, for a stream or a batch.
+    pub fn join(self) -> Bytes {
+        match <[Bytes; 1]>::try_from(self.0) {
+            Ok([whole]) => whole,
+            Err(pieces) => pieces.concat().into(),
+        }
+    }
+}

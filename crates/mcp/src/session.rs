@@ -1,0 +1,201 @@
+//! Sessions of legacy clients. The id is the session: what the handshake settled, sealed, so that an idle session
+//! costs nothing here and a restarted gateway still knows it. Only ended ones are remembered, the last many of them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, RwLock};
+
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::prelude::Engine;
+
+use gateway::caller::{Scope, Viewer};
+use model::{Capabilities, PrincipalId};
+use seal::{PurposeSeal, RandomPool};
+use wire::Version;
+
+const REMEMBERED_ENDS: usize = 100_000;
+/// Enough for the agents that talk at the same time; few enough to cost nothing.
+const REMEMBERED_SESSIONS: usize = 1024;
+/// Longer names of clients are cut, so that an id stays short.
+const LONGEST_NAME: usize = 64;
+/// In an id, where a client would be.
+const NOBODY: u64 = 0;
+
+/// What a client and the gateway agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    pub serial: u64,
+    pub version: Version,
+    pub capabilities: Capabilities,
+    pub client_name: String,
+    pub client_version: String,
+    /// Who opened it and through which endpoint; it is nobody else's, and works nowhere else.
+    pub viewer: Viewer,
+}
+
+pub struct Sessions {
+    seal: PurposeSeal,
+    random: RandomPool,
+    ended: RwLock<Ended>,
+    /// Sessions in use, by id: opening a seal costs more than looking here.
+    recent: RwLock<HashMap<Box<str>, Arc<Session>>>,
+}
+
+#[derive(Default)]
+struct Ended {
+    serials: HashSet<u64>,
+    order: VecDeque<u64>,
+}
+
+impl Sessions {
+    pub fn new(seal: PurposeSeal) -> Self {
+        Self { seal, random: RandomPool::default(), ended: RwLock::default(), recent: RwLock::default() }
+    }
+
+    pub fn new_serial(&self) -> u64 {
+        u64::from_le_bytes(self.random.take())
+    }
+
+    pub fn id_of(&self, session: &Session) -> String {
+        URL_SAFE_NO_PAD.encode(self.seal.seal(&session.to_bytes()))
+    }
+
+    /// The session of an id, if it is one of ours, of this viewer, and has not ended.
+    pub fn find(&self, id: &str, viewer: &Viewer) -> Option<Arc<Session>> {
+        let known = self.recent.read().expect("no code panics while it holds the sessions").get(id).cloned();
+        let session = known.or_else(|| self.open(id))?;
+        (session.viewer == *viewer && !self.has_ended(session.serial)).then_some(session)
+    }
+
+    fn open(&self, id: &str) -> Option<Arc<Session>> {
+        let sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
+        let session = Arc::new(Session::from_bytes(&self.seal.open(&sealed).ok()?)?);
+        let mut recent = self.recent.write().expect("no code panics while it holds the sessions");
+        if recent.len() >= REMEMBERED_SESSIONS {
+            // Those that are still in use come back by themselves.
+            recent.clear();
+        }
+        recent.insert(id.into(), session.clone());
+        Some(session)
+    }
+
+    pub fn end(&self, serial: u64) {
+        let mut ended = self.ended.write().expect("no code panics while it holds the serials");
+        if ended.serials.insert(serial) {
+            ended.order.push_back(serial);
+        }
+        if ended.order.len() > REMEMBERED_ENDS
+            && let Some(oldest) = ended.order.pop_front()
+        {
+            ended.serials.remove(&oldest);
+        }
+    }
+
+    fn has_ended(&self, serial: u64) -> bool {
+        self.ended.read().expect("no code panics while it holds the serials").serials.contains(&serial)
+    }
+}
+
+impl Session {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(128);
+        bytes.extend_from_slice(&self.serial.to_le_bytes());
+        let version =
+            Version::SUPPORTED.iter().position(|version| *version == self.version).unwrap_or_default();
+        let (scope, name) = match &self.viewer.scope {
+            Scope::Everything => (0, ""),
+            Scope::Group(name) => (1, name.as_str()),
+            Scope::Server(name) => (2, name.as_str()),
+        };
+        bytes.extend_from_slice(&[version as u8, self.capabilities.bits(), scope]);
+        let client = self.viewer.client.map_or(NOBODY, |client| client.0);
+        bytes.extend_from_slice(&client.to_le_bytes());
+        for text in [name, cut(&self.client_name), cut(&self.client_version)] {
+            bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (serial, rest) = bytes.split_first_chunk()?;
+        let ([version, capabilities, scope], rest) = rest.split_first_chunk()?;
+        let (client, mut rest) = rest.split_first_chunk()?;
+        let client = Some(u64::from_le_bytes(*client)).filter(|client| *client != NOBODY).map(PrincipalId);
+        let mut text = || {
+            let (length, after) = rest.split_first_chunk()?;
+            let (text, after) = after.split_at_checked(u16::from_le_bytes(*length).into())?;
+            rest = after;
+            String::from_utf8(text.to_vec()).ok()
+        };
+        let name = text()?;
+        let scope = match scope {
+            0 => Scope::Everything,
+            1 => Scope::Group(name),
+            2 => Scope::Server(name),
+            _ => return None,
+        };
+        Some(Self {
+            serial: u64::from_le_bytes(*serial),
+            version: *Version::SUPPORTED.get(usize::from(*version))?,
+            capabilities: Capabilities::from_bits(*capabilities),
+            client_name: text()?,
+            client_version: text()?,
+            viewer: Viewer { scope, client },
+        })
+    }
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_NAME)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seal::{Seal, SecretKey};
+
+    fn viewer(client: u64) -> Viewer {
+        Viewer { scope: Scope::Group("dev".into()), client: Some(PrincipalId(client)) }
+    }
+
+    fn session(serial: u64) -> Session {
+        Session {
+            serial,
+            version: Version::V2025_06_18,
+            capabilities: Capabilities::from_bits(17),
+            client_name: "claude".into(),
+            client_version: "1.2.3".into(),
+            viewer: viewer(7),
+        }
+    }
+
+    #[test]
+    fn an_id_is_the_whole_session() {
+        let key = SecretKey::random();
+        let sessions = Sessions::new(Seal::new(&key).for_purpose("session"));
+        let id = sessions.id_of(&session(7));
+        assert!(id.len() < 1024);
+        assert_eq!(sessions.find(&id, &viewer(7)), Some(Arc::new(session(7))));
+        let restarted = Sessions::new(Seal::new(&key).for_purpose("session"));
+        assert!(restarted.find(&id, &viewer(7)).is_some());
+        assert_eq!(sessions.find(&id, &viewer(8)), None);
+        for foreign in
+            [Viewer { scope: Scope::Everything, ..viewer(7) }, Viewer { client: None, ..viewer(7) }]
+        {
+            assert_eq!(sessions.find(&id, &foreign), None);
+        }
+        assert_eq!(sessions.find(&id[1..], &viewer(7)), None);
+        assert_eq!(sessions.find("", &viewer(7)), None);
+    }
+
+    #[test]
+    fn an_ended_session_stays_ended() {
+        let sessions = Sessions::new(Seal::new(&SecretKey::random()).for_purpose("session"));
+        let id = sessions.id_of(&session(1));
+        sessions.end(1);
+        for serial in 2..1000 {
+            sessions.end(serial);
+        }
+        assert_eq!(sessions.find(&id, &viewer(7)), None);
+    }
+}

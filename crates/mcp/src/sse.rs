@@ -1,0 +1,87 @@
+//! The older HTTP+SSE transport: one event stream per client, which begins with the address to post to and then
+//! carries every answer. The stream is the session: when it closes, its calls are cancelled.
+
+use std::sync::Arc;
+
+use super::call::Beside;
+use super::legacy::Sender;
+use super::live::{Live, Stream};
+use super::reply::Reply;
+use super::session::Session;
+use super::stream;
+use super::{Ask, Mcp};
+use gateway::caller::Scope;
+use model::Capabilities;
+use wire::{Head, Version};
+
+impl Mcp {
+    pub(super) fn open_sse(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
+        let viewer = ask.viewer.clone();
+        let session = Session {
+            serial: self.sessions.new_serial(),
+            version: Version::V2024_11_05,
+            capabilities: Capabilities::NONE,
+            client_name: String::new(),
+            client_version: String::new(),
+            viewer: viewer.clone(),
+        };
+        let (outlet, body) = stream::open();
+        let path = match &viewer.scope {
+            Scope::Everything => "/message".to_owned(),
+            Scope::Group(name) => format!("/v0/groups/{name}/message"),
+            Scope::Server(name) => format!("/v0/servers/{name}/message"),
+        };
+        let address = format!("{path}?sessionId={}", self.sessions.id_of(&session));
+        outlet.send_event("endpoint", address.as_bytes());
+        let (serial, gone) = (session.serial, outlet.gone.clone());
+        let known = self.gateway.fingerprint(&viewer);
+        self.lives.with(serial, &viewer, |live| {
+            live.stream = Some(Stream { outlet, known, listening: None });
+            live.handshake = Some(Arc::new(session));
+        });
+        self.catch_up(serial, &viewer);
+        let mcp = self.clone();
+        self.tasks.spawn(async move {
+            mcp.stop.run_until_cancelled(gone.cancelled()).await;
+            mcp.sessions.end(serial);
+            mcp.release(serial);
+        });
+        Reply::events(body)
+    }
+
+    pub(super) async fn post_message(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
+        let query = ask.query.unwrap_or_default();
+        let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
+        let Some(id) = id else { return Reply::bad_request("the query parameter \"sessionId\" is required") };
+        let held = self.sessions.find(id, &ask.viewer).and_then(|session| {
+            let held =
+                |live: &mut Live| Some((live.handshake.clone()?, live.stream.as_ref()?.outlet.clone()));
+            self.lives.look(session.serial, held).flatten()
+        });
+        let Some((session, outlet)) = held else { return Reply::unknown_session() };
+        if let Err(error) = Head::parse(&ask.body) {
+            return Reply::unreadable(&error);
+        }
+        let serial = session.serial;
+        let beside = Beside::Stream(outlet.clone());
+        let (viewer, revoked) = (ask.viewer.clone(), ask.revoked.clone());
+        let sender = Sender { viewer, revoked, session: Some(session), beside };
+        let (mcp, body, gone) = (self.clone(), ask.body, outlet.gone.clone());
+        self.tasks.spawn(async move {
+            let Ok(head) = Head::parse(&body) else { return };
+            let Some(Some(mut reply)) = gone.run_until_cancelled(mcp.take(&head, &body, &sender)).await
+            else {
+                return;
+            };
+            if let Some(opened) = reply.opened.take() {
+                // The handshake fills in what the stream began without.
+                let settled = Session { serial, ..Session::clone(&opened) };
+                mcp.lives.with(serial, &sender.viewer, |live| live.handshake = Some(Arc::new(settled)));
+            }
+            if let Some(message) = reply.into_message() {
+                outlet.send(&message);
+            }
+        });
+        Reply::accepted()
+    }
+}

@@ -1,0 +1,226 @@
+//! Event streams to clients. A stream that is read slowly or not at all is bounded: so many messages, or so many
+//! bytes beyond the message being sent; then it is closed, and nobody else notices. One message of any size passes.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use tokio::time::{Interval, interval};
+use tokio_util::sync::CancellationToken;
+
+use wire::sse;
+
+const MAX_MESSAGES: usize = 1000;
+const MAX_BYTES: usize = 1024 * 1024;
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a writer waits for a reader who is behind.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The writing end; clones write to the same stream.
+#[derive(Clone)]
+pub struct Outlet {
+    queue: Arc<Mutex<Queue>>,
+    /// Cancelled when the stream is over, whoever ended it.
+    pub gone: CancellationToken,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+    reader: Option<Waker>,
+    /// Those who wait until there is room again.
+    writers: Vec<Waker>,
+    /// Somebody waited for room in vain; nobody does so again.
+    is_stalled: bool,
+    /// No more will be written; what waits is still sent.
+    is_finished: bool,
+    is_gone: bool,
+}
+
+/// The reading end, which is the body of an answer.
+pub struct EventBody {
+    queue: Arc<Mutex<Queue>>,
+    gone: CancellationToken,
+    keep_alive: Interval,
+}
+
+pub fn open() -> (Outlet, EventBody) {
+    let (queue, gone) = (Arc::<Mutex<Queue>>::default(), CancellationToken::new());
+    let mut keep_alive = interval(KEEP_ALIVE);
+    keep_alive.reset();
+    (Outlet { queue: queue.clone(), gone: gone.clone() }, EventBody { queue, gone, keep_alive })
+}
+
+impl Outlet {
+    pub fn send(&self, message: &[u8]) {
+        self.send_event("message", message);
+    }
+
+    pub fn send_event(&self, event: &str, data: &[u8]) {
+        let frame = sse::frame(Some(event), data);
+        let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+        if queue.is_finished || queue.is_gone {
+            return;
+        }
+        if queue.frames.len() >= MAX_MESSAGES || queue.is_too_large_with(frame.len()) {
+            tracing::warn!(waiting = queue.frames.len(), "closed an event stream that is not read");
+            queue.frames.clear();
+            queue.is_gone = true;
+            self.gone.cancel();
+        } else {
+            queue.bytes += frame.len();
+            queue.frames.push_back(frame);
+        }
+        queue.wake();
+    }
+
+    /// Waits until a reader who reads has caught up, before something of which there may be very many. Not for long: a
+    /// reader who does not read is not worth waiting for.
+    pub async fn room(&self) {
+        let room = poll_fn(|context| {
+            let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+            if queue.has_room() || queue.is_stalled || queue.is_finished || queue.is_gone {
+                return Poll::Ready(());
+            }
+            queue.writers.push(context.waker().clone());
+            Poll::Pending
+        });
+        if tokio::time::timeout(PATIENCE, room).await.is_err() {
+            self.queue.lock().expect("no code panics while it holds a stream").is_stalled = true;
+        }
+    }
+
+    /// Ends the stream after what was written.
+    pub fn finish(&self) {
+        let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+        queue.is_finished = true;
+        queue.wake();
+    }
+}
+
+impl Queue {
+    /// The largest message does not count, so that one of any size passes wherever it stands.
+    fn is_too_large_with(&self, more: usize) -> bool {
+        let all = self.bytes + more;
+        let largest = || self.frames.iter().map(Bytes::len).fold(more, usize::max);
+        all > MAX_BYTES && all - largest() > MAX_BYTES
+    }
+
+    fn has_room(&self) -> bool {
+        self.frames.len() < MAX_MESSAGES / 2 && self.bytes < MAX_BYTES / 2
+    }
+
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn wake_writers(&mut self) {
+        for writer in self.writers.drain(..) {
+            writer.wake();
+        }
+    }
+}
+
+impl Body for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        {
+            let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+            if let Some(frame) = queue.frames.pop_front() {
+                queue.bytes -= frame.len();
+                queue.is_stalled = false;
+                if !queue.writers.is_empty() && queue.has_room() {
+                    queue.wake_writers();
+                }
+                return Poll::Ready(Some(Ok(Frame::data(frame))));
+            }
+            if queue.is_finished || queue.is_gone {
+                return Poll::Ready(None);
+            }
+            queue.reader = Some(context.waker().clone());
+        }
+        if self.keep_alive.poll_tick(context).is_ready() {
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": still here\n\n")))));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for EventBody {
+    fn drop(&mut self) {
+        let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+        queue.is_gone = true;
+        queue.wake_writers();
+        drop(queue);
+        self.gone.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unread_stream_is_closed_when_it_is_full() {
+        let (outlet, mut body) = open();
+        for _ in 0..MAX_MESSAGES {
+            outlet.send(b"x");
+        }
+        assert!(!outlet.gone.is_cancelled());
+        outlet.send(b"x");
+        assert!(outlet.gone.is_cancelled());
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_reader_who_reads_gets_any_number_of_messages() {
+        let (outlet, mut body) = open();
+        let all = 5 * MAX_MESSAGES;
+        let writing = tokio::spawn(async move {
+            for _ in 0..all {
+                outlet.room().await;
+                outlet.send(b"x");
+            }
+            outlet.finish();
+            outlet.gone.is_cancelled()
+        });
+        let mut read = 0;
+        while body.frame().await.is_some() {
+            read += 1;
+        }
+        assert_eq!((read, writing.await.unwrap()), (all, false));
+    }
+
+    #[tokio::test]
+    async fn a_single_message_of_any_size_passes() {
+        let (outlet, mut body) = open();
+        outlet.send(&vec![b'x'; 3 * MAX_BYTES]);
+        let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(sent.len() > 3 * MAX_BYTES);
+        // Also when others wait before and behind it.
+        outlet.send(b"first");
+        outlet.send(&vec![b'x'; 3 * MAX_BYTES]);
+        outlet.send(b"last");
+        outlet.finish();
+        assert!(body.frame().await.is_some());
+        assert!(body.frame().await.is_some());
+        assert!(body.frame().await.is_some());
+        assert!(body.frame().await.is_none());
+    }
+}

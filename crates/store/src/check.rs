@@ -1,0 +1,118 @@
+//! `toolgate check`: reads everything in a database and names all that is wrong with it. Nothing is changed, and a
+//! gateway may be running on the database meanwhile.
+
+use super::failure::describe;
+use super::key::{self, KeyOrigin};
+use super::sqlite::Sqlite;
+use super::{OpenError, OpenOptions, Store, StoreError};
+
+/// Problems of one kind that are named; beyond that they are counted.
+const NAMED: usize = 100;
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at, such as `servers`.
+    pub subject: String,
+    /// What is wrong with it; nothing if it is well.
+    pub problems: Vec<String>,
+}
+
+impl Finding {
+    fn new(subject: impl Into<String>, mut problems: Vec<String>) -> Self {
+        if problems.len() > NAMED {
+            let more = problems.len() - NAMED;
+            problems.truncate(NAMED);
+            problems.push(format!("and {more} more"));
+        }
+        Self { subject: subject.into(), problems }
+    }
+}
+
+/// Looks at the database of a gateway. An error when there is nothing to look at.
+pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenError> {
+    let (path, sqlite) = Sqlite::open_to_read(&options.path).await?;
+    let given = options.secret_key.as_ref().map(model::Secret::expose);
+    let (key, key_finding) = match key::find(given, &path) {
+        Ok((key, origin)) => (Some((key, origin)), None),
+        Err(error) => (None, Some(Finding::new("key", vec![error.to_string()]))),
+    };
+    let mut findings = vec![integrity(&sqlite).await, references(&sqlite).await];
+    match (key, key_finding) {
+        (Some((key, origin)), _) => {
+            let store = Store::to_read(sqlite.clone(), &key);
+            findings.push(fit(&store, &origin).await);
+            findings.extend(contents(&store).await);
+        }
+        (None, finding) => findings.extend(finding),
+    }
+    sqlite.close().await;
+    Ok(findings)
+}
+
+async fn integrity(sqlite: &Sqlite) -> Finding {
+    let rows = sqlite.rows("PRAGMA integrity_check").await;
+    let problems = match rows {
+        Ok(rows) => rows.into_iter().filter(|row| row != "ok").collect(),
+        Err(error) => vec![describe(&error)],
+    };
+    Finding::new("database file", problems)
+}
+
+async fn references(sqlite: &Sqlite) -> Finding {
+    const SQL: &str = "SELECT 'a row of ' || \"table\" || ' belongs to no row of ' || parent
+        FROM pragma_foreign_key_check";
+    let problems = sqlite.rows(SQL).await.unwrap_or_else(|error| vec![describe(&error)]);
+    Finding::new("references", problems)
+}
+
+async fn fit(store: &Store, origin: &KeyOrigin) -> Finding {
+    let problems = match store.key_opens().await {
+        Ok(Some(true)) => vec![],
+        Ok(Some(false)) => vec![format!("the key in {origin} is not the one this database was sealed with")],
+        Ok(None) => {
+            vec!["the database was never opened by a gateway: it has no check value for the key".into()]
+        }
+        Err(error) => vec![error.to_string()],
+    };
+    Finding::new(format!("key in {origin}"), problems)
+}
+
+async fn contents(store: &Store) -> Vec<Finding> {
+    let grants = store.read_grants().await.map(|grants| {
+        let opened = |(server, grant): (String, Option<_>)| {
+            grant.ok_or_else(|| {
+                StoreError::Corrupt(format!("the grant of server \"{server}\" cannot be opened"))
+            })
+        };
+        grants.into_iter().map(opened).collect()
+    });
+    let sessions = store.unreadable_sessions().await.map(|sessions| {
+        let unreadable = |id| StoreError::Corrupt(format!("authorization session {id} cannot be opened"));
+        sessions.into_iter().map(|id| Err::<(), _>(unreadable(id))).collect()
+    });
+    vec![
+        each("servers", store.read_servers().await),
+        each("tool groups", store.read_groups().await),
+        each("users", store.read_users().await),
+        each("clients", store.read_clients().await),
+        each("grants", grants),
+        each("authorization sessions", sessions),
+    ]
+}
+
+/// Counts the rows of a table and names those that cannot be read.
+fn each<T>(subject: &str, rows: Result<Vec<Result<T, StoreError>>, StoreError>) -> Finding {
+    let problem = |error: StoreError| match error {
+        StoreError::Corrupt(what) => what,
+        other => other.to_string(),
+    };
+    match rows {
+        Ok(rows) => {
+            let readable = rows.iter().filter(|row| row.is_ok()).count();
+            let problems = rows.into_iter().filter_map(Result::err).map(problem).collect();
+            Finding::new(format!("{subject}: {readable}"), problems)
+        }
+        Err(error) => Finding::new(subject, vec![problem(error)]),
+    }
+}

@@ -1,0 +1,64 @@
+//! The table `clients`: agents with their tokens and allow lists.
+
+use super::db::on;
+use super::{Store, StoreError};
+use model::{AllowList, Client, HolderName, PrincipalId};
+
+impl Store {
+    /// Ordered by name.
+    pub async fn load_clients(&self) -> Result<Vec<Client>, StoreError> {
+        self.read_clients().await?.into_iter().collect()
+    }
+
+    /// Each client, or what is wrong with it.
+    pub(super) async fn read_clients(&self) -> Result<Vec<Result<Client, StoreError>>, StoreError> {
+        const SQL: &str = "SELECT id, name, description, allow_list, is_custom_token, token_hash, token,
+            token_id FROM clients ORDER BY name";
+        type Row = (i64, String, String, String, i64, Vec<u8>, Vec<u8>, i64);
+        let mut tx = self.read().await?;
+        let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        tx.commit().await?;
+        let clients = rows.into_iter().map(|row| {
+            let (principal, name, description, allow_list, is_custom, hash, token, id) = row;
+            let corrupt = |problem: String| StoreError::Corrupt(format!("client \"{name}\": {problem}"));
+            let allow_list = serde_json::from_str(&allow_list)
+                .map_err(|_| corrupt("its allow list is not a JSON array of strings".into()))?;
+            Ok(Client {
+                id: PrincipalId(principal.cast_unsigned()),
+                name: HolderName::parse(&name).map_err(corrupt)?,
+                description,
+                allow_list: AllowList::new(allow_list),
+                token: self.tokens.read((hash, token, id)).map_err(corrupt)?,
+                is_custom_token: is_custom != 0,
+            })
+        });
+        Ok(clients.collect())
+    }
+
+    /// Stores a new client or what changed about one.
+    pub async fn put_client(&self, client: &Client, now_ms: i64) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO clients (name, description, allow_list, is_custom_token, token_hash,
+            token, token_id, created_at, updated_at, id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)
+            ON CONFLICT (name) DO UPDATE SET description = excluded.description,
+            allow_list = excluded.allow_list, is_custom_token = excluded.is_custom_token,
+            token_hash = excluded.token_hash, token = excluded.token, token_id = excluded.token_id,
+            updated_at = excluded.updated_at";
+        let allow_list = serde_json::to_string(client.allow_list.names()).expect("an allow list is strings");
+        let (hash, sealed, id) = self.tokens.to_columns(&client.token);
+        let mut tx = self.write().await?;
+        on!(&mut tx, |db| {
+            let query = sqlx::query(SQL).bind(client.name.as_str()).bind(&client.description);
+            let query = query.bind(allow_list).bind(i64::from(client.is_custom_token));
+            let query = query.bind(hash).bind(sealed).bind(id).bind(now_ms).bind(client.id.0.cast_signed());
+            query.execute(db).await.map(|_| ())
+        })?;
+        tx.commit().await
+    }
+
+    pub async fn delete_client(&self, name: &HolderName) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM clients WHERE name = $1";
+        let mut tx = self.write().await?;
+        on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
+        tx.commit().await
+    }
+}

@@ -1,0 +1,62 @@
+//! The databases the store can speak to. A query is written once and expanded for each of them by `on!`;
+//! another database joins with one more variant here and one more arm in the macro.
+
+use super::StoreError;
+use super::sqlite::{Access, Sqlite, SqliteTx};
+
+#[derive(Debug)]
+pub(super) enum Database {
+    Sqlite(Sqlite),
+}
+
+/// All reading and writing happens in a transaction; one that is dropped is rolled back.
+pub(super) enum Tx {
+    Sqlite(SqliteTx),
+}
+
+impl Database {
+    pub(super) async fn begin(&self, access: Access) -> Result<Tx, sqlx::Error> {
+        match self {
+            Database::Sqlite(database) => database.begin(access).await.map(Tx::Sqlite),
+        }
+    }
+
+    /// Tries whether the database can be written.
+    pub(super) async fn heal(&self) -> Result<(), sqlx::Error> {
+        match self {
+            Database::Sqlite(database) => database.heal().await,
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Database::Sqlite(database) => database.close().await,
+        }
+    }
+}
+
+impl Tx {
+    pub(super) async fn commit(self) -> Result<(), StoreError> {
+        match self {
+            Tx::Sqlite(tx) => tx.commit().await,
+        }
+    }
+}
+
+/// Runs the body with `$db` as the connection of the transaction, whichever database it belongs to.
+macro_rules! on {
+    ($tx:expr, |$db:ident| $body:expr) => {{
+        let tx: &mut $crate::db::Tx = $tx;
+        match tx {
+            $crate::db::Tx::Sqlite(tx) => {
+                let result = {
+                    let $db = tx.connection();
+                    $body
+                };
+                tx.note(result)
+            }
+        }
+    }};
+}
+
+pub(super) use on;

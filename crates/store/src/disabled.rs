@@ -1,0 +1,99 @@
+//! The table `disabled`: tools and prompts that people switched off, by name.
+//! A name stays although its server stops listing it, so that it comes back switched off.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::db::{Tx, on};
+use super::{Store, StoreError, servers};
+use model::{Flags, ServerName};
+
+/// What can be switched off one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Tool,
+    Prompt,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Kind::Tool => "tool",
+            Kind::Prompt => "prompt",
+        }
+    }
+}
+
+/// What is switched off of one server.
+#[derive(Debug, Default)]
+pub(super) struct Disabled {
+    pub(super) tools: BTreeSet<String>,
+    pub(super) prompts: BTreeSet<String>,
+}
+
+impl Store {
+    pub async fn set_disabled(
+        &self,
+        server: &ServerName,
+        kind: Kind,
+        names: &[String],
+        disabled: bool,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.write().await?;
+        servers::touch(&mut tx, server, now_ms).await?;
+        for name in names {
+            if disabled {
+                insert(&mut tx, server, kind, name).await?;
+            } else {
+                remove(&mut tx, server, kind, name).await?;
+            }
+        }
+        tx.commit().await
+    }
+}
+
+/// By server, or what is wrong with a row of it.
+pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<Disabled, String>>, StoreError> {
+    const SQL: &str = "SELECT server, kind, name FROM disabled";
+    let rows: Vec<(String, String, String)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+    let mut by_server: HashMap<String, Result<Disabled, String>> = HashMap::new();
+    for (server, kind, name) in rows {
+        let disabled = by_server.entry(server).or_insert_with(|| Ok(Disabled::default()));
+        match (&mut *disabled, kind.as_str()) {
+            (Err(_), _) => {}
+            (Ok(disabled), "tool") => _ = disabled.tools.insert(name),
+            (Ok(disabled), "prompt") => _ = disabled.prompts.insert(name),
+            (Ok(_), _) => *disabled = Err(format!("something of the unknown kind \"{kind}\" is disabled")),
+        }
+    }
+    Ok(by_server)
+}
+
+/// Makes the stored names of a server exactly those of its flags.
+pub(super) async fn replace(tx: &mut Tx, server: &ServerName, flags: &Flags) -> Result<(), sqlx::Error> {
+    const SQL: &str = "DELETE FROM disabled WHERE server = $1";
+    on!(&mut *tx, |db| sqlx::query(SQL).bind(server.as_str()).execute(db).await.map(|_| ()))?;
+    for name in &flags.disabled_tools {
+        insert(tx, server, Kind::Tool, name).await?;
+    }
+    for name in &flags.disabled_prompts {
+        insert(tx, server, Kind::Prompt, name).await?;
+    }
+    Ok(())
+}
+
+async fn insert(tx: &mut Tx, server: &ServerName, kind: Kind, name: &str) -> Result<(), sqlx::Error> {
+    const SQL: &str = "INSERT INTO disabled (server, kind, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    on!(tx, |db| {
+        let query = sqlx::query(SQL).bind(server.as_str()).bind(kind.as_str()).bind(name);
+        query.execute(db).await.map(|_| ())
+    })
+}
+
+async fn remove(tx: &mut Tx, server: &ServerName, kind: Kind, name: &str) -> Result<(), sqlx::Error> {
+    const SQL: &str = "DELETE FROM disabled WHERE server = $1 AND kind = $2 AND name = $3";
+    on!(tx, |db| {
+        let query = sqlx::query(SQL).bind(server.as_str()).bind(kind.as_str()).bind(name);
+        query.execute(db).await.map(|_| ())
+    })
+}

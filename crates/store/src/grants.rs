@@ -1,0 +1,101 @@
+//! The table `oauth_grants`: what authorization servers granted for each server. Whole grants are sealed.
+
+use std::collections::HashMap;
+
+use super::db::{Tx, on};
+use super::{Store, StoreError};
+use model::{Secret, ServerName};
+use seal::Seal;
+
+const PURPOSE: &str = "oauth grant";
+
+/// What becomes of a server's grant when the server is stored.
+pub enum GrantChange<'a> {
+    /// It stays, and so does there being none.
+    Keep,
+    Put(&'a str, &'a Secret),
+    Drop,
+}
+
+impl Store {
+    /// By server. One that cannot be opened is left out: its server must be authorized again.
+    pub async fn load_grants(&self) -> Result<HashMap<String, Secret>, StoreError> {
+        let readable = |(server, grant): (String, Option<Secret>)| {
+            if grant.is_none() {
+                tracing::warn!(server, "the grant of a server cannot be opened");
+            }
+            Some((server, grant?))
+        };
+        Ok(self.read_grants().await?.into_iter().filter_map(readable).collect())
+    }
+
+    /// The grant of each server that has one; `None` if it cannot be opened.
+    pub(super) async fn read_grants(&self) -> Result<Vec<(String, Option<Secret>)>, StoreError> {
+        const SQL: &str = "SELECT server, content FROM oauth_grants ORDER BY server";
+        let mut tx = self.read().await?;
+        let rows: Vec<(String, Vec<u8>)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        tx.commit().await?;
+        let open = |(server, sealed): (String, Vec<u8>)| {
+            let grant = open(&self.seal, &server, &sealed);
+            (server, grant)
+        };
+        Ok(rows.into_iter().map(open).collect())
+    }
+
+    /// Keeps a renewed grant; false when the server has another one by now, or is gone.
+    pub async fn renew_grant(
+        &self,
+        server: &ServerName,
+        lineage: &str,
+        grant: &Secret,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        const SQL: &str =
+            "UPDATE oauth_grants SET content = $3, updated_at = $4 WHERE server = $1 AND lineage = $2";
+        let sealed = seal(&self.seal, server.as_str(), grant);
+        let mut tx = self.write().await?;
+        let renewed = on!(&mut tx, |db| {
+            let query = sqlx::query(SQL).bind(server.as_str()).bind(lineage).bind(sealed).bind(now_ms);
+            query.execute(db).await.map(|done| done.rows_affected())
+        })?;
+        tx.commit().await?;
+        Ok(renewed > 0)
+    }
+}
+
+pub(super) async fn change(
+    tx: &mut Tx,
+    key: &Seal,
+    server: &ServerName,
+    change: GrantChange<'_>,
+    now_ms: i64,
+) -> Result<(), sqlx::Error> {
+    const PUT: &str =
+        "INSERT INTO oauth_grants (server, lineage, content, updated_at) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (server) DO UPDATE SET lineage = excluded.lineage, content = excluded.content,
+        updated_at = excluded.updated_at";
+    const DROP: &str = "DELETE FROM oauth_grants WHERE server = $1";
+    match change {
+        GrantChange::Keep => Ok(()),
+        GrantChange::Put(lineage, grant) => {
+            let sealed = seal(key, server.as_str(), grant);
+            on!(tx, |db| {
+                let query = sqlx::query(PUT).bind(server.as_str()).bind(lineage).bind(sealed).bind(now_ms);
+                query.execute(db).await.map(|_| ())
+            })
+        }
+        GrantChange::Drop => {
+            on!(tx, |db| sqlx::query(DROP).bind(server.as_str()).execute(db).await.map(|_| ()))
+        }
+    }
+}
+
+/// The server is part of the purpose: a grant moved to another row would send one server's token to another.
+fn seal(seal: &Seal, server: &str, grant: &Secret) -> Vec<u8> {
+    seal.seal(&format!("{PURPOSE} of {server}"), grant.expose().as_bytes())
+}
+
+fn open(seal: &Seal, server: &str, sealed: &[u8]) -> Option<Secret> {
+    let plain = seal.open(&format!("{PURPOSE} of {server}"), sealed).ok()?;
+    std::str::from_utf8(&plain).ok().map(Secret::new)
+}

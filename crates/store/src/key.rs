@@ -1,0 +1,139 @@
+//! Where the secret key of a database comes from: a value given by the operator, or the file beside it.
+//! A key is made only for a database that is still empty; what was sealed under a lost key stays lost.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use super::OpenError;
+use super::lock::{Contents, PRIVATE};
+use seal::SecretKey;
+
+const FILE_NAME: &str = "toolgate.key";
+
+/// More than any well-formed key file has; what is longer is no key.
+const MAX_FILE_LENGTH: u64 = 256;
+
+/// Names the place a key came from, for sentences about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyOrigin {
+    Environment,
+    File(PathBuf),
+}
+
+impl fmt::Display for KeyOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyOrigin::Environment => f.write_str("TOOLGATE_SECRET_KEY"),
+            KeyOrigin::File(path) => write!(f, "key file {}", path.display()),
+        }
+    }
+}
+
+/// The key of a database that has one.
+pub(super) fn find(given: Option<&str>, database: &Path) -> Result<(SecretKey, KeyOrigin), OpenError> {
+    load(given, database, Contents::Data)
+}
+
+/// The key of a database; a new one if the database is empty and there is none.
+pub(super) fn load(
+    given: Option<&str>,
+    database: &Path,
+    contents: Contents,
+) -> Result<(SecretKey, KeyOrigin), OpenError> {
+    if let Some(text) = given {
+        let key = SecretKey::from_hex(text.trim());
+        let key = key.map_err(|_| OpenError::KeyMalformed { origin: KeyOrigin::Environment })?;
+        return Ok((key, KeyOrigin::Environment));
+    }
+    let path = database.with_file_name(FILE_NAME);
+    let key = match (read(&path)?, contents) {
+        (Found::Key(key), Contents::Empty | Contents::Data) => key,
+        (Found::Nothing(existing), Contents::Empty) => create(&path, existing)?,
+        (Found::Nothing(existing), Contents::Data) => {
+            let problem = match existing {
+                Existing::None => "missing",
+                Existing::Empty => "empty",
+            };
+            return Err(OpenError::KeyMissing { database: database.to_owned(), key_file: path, problem });
+        }
+    };
+    Ok((key, KeyOrigin::File(path)))
+}
+
+/// What is in the place of the key file.
+enum Found {
+    Key(SecretKey),
+    Nothing(Existing),
+}
+
+/// A file without a key in it: none at all, or one that a power cut left empty.
+#[derive(Clone, Copy)]
+enum Existing {
+    None,
+    Empty,
+}
+
+fn read(path: &Path) -> Result<Found, OpenError> {
+    let unusable = |cause| OpenError::Unusable { path: path.to_owned(), cause };
+    let malformed = || OpenError::KeyMalformed { origin: KeyOrigin::File(path.to_owned()) };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing(Existing::None)),
+        Err(error) => return Err(unusable(error)),
+    };
+    let mode = file.metadata().map_err(unusable)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        tracing::warn!(path = %path.display(), "other users may read the key file; run chmod 600 on it");
+    }
+    let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_LENGTH as usize));
+    match file.take(MAX_FILE_LENGTH).read_to_string(&mut text) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Err(malformed()),
+        Err(error) => return Err(unusable(error)),
+    }
+    if text.trim().is_empty() {
+        return Ok(Found::Nothing(Existing::Empty));
+    }
+    SecretKey::from_hex(text.trim()).map(Found::Key).map_err(|_| malformed())
+}
+
+/// Makes a key file. It is whole and on disk before it has its name, or a power cut could leave a file without a key,
+/// or data without its key.
+fn create(path: &Path, existing: Existing) -> Result<SecretKey, OpenError> {
+    let key = SecretKey::random();
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let draft = PathBuf::from(name);
+    let placed = write(&draft, &key).and_then(|()| place(&draft, path, existing));
+    // Half a key would stop the next start; without the file it makes a whole one.
+    let _ = fs::remove_file(&draft);
+    placed.map_err(|cause| OpenError::Unusable { path: path.to_owned(), cause })?;
+    Ok(key)
+}
+
+fn write(draft: &Path, key: &SecretKey) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(true).mode(PRIVATE).open(draft)?;
+    file.write_all(key.to_hex().as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()
+}
+
+fn place(draft: &Path, path: &Path, existing: Existing) -> io::Result<()> {
+    match existing {
+        // A link, unlike a rename, decides between two gateways whose databases share this directory.
+        Existing::None => match fs::hard_link(draft, path) {
+            // Some file systems know no links.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {
+                fs::rename(draft, path)?
+            }
+            linked => linked?,
+        },
+        Existing::Empty => fs::rename(draft, path)?,
+    }
+    File::open(path.parent().unwrap_or(path))?.sync_all()
+}

@@ -1,0 +1,132 @@
+//! What outlives the process: servers, what they offered, what is switched off, groups, OAuth, users, clients, settings.
+//! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
+
+mod backup;
+mod catalogs;
+mod check;
+mod clients;
+mod config;
+mod db;
+mod disabled;
+mod failure;
+mod grants;
+mod groups;
+mod health;
+mod key;
+mod lock;
+mod migrate;
+mod open;
+mod servers;
+mod sessions;
+mod settings;
+mod sqlite;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod users;
+
+use std::fs::File;
+
+use tokio::sync::watch;
+
+use model::ServerName;
+use seal::{PurposeSeal, Seal, SecretKey};
+
+use db::{Database, Tx};
+use health::HealthSender;
+use sqlite::{Access, Sqlite};
+use tokens::Tokens;
+
+pub use backup::{BackupError, Copied, backup};
+pub use check::{Finding, check};
+pub use disabled::Kind;
+pub use failure::describe;
+pub use grants::GrantChange;
+pub use health::Health;
+pub use key::KeyOrigin;
+pub use open::{OpenError, OpenOptions};
+pub use servers::StoredServer;
+pub use sessions::{SessionKey, SessionStatus, StoredSession};
+pub use tokens::TokenHash;
+
+#[derive(Debug)]
+pub struct Store {
+    database: Database,
+    health: HealthSender,
+    seal: Seal,
+    tokens: Tokens,
+    /// Held for as long as the store is open, so that no second gateway works on the same database. Whoever only
+    /// reads needs none.
+    lock: Option<File>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("server \"{0}\" is already stored")]
+    Conflict(ServerName),
+    #[error("server \"{0}\" is not stored")]
+    NotFound(ServerName),
+    /// Nothing was written; the same request may work later.
+    #[error("the database cannot be used now: {}", failure::describe(.0))]
+    Unavailable(sqlx::Error),
+    /// The disk failed in the middle of storing a change and refuses to take it back: a restart may find it.
+    #[error("the database cannot be used now: {0}")]
+    Unsure(String),
+    /// Something was changed behind our back; trying again does not help.
+    #[error("the database is damaged: {0}")]
+    Corrupt(String),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match failure::is_damage(&error) {
+            true => StoreError::Corrupt(failure::describe(&error)),
+            false => StoreError::Unavailable(error),
+        }
+    }
+}
+
+impl Store {
+    /// A store that only reads, beside a gateway that may be running.
+    fn to_read(sqlite: Sqlite, key: &SecretKey) -> Self {
+        let seal = Seal::new(key);
+        let (tokens, health) = (Tokens::new(&seal), HealthSender::default());
+        Self { database: Database::Sqlite(sqlite), health, seal, tokens, lock: None }
+    }
+
+    /// Seals under the same key as the database.
+    pub fn seal_for(&self, purpose: &str) -> PurposeSeal {
+        self.seal.for_purpose(purpose)
+    }
+
+    /// What the holder of a token is found by. Nothing is read for it.
+    pub fn token_hash(&self, token: &[u8]) -> TokenHash {
+        self.tokens.hash(token)
+    }
+
+    /// Tells whether changes are stored, and hears when that changes.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    /// Tries whether changes can be stored, after one failed. The store counts as failing until [`Store::confirm`].
+    pub async fn heal(&self) -> Result<(), StoreError> {
+        Ok(self.database.heal().await?)
+    }
+
+    /// Says that the database was compared with what it should hold, when this many writes had failed.
+    pub fn confirm(&self, failures: u64) {
+        self.health.confirm(failures);
+    }
+
+    async fn read(&self) -> Result<Tx, StoreError> {
+        Ok(self.database.begin(Access::Read).await?)
+    }
+
+    /// The epoch goes up with every change.
+    async fn write(&self) -> Result<Tx, StoreError> {
+        let mut tx = self.database.begin(Access::Write).await?;
+        settings::bump_epoch(&mut tx).await?;
+        Ok(tx)
+    }
+}

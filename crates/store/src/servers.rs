@@ -1,0 +1,235 @@
+//! The table `servers`: how each server is reached, sealed as a whole, and what it said about itself.
+//! What a server lists is in `catalogs`, what is switched off of it in `disabled`.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::catalogs::{self, Lists};
+use super::db::{Tx, on};
+use super::disabled::{self, Disabled};
+use super::grants::{self, GrantChange};
+use super::{Store, StoreError, config};
+use model::{Flags, Offering, Registration, ServerName};
+use seal::Seal;
+
+#[derive(Clone, Debug)]
+pub struct StoredServer {
+    pub registration: Registration,
+    pub offering: Offering,
+    pub created_at_ms: i64,
+    /// When its configuration or flags last changed.
+    pub updated_at_ms: i64,
+    /// When its lists were last stored; `None` if it never answered.
+    pub discovered_at_ms: Option<i64>,
+}
+
+impl Store {
+    /// All servers by name. One that cannot be read is an error that names it, never left out.
+    pub async fn load_servers(&self) -> Result<Vec<StoredServer>, StoreError> {
+        self.read_servers().await?.into_iter().collect()
+    }
+
+    /// Each server, or what is wrong with it.
+    pub(super) async fn read_servers(&self) -> Result<Vec<Result<StoredServer, StoreError>>, StoreError> {
+        const SQL: &str =
+            "SELECT name, config, enabled, protocol_version, server_info, capabilities, instructions,
+            ttl_ms, is_private, created_at, updated_at, discovered_at FROM servers ORDER BY name";
+        let mut tx = self.read().await?;
+        let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        let mut lists = catalogs::load(&mut tx).await?;
+        let mut disabled = disabled::load(&mut tx).await?;
+        tx.commit().await?;
+        let servers = rows.into_iter().map(|row| {
+            let name = row.0.clone();
+            let lists = lists.remove(&name).unwrap_or_else(|| Ok(Lists::default()));
+            let disabled = disabled.remove(&name).unwrap_or_else(|| Ok(Disabled::default()));
+            let assembled = lists.and_then(|lists| assemble(&self.seal, row, lists, disabled?));
+            assembled.map_err(|problem| StoreError::Corrupt(format!("server \"{name}\": {problem}")))
+        });
+        Ok(servers.collect())
+    }
+
+    pub async fn insert_server(
+        &self,
+        registration: &Registration,
+        offering: &Offering,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO servers (name, config, enabled, protocol_version, is_private,
+            created_at, updated_at) VALUES ($1, $2, $3, '', 0, $4, $4) ON CONFLICT DO NOTHING";
+        let mut tx = self.write().await?;
+        if self.put(&mut tx, SQL, registration, now_ms).await? == 0 {
+            return Err(StoreError::Conflict(registration.config.name.clone()));
+        }
+        complete(tx, registration, offering, now_ms).await
+    }
+
+    /// Whether or not the server is there already; it keeps the time of its creation.
+    pub async fn replace_server(
+        &self,
+        registration: &Registration,
+        offering: &Offering,
+        grant: GrantChange<'_>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO servers (name, config, enabled, protocol_version, is_private,
+            created_at, updated_at) VALUES ($1, $2, $3, '', 0, $4, $4)
+            ON CONFLICT (name) DO UPDATE SET config = excluded.config, enabled = excluded.enabled,
+            updated_at = excluded.updated_at";
+        let mut tx = self.write().await?;
+        self.put(&mut tx, SQL, registration, now_ms).await?;
+        grants::change(&mut tx, &self.seal, &registration.config.name, grant, now_ms).await?;
+        complete(tx, registration, offering, now_ms).await
+    }
+
+    pub async fn update_offering(
+        &self,
+        name: &ServerName,
+        offering: &Offering,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.write().await?;
+        describe(&mut tx, name, offering, now_ms).await?;
+        catalogs::replace(&mut tx, name, offering).await?;
+        tx.commit().await
+    }
+
+    pub async fn set_enabled(&self, name: &ServerName, enabled: bool, now_ms: i64) -> Result<(), StoreError> {
+        const SQL: &str = "UPDATE servers SET enabled = $2 WHERE name = $1";
+        let mut tx = self.write().await?;
+        touch(&mut tx, name, now_ms).await?;
+        on!(&mut tx, |db| {
+            let query = sqlx::query(SQL).bind(name.as_str()).bind(i64::from(enabled));
+            query.execute(db).await.map(|_| ())
+        })?;
+        tx.commit().await
+    }
+
+    /// Whether there was such a server. Its lists and flags go with it.
+    pub async fn delete_server(&self, name: &ServerName) -> Result<bool, StoreError> {
+        const SQL: &str = "DELETE FROM servers WHERE name = $1";
+        let mut tx = self.write().await?;
+        let deleted = on!(&mut tx, |db| sqlx::query(SQL)
+            .bind(name.as_str())
+            .execute(db)
+            .await
+            .map(|done| done.rows_affected()))?;
+        if deleted == 0 {
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    async fn put(
+        &self,
+        tx: &mut Tx,
+        sql: &'static str,
+        registration: &Registration,
+        now_ms: i64,
+    ) -> Result<u64, sqlx::Error> {
+        let config = config::seal(&self.seal, registration);
+        let (name, enabled) = (registration.config.name.as_str(), i64::from(registration.flags.enabled));
+        on!(tx, |db| {
+            let query = sqlx::query(sql).bind(name).bind(config).bind(enabled).bind(now_ms);
+            query.execute(db).await.map(|done| done.rows_affected())
+        })
+    }
+}
+
+/// Notes a change that people made to a server, and that there is such a server.
+pub(super) async fn touch(tx: &mut Tx, name: &ServerName, now_ms: i64) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE servers SET updated_at = $2 WHERE name = $1";
+    let touched = on!(tx, |db| {
+        let query = sqlx::query(SQL).bind(name.as_str()).bind(now_ms);
+        query.execute(db).await.map(|done| done.rows_affected())
+    })?;
+    if touched == 0 { Err(StoreError::NotFound(name.clone())) } else { Ok(()) }
+}
+
+/// Everything of a server but the row that was just put.
+async fn complete(
+    mut tx: Tx,
+    registration: &Registration,
+    offering: &Offering,
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    let name = &registration.config.name;
+    describe(&mut tx, name, offering, now_ms).await?;
+    catalogs::replace(&mut tx, name, offering).await?;
+    disabled::replace(&mut tx, name, &registration.flags).await?;
+    tx.commit().await
+}
+
+/// Stores what the server said about itself.
+async fn describe(
+    tx: &mut Tx,
+    name: &ServerName,
+    offering: &Offering,
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    const SQL: &str = "UPDATE servers SET protocol_version = $2, server_info = $3, capabilities = $4,
+        instructions = $5, ttl_ms = $6, is_private = $7, discovered_at = $8 WHERE name = $1";
+    // As JSON, because an upstream may put a NUL into its text, which Postgres would refuse.
+    let instructions = offering.instructions.as_deref().map(|text| Value::from(text).to_string());
+    let ttl_ms = offering.ttl_ms.map(|ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
+    // Every server that answered speaks some version; without one, nothing has been discovered yet.
+    let discovered_at = (!offering.protocol_version.is_empty()).then_some(now_ms);
+    let described = on!(tx, |db| {
+        let query = sqlx::query(SQL)
+            .bind(name.as_str())
+            .bind(offering.protocol_version.as_str())
+            .bind(offering.server_info.as_deref().map(RawValue::get))
+            .bind(offering.capabilities.as_deref().map(RawValue::get))
+            .bind(instructions)
+            .bind(ttl_ms)
+            .bind(i64::from(offering.is_private))
+            .bind(discovered_at);
+        query.execute(db).await.map(|done| done.rows_affected())
+    })?;
+    if described == 0 { Err(StoreError::NotFound(name.clone())) } else { Ok(()) }
+}
+
+/// The columns of a server, in the order of the query that reads them.
+type Row = (
+    String,
+    Vec<u8>,
+    i64,
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<i64>,
+    i64,
+    i64,
+    i64,
+    Option<i64>,
+);
+
+fn assemble(seal: &Seal, row: Row, lists: Lists, disabled: Disabled) -> Result<StoredServer, String> {
+    let (name, config, enabled, protocol_version, server_info, capabilities, instructions, ..) = &row;
+    let (.., ttl_ms, is_private, created_at_ms, updated_at_ms, discovered_at_ms) = row;
+    let flags =
+        Flags { enabled: *enabled != 0, disabled_tools: disabled.tools, disabled_prompts: disabled.prompts };
+    let offering = Offering {
+        protocol_version: protocol_version.clone(),
+        server_info: parse_json("server_info", server_info)?,
+        capabilities: parse_json("capabilities", capabilities)?,
+        instructions: parse_json("instructions", instructions)?,
+        tools: lists.tools,
+        prompts: lists.prompts,
+        resources: lists.resources,
+        templates: lists.templates,
+        ttl_ms: ttl_ms.map(|ttl| u64::try_from(ttl).map_err(|_| "its ttl_ms is negative")).transpose()?,
+        is_private: is_private != 0,
+    };
+    let config = config::open(seal, name, config)?;
+    let registration = Registration { config, flags };
+    Ok(StoredServer { registration, offering, created_at_ms, updated_at_ms, discovered_at_ms })
+}
+
+fn parse_json<T: DeserializeOwned>(column: &str, text: &Option<String>) -> Result<Option<T>, String> {
+    let parsed = text.as_deref().map(serde_json::from_str).transpose();
+    parsed.map_err(|error| format!("its {column} cannot be read: {error}"))
+}

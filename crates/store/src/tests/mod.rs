@@ -1,0 +1,69 @@
+//! What the store promises, tried on real files. `place` is about opening, `content` and `people` about what comes back,
+//! `secrecy` about what the files give away.
+
+mod content;
+mod people;
+mod place;
+mod secrecy;
+
+use std::path::Path;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{OpenError, OpenOptions, Store, StoredServer};
+use model::{Offering, Prompt, Registration, Resource, Secret, ServerName, Template, Tool};
+
+async fn open(path: impl AsRef<Path>) -> Result<Store, OpenError> {
+    Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key: None }).await
+}
+
+async fn open_with_key(path: impl AsRef<Path>, key: &str) -> Result<Store, OpenError> {
+    let secret_key = Some(Secret::new(key));
+    Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key }).await
+}
+
+fn registration(value: Value) -> Registration {
+    let Value::Object(object) = value else { panic!("a test gives an object") };
+    Registration::parse(object).unwrap()
+}
+
+fn http(name: &str) -> Registration {
+    registration(json!({"name": name, "transport": "streamable_http", "url": "http://localhost:1/mcp"}))
+}
+
+fn name(text: &str) -> ServerName {
+    ServerName::parse(text).unwrap()
+}
+
+fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).unwrap()
+}
+
+/// Definitions that any reading and writing as values would change.
+fn odd_offering() -> Offering {
+    Offering {
+        protocol_version: "2025-06-18".into(),
+        server_info: Some(raw(r#"{"version":"1.0", "name":"odd\u0000","z":1,"a":2}"#)),
+        capabilities: Some(raw(r#"{ "tools" : {"listChanged":true} }"#)),
+        instructions: Some("line\nquote\" NUL\0 ü".into()),
+        tools: [
+            r#"{"name":"a","inputSchema":{"maximum":18446744073709551615,"minimum":-98765432109876543210}}"#,
+            r#"{ "z" : 1.0, "a":1e400 ,"name" : "b\u00fc\ud83d\ude00", "x-vendor":{"k":1,"k":2} }"#,
+            "{\"name\":\"c\",\n\t\"description\":\"],[\\\" \\/ ä\",\"n\":1.50000000000000000000000001}",
+        ]
+        .map(|definition| Tool::parse(raw(definition)).unwrap())
+        .into(),
+        prompts: vec![Prompt::parse(raw(r#"{"name":"p","arguments":[ ]}"#)).unwrap()],
+        resources: vec![Resource::parse(raw(r#"{"uri":"file:///a","size":12345678901234567890}"#)).unwrap()],
+        templates: vec![Template::parse(raw(r#"{"uriTemplate":"file:///{a}"}"#)).unwrap()],
+        ttl_ms: Some(60_000),
+        is_private: true,
+    }
+}
+
+async fn only_server(store: &Store) -> StoredServer {
+    let mut servers = store.load_servers().await.unwrap();
+    assert_eq!(servers.len(), 1);
+    servers.remove(0)
+}

@@ -1,0 +1,81 @@
+//! Users and clients come back as they were stored, with their tokens.
+
+use serde_json::json;
+
+use super::open;
+use crate::StoreError;
+use crate::db::on;
+use model::{Client, HolderName, Mode, PrincipalId, Role, Token, User};
+
+pub fn user(name: &str, token: &str) -> User {
+    let username = HolderName::parse(name).unwrap();
+    User { id: PrincipalId::random(), username, role: Role::Admin, token: Token::parse(token).unwrap() }
+}
+
+pub fn client(name: &str, token: &str) -> Client {
+    let body =
+        json!({"name": name, "access_token": token, "allow_list": ["b", "*", "a"], "description": "d"});
+    Client::parse(body.as_object().unwrap().clone()).unwrap()
+}
+
+/// What can be told apart about users, in order.
+fn shown(users: &[User]) -> Vec<(PrincipalId, &str, Role, &str, u64)> {
+    fn show(user: &User) -> (PrincipalId, &str, Role, &str, u64) {
+        let User { id, username, role, token } = user;
+        (*id, username.as_str(), *role, token.secret().expose(), token.id())
+    }
+    users.iter().map(show).collect()
+}
+
+#[tokio::test]
+async fn users_come_back_after_every_kind_of_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("toolgate.db");
+    let store = open(&path).await.unwrap();
+    let (admin, mut bob) = (user("admin", "12345678"), user("bob", "abcdefgh"));
+    store.initialize(Mode::Enterprise, &admin, 1).await.unwrap();
+    assert_eq!(store.mode().await.unwrap().as_deref(), Some("enterprise"));
+    store.put_user(&bob, 2).await.unwrap();
+    let before = bob.username.clone();
+    bob = User { id: bob.id, role: Role::User, ..user("álvaro", "ijklmnop") };
+    store.change_user(&before, &bob, 3).await.unwrap();
+    store.close().await;
+    let store = open(&path).await.unwrap();
+    assert_eq!(shown(&store.load_users().await.unwrap()), shown(&[admin, bob.clone()]));
+    store.delete_user(&HolderName::parse("admin").unwrap()).await.unwrap();
+    assert_eq!(shown(&store.load_users().await.unwrap()), shown(&[bob]));
+}
+
+#[tokio::test]
+async fn clients_come_back_with_their_allow_lists_as_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("toolgate.db");
+    let store = open(&path).await.unwrap();
+    let first = client("agent", "12345678");
+    store.put_client(&first, 1).await.unwrap();
+    store.put_client(&client("other", "abcdefgh"), 1).await.unwrap();
+    store.close().await;
+    let store = open(&path).await.unwrap();
+    store.delete_client(&HolderName::parse("other").unwrap()).await.unwrap();
+    let clients = store.load_clients().await.unwrap();
+    let [agent] = clients.as_slice() else { panic!("{clients:?}") };
+    assert_eq!((agent.name.as_str(), agent.description.as_str()), ("agent", "d"));
+    assert_eq!(agent.allow_list.names(), ["b", "*", "a"]);
+    assert_eq!((agent.token.id(), agent.is_custom_token), (first.token.id(), true));
+    assert_eq!(store.token_hash(b"12345678"), store.token_hash(agent.token.secret().expose().as_bytes()));
+}
+
+#[tokio::test]
+async fn a_token_that_was_moved_to_somebody_else_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path().join("toolgate.db")).await.unwrap();
+    store.put_user(&user("ada", "12345678"), 1).await.unwrap();
+    store.put_user(&user("bob", "abcdefgh"), 1).await.unwrap();
+    const MOVE: &str = "UPDATE users SET token = (SELECT token FROM users WHERE username = 'ada')
+        WHERE username = 'bob'";
+    let mut tx = store.write().await.unwrap();
+    on!(&mut tx, |db| sqlx::query(MOVE).execute(db).await.map(|_| ())).unwrap();
+    tx.commit().await.unwrap();
+    let error = store.load_users().await.unwrap_err();
+    assert!(matches!(&error, StoreError::Corrupt(what) if what.contains("bob")), "{error}");
+}

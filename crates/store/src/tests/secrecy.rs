@@ -1,0 +1,77 @@
+//! No secret is readable in any file of a database, at any time. A new secret field joins this test.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::people::{client, user};
+use super::{odd_offering, open, registration};
+use crate::GrantChange;
+use model::Mode;
+
+/// Each is long and unlike anything else, so that finding it means it leaked.
+const PLANTED: [&str; 12] = [
+    "planted-env-value",
+    "planted-header-value",
+    "planted-bearer-token",
+    "planted-url-user",
+    "planted-url-password",
+    "planted-query-value",
+    "planted-argument",
+    "planted-client-secret",
+    "planted-second-value",
+    "planted-user-token",
+    "planted-client-token",
+    "planted-later-token",
+];
+
+fn assert_no_secret_in(directory: &Path, expected_files: &[&str]) {
+    for file in expected_files {
+        assert!(directory.join(file).exists(), "{file}");
+    }
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        for secret in PLANTED {
+            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!found, "{secret} in {}", path.display());
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_file_contains_a_secret_while_open_or_after() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("toolgate.db");
+    let store = open(&path).await.unwrap();
+    let stdio = |value: &str| {
+        registration(json!({
+            "name": "stdio", "transport": "stdio", "command": "npx", "args": ["planted-argument"],
+            "env": {"KEY": value},
+        }))
+    };
+    let http = registration(json!({
+        "name": "http", "transport": "sse", "bearer_token": "planted-bearer-token",
+        "url": "https://planted-url-user:planted-url-password@h/mcp?key=planted-query-value",
+        "headers": {"X-Key": "planted-header-value"}, "oauth_client_secret": "planted-client-secret",
+    }));
+    store.insert_server(&stdio("planted-env-value"), &odd_offering(), 1).await.unwrap();
+    store.insert_server(&http, &odd_offering(), 1).await.unwrap();
+    store
+        .replace_server(&stdio("planted-second-value"), &odd_offering(), GrantChange::Keep, 2)
+        .await
+        .unwrap();
+    store.initialize(Mode::Enterprise, &user("ada", "planted-user-token"), 1).await.unwrap();
+    store.put_client(&client("agent", "planted-client-token"), 1).await.unwrap();
+    store.put_client(&client("agent", "planted-later-token"), 2).await.unwrap();
+    assert_no_secret_in(directory.path(), &["toolgate.db", "toolgate.db-wal", "toolgate.db-shm"]);
+
+    let (users, clients) = (store.load_users().await.unwrap(), store.load_clients().await.unwrap());
+    let printed = format!("{store:?} {:?} {users:?} {clients:?}", store.load_servers().await.unwrap());
+    for secret in PLANTED {
+        assert!(!printed.contains(secret), "{secret} in {printed}");
+    }
+    store.close().await;
+    assert_no_secret_in(directory.path(), &["toolgate.db", "toolgate.key"]);
+}

@@ -1,0 +1,81 @@
+//! The table `users`: people with their roles and tokens.
+
+use super::db::{Tx, on};
+use super::tokens::Columns;
+use super::{Store, StoreError, settings};
+use model::{HolderName, Mode, PrincipalId, Role, User};
+
+impl Store {
+    /// Ordered by name.
+    pub async fn load_users(&self) -> Result<Vec<User>, StoreError> {
+        self.read_users().await?.into_iter().collect()
+    }
+
+    /// Each user, or what is wrong with it.
+    pub(super) async fn read_users(&self) -> Result<Vec<Result<User, StoreError>>, StoreError> {
+        const SQL: &str =
+            "SELECT id, username, role, token_hash, token, token_id FROM users ORDER BY username";
+        type Row = (i64, String, String, Vec<u8>, Vec<u8>, i64);
+        let mut tx = self.read().await?;
+        let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        tx.commit().await?;
+        let users = rows.into_iter().map(|(principal, name, role, hash, token, id)| {
+            let corrupt = |problem: String| StoreError::Corrupt(format!("user \"{name}\": {problem}"));
+            Ok(User {
+                id: PrincipalId(principal.cast_unsigned()),
+                username: HolderName::parse(&name).map_err(corrupt)?,
+                role: Role::parse(&role).ok_or_else(|| corrupt("its role is unknown".into()))?,
+                token: self.tokens.read((hash, token, id)).map_err(corrupt)?,
+            })
+        });
+        Ok(users.collect())
+    }
+
+    /// The mode and the first user together: a database has both or none.
+    pub async fn initialize(&self, mode: Mode, first: &User, now_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.write().await?;
+        settings::set_mode(&mut tx, mode.as_str()).await?;
+        put(&mut tx, first, self.tokens.to_columns(&first.token), now_ms).await?;
+        tx.commit().await
+    }
+
+    /// Stores a new user or what changed about one, except for the name.
+    pub async fn put_user(&self, user: &User, now_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.write().await?;
+        put(&mut tx, user, self.tokens.to_columns(&user.token), now_ms).await?;
+        tx.commit().await
+    }
+
+    /// Stores a user who may have another name from now on.
+    pub async fn change_user(&self, name: &HolderName, user: &User, now_ms: i64) -> Result<(), StoreError> {
+        const RENAME: &str = "UPDATE users SET username = $2 WHERE username = $1";
+        let mut tx = self.write().await?;
+        on!(&mut tx, |db| {
+            let query = sqlx::query(RENAME).bind(name.as_str()).bind(user.username.as_str());
+            query.execute(db).await.map(|_| ())
+        })?;
+        put(&mut tx, user, self.tokens.to_columns(&user.token), now_ms).await?;
+        tx.commit().await
+    }
+
+    pub async fn delete_user(&self, name: &HolderName) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM users WHERE username = $1";
+        let mut tx = self.write().await?;
+        on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
+        tx.commit().await
+    }
+}
+
+async fn put(tx: &mut Tx, user: &User, token: Columns, now_ms: i64) -> Result<(), sqlx::Error> {
+    const SQL: &str =
+        "INSERT INTO users (username, role, token_hash, token, token_id, created_at, updated_at, id)
+        VALUES ($1, $2, $3, $4, $5, $6, $6, $7) ON CONFLICT (username) DO UPDATE SET role = excluded.role,
+        token_hash = excluded.token_hash, token = excluded.token, token_id = excluded.token_id,
+        updated_at = excluded.updated_at";
+    let (hash, sealed, id) = token;
+    on!(tx, |db| {
+        let query = sqlx::query(SQL).bind(user.username.as_str()).bind(user.role.as_str());
+        let query = query.bind(hash).bind(sealed).bind(id).bind(now_ms).bind(user.id.0.cast_signed());
+        query.execute(db).await.map(|_| ())
+    })
+}

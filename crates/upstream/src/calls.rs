@@ -1,0 +1,323 @@
+//! The calls in flight on one link, and who gets which message that comes from the upstream.
+//! Ids and progress tokens are the link's own numbers (token = id), so callers can never meet each other's.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::error::CallError;
+use super::exchange::Inbound;
+use super::link::Purpose;
+use super::ticket::Ticket;
+use model::Capabilities;
+use wire::error::code;
+use wire::{Head, Id, Kind, authored, find_answer_id};
+
+pub struct Calls {
+    capabilities: Capabilities,
+    last_id: AtomicU64,
+    pending: Mutex<Pending>,
+    pub signals: Signals,
+}
+
+#[derive(Default)]
+struct Pending {
+    calls: HashMap<u64, Waiting>,
+    /// Set once; from then on every call fails with it.
+    lost: Option<String>,
+}
+
+struct Waiting {
+    purpose: Purpose,
+    slot: Ticket,
+}
+
+impl Calls {
+    pub fn new(capabilities: Capabilities) -> Self {
+        Self {
+            capabilities,
+            last_id: AtomicU64::default(),
+            pending: Mutex::default(),
+            signals: Signals::default(),
+        }
+    }
+
+    pub fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Err when the link is already lost.
+    pub fn begin(&self, id: u64, purpose: Purpose) -> Result<Ticket, CallError> {
+        let mut pending = self.lock();
+        if let Some(reason) = &pending.lost {
+            return Err(CallError::NotSent(reason.clone()));
+        }
+        let slot = Ticket::default();
+        pending.calls.insert(id, Waiting { purpose, slot: slot.clone() });
+        Ok(slot)
+    }
+
+    pub fn end(&self, id: u64) {
+        self.lock().calls.remove(&id);
+    }
+
+    /// The link is gone: every call in flight fails, every later one too. Only the first reason counts.
+    pub fn lose(&self, reason: &str) {
+        let mut pending = self.lock();
+        if pending.lost.is_some() {
+            return;
+        }
+        pending.lost = Some(reason.to_owned());
+        for (_, waiting) in pending.calls.drain() {
+            waiting.slot.settle(Err(CallError::Lost(reason.to_owned())));
+        }
+        drop(pending);
+        self.signals.notify.notify_one();
+    }
+
+    /// A message that could not even be written: its call, if it is one, did not run.
+    pub fn return_unsent(&self, message: &[u8], reason: &str) {
+        let id = Head::parse(message).ok().and_then(|head| head.id?.as_u64());
+        if let Some(slot) = id.and_then(|id| self.slot(id)) {
+            slot.settle(Err(CallError::NotSent(reason.to_owned())));
+        }
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.lock().lost.is_some()
+    }
+
+    pub fn lost(&self) -> Option<String> {
+        self.lock().lost.clone()
+    }
+
+    /// Gives a message to whom it belongs. `own` is the call on whose own stream it came, where there is one.
+    /// Returns what the gateway itself has to say to it.
+    pub fn sort(&self, message: Bytes, own: Option<u64>) -> Option<Bytes> {
+        if let Some(id) = answered_id(&message).filter(|id| own.is_none_or(|own| own == *id)) {
+            self.answer(id, message);
+            return None;
+        }
+        let head = match Head::parse(&message) {
+            Ok(head) => head,
+            Err(reason) => {
+                tracing::debug!(%reason, "ignored something from an upstream that is no message");
+                return None;
+            }
+        };
+        match head.kind {
+            Kind::Result | Kind::Error => {
+                let id = answered_call(head.id.as_ref(), own);
+                drop(head);
+                match id {
+                    Some(id) => self.answer(id, message),
+                    None => tracing::debug!(own, "dropped an answer to another request than the one asked"),
+                }
+                None
+            }
+            Kind::Notice => {
+                match head.method.as_deref().unwrap_or_default() {
+                    "notifications/tools/list_changed"
+                    | "notifications/prompts/list_changed"
+                    | "notifications/resources/list_changed" => self.signals.lists_changed(),
+                    "notifications/resources/updated" => {
+                        if let Some(uri) = head.params.as_ref().and_then(|params| params.uri.as_ref()) {
+                            self.signals.updated(&uri.value);
+                        }
+                    }
+                    "notifications/progress" => {
+                        let token =
+                            head.params.as_ref().and_then(|params| params.progress_token.as_ref()?.as_u64());
+                        drop(head);
+                        // On the stream of another call it would be that call's progress in the eyes of this one.
+                        let token = token.filter(|token| own.is_none_or(|own| own == *token));
+                        self.notice(token, Inbound::Notice(message));
+                    }
+                    // About ids that only we and the upstream know.
+                    "notifications/cancelled" | "notifications/subscriptions/acknowledged" => {}
+                    // Logs, and what later revisions may say to a caller.
+                    _ => {
+                        drop(head);
+                        self.notice(own.or_else(|| self.only_call()), Inbound::Notice(message));
+                    }
+                }
+                None
+            }
+            Kind::Request => {
+                let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+                let method = head.method.as_deref().unwrap_or_default().to_owned();
+                drop(head);
+                self.request(&method, &id, message, own)
+            }
+        }
+    }
+
+    fn request(&self, method: &str, id: &[u8], message: Bytes, own: Option<u64>) -> Option<Bytes> {
+        let asked = own.or_else(|| self.only_call());
+        match method {
+            "ping" => return Some(authored::result(id, b"{}")),
+            "roots/list" if asked.is_none() || !self.capabilities.has_roots() => {
+                return Some(authored::result(id, br#"{"roots":[]}"#));
+            }
+            _ => {}
+        }
+        if self.notice(asked, Inbound::Request(message)) {
+            return None;
+        }
+        let text = format!(
+            "{method} cannot be tied to one call of this shared link; register the server as stateful"
+        );
+        Some(authored::error(Some(id), code::METHOD_NOT_FOUND, &text, None))
+    }
+
+    fn answer(&self, id: u64, message: Bytes) {
+        match self.slot(id) {
+            Some(slot) => slot.settle(Ok(message)),
+            // Its caller gave up in the meantime.
+            None => tracing::debug!(id, "dropped an answer that nobody waits for"),
+        }
+    }
+
+    fn notice(&self, id: Option<u64>, message: Inbound) -> bool {
+        id.and_then(|id| self.slot(id)).is_some_and(|slot| slot.add(message))
+    }
+
+    fn slot(&self, id: u64) -> Option<Ticket> {
+        self.lock().calls.get(&id).map(|waiting| waiting.slot.clone())
+    }
+
+    /// Whether somebody waits for an answer on this link.
+    pub fn has_callers(&self) -> bool {
+        self.lock().calls.values().any(|waiting| waiting.purpose == Purpose::Caller)
+    }
+
+    fn only_call(&self) -> Option<u64> {
+        let pending = self.lock();
+        let for_callers = pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
+        let mut ids = for_callers.map(|(id, _)| *id);
+        ids.next().filter(|_| ids.next().is_none())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.pending.lock().expect("no code panics while it holds the calls")
+    }
+}
+
+/// The call that an answer with this id belongs to. On a stream of its own only the answer to that call counts: one
+/// under another id would reach another caller.
+fn answered_call(id: Option<&Id<'_>>, own: Option<u64>) -> Option<u64> {
+    // An error that names no request.
+    let Some(id) = id else { return own };
+    let number = id.as_u64().or_else(|| quoted_number(id.raw()));
+    number.filter(|number| own.is_none_or(|own| own == *number))
+}
+
+/// The number in an id like `"7"`: some servers write every id as a string.
+fn quoted_number(id: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(id.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()?;
+    digits.parse().ok().filter(|number: &u64| number.to_string() == digits)
+}
+
+/// The call that a message answers, found without reading all of it.
+pub fn answered_id(message: &[u8]) -> Option<u64> {
+    let span = find_answer_id(message)?;
+    Id::at(message, span)?.as_u64()
+}
+
+/// What a link noticed that concerns the server as a whole; its supervisor looks after it.
+#[derive(Default)]
+pub struct Signals {
+    lists_changed: AtomicBool,
+    doubted: AtomicBool,
+    suspect: Mutex<Option<String>>,
+    /// URIs of resources that changed; one that changes again before anybody looked is one.
+    updated: Mutex<BTreeSet<String>>,
+    notify: Notify,
+}
+
+impl Signals {
+    /// A call failed in a way that says the link is of no more use, though calls in flight may still end well.
+    pub fn suspect(&self, reason: &str) {
+        *self.suspect.lock().expect("no code panics while it holds the reason") = Some(reason.to_owned());
+        self.notify.notify_one();
+    }
+
+    pub fn take_suspect(&self) -> Option<String> {
+        self.suspect.lock().expect("no code panics while it holds the reason").take()
+    }
+
+    /// A call failed in a way that may say something about the link, or only about the call.
+    pub fn doubt(&self) {
+        self.doubted.store(true, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    pub fn take_doubt(&self) -> bool {
+        self.doubted.swap(false, Ordering::AcqRel)
+    }
+
+    pub fn lists_changed(&self) {
+        self.lists_changed.store(true, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    pub fn take_lists_changed(&self) -> bool {
+        self.lists_changed.swap(false, Ordering::AcqRel)
+    }
+
+    fn updated(&self, uri: &str) {
+        self.updated.lock().expect("no code panics while it holds the URIs").insert(uri.to_owned());
+        self.notify.notify_one();
+    }
+
+    pub fn take_updated(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.updated.lock().expect("no code panics while it holds the URIs"))
+    }
+
+    /// Resolves when something happened since the last time.
+    pub async fn wait(&self) {
+        self.notify.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(method: &str) -> Bytes {
+        authored::notice(method, Some(br#"{"elicitationId":"e"}"#))
+    }
+
+    #[tokio::test]
+    async fn an_answer_on_a_calls_own_stream_is_only_for_that_call() {
+        let calls = Calls::new(Capabilities::NONE);
+        let (first, second) =
+            (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
+        for stray in [&b"2"[..], b"\"2\"", b"\"x\""] {
+            calls.sort(authored::result(stray, br#"{"stray":1}"#), Some(1));
+        }
+        calls.sort(authored::result(b"\"1\"", b"{}"), Some(1));
+        calls.sort(authored::result(b"2", b"{}"), None);
+        for ticket in [first, second] {
+            let Ok(Inbound::Answer(answer)) = ticket.next().await else { panic!("no answer") };
+            assert!(!answer.windows(5).any(|window| window == b"stray"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_notice_of_any_kind_reaches_the_call_it_came_with() {
+        let calls = Calls::new(Capabilities::NONE);
+        let (first, second) =
+            (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
+        assert!(calls.sort(notice("notifications/elicitation/complete"), Some(2)).is_none());
+        assert!(matches!(second.next().await, Ok(Inbound::Notice(_))));
+        // Without a stream of its own it belongs to nobody while two calls are in flight.
+        calls.sort(notice("notifications/elicitation/complete"), None);
+        calls.sort(notice("notifications/cancelled"), Some(1));
+        calls.sort(authored::result(b"1", b"{}"), None);
+        assert!(matches!(first.next().await, Ok(Inbound::Answer(_))));
+    }
+}

@@ -1,0 +1,361 @@
+//! Connecting, whole: open the transport, find out the era, shake hands, read every list. All of it happens
+//! within one time limit, and when it fails the sentence says how far it came.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_util::task::TaskTracker;
+
+use super::error::{CallError, ConnectError, Denial, seconds};
+use super::exchange::{Exchange, Inbound};
+use super::http::{HttpClient, Streamable, start_listening};
+use super::link::{Carrier, Link, Purpose, Request};
+use super::news::{News, Newsroom};
+use super::pace::Pace;
+use super::probe::{self, Greeting};
+use super::sse::EventStream;
+use super::stdio::{Child, StderrTail};
+use super::token::Tokens;
+use super::{Options, lists};
+use model::{Capabilities, Offering, Process, Redactor, ServerConfig, ServerName, Transport};
+use wire::{Era, Head, Version};
+
+/// What a server turned out to offer.
+#[derive(Clone, Debug)]
+pub struct Discovery {
+    pub offering: Arc<Offering>,
+    /// What is wrong although the server can be used.
+    pub problems: Vec<String>,
+}
+
+/// What connecting is busy with, for those who watch and for the sentence when its time is up.
+pub struct Step {
+    doing: Mutex<String>,
+    server: ServerName,
+    newsroom: Newsroom,
+}
+
+impl Step {
+    fn of(config: &ServerConfig, options: &Options) -> Self {
+        let (server, newsroom) = (config.name.clone(), options.newsroom.clone());
+        Self { doing: Mutex::default(), server, newsroom }
+    }
+
+    pub fn set(&self, doing: impl Into<String>) {
+        let doing = doing.into();
+        self.newsroom.tell(News::Step(self.server.clone(), doing.clone()));
+        *self.doing.lock().expect("no code panics while it holds the step") = doing;
+    }
+}
+
+/// What is connected to, and with what.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    pub config: &'a ServerConfig,
+    pub options: &'a Options,
+    pub stderr: &'a StderrTail,
+    /// Where the server may want OAuth.
+    pub tokens: Option<&'a Arc<Tokens>>,
+}
+
+/// Connects and reads everything. `known` is the era that this server had the last time, which saves the probe.
+pub async fn connect(
+    to: &Destination<'_>,
+    known: Option<Era>,
+) -> Result<(Arc<Link>, Discovery), ConnectError> {
+    let step = Step::of(to.config, to.options);
+    let attempt = attempt(to, known, &step);
+    let Ok(result) = tokio::time::timeout(to.options.init_timeout, attempt).await else {
+        let late = late(to.config, to.options, &step);
+        let words = to.stderr.last_words(5);
+        return Err(if words.is_empty() {
+            late
+        } else {
+            ConnectError::Failed(format!("{late}; it said: {words}"))
+        });
+    };
+    result
+}
+
+/// Reads every list again over a link that works.
+pub async fn read_again(
+    link: &Arc<Link>,
+    config: &ServerConfig,
+    options: &Options,
+    before: &Offering,
+) -> Result<Discovery, ConnectError> {
+    let greeting = Greeting {
+        version: link.version().unwrap_or(Version::LATEST_LEGACY),
+        capabilities: before.capabilities.clone(),
+        server_info: before.server_info.clone(),
+        instructions: before.instructions.clone(),
+    };
+    let step = Step::of(config, options);
+    match tokio::time::timeout(options.init_timeout, lists::read(link, &greeting, &step)).await {
+        Ok(discovery) => discovery.map_err(|refusal| explain(refusal, config, &Redactor::of(config))),
+        Err(_) => Err(late(config, options, &step)),
+    }
+}
+
+fn late(config: &ServerConfig, options: &Options, step: &Step) -> ConnectError {
+    let doing = step.doing.lock().expect("no code panics while it holds the step").clone();
+    let limit = seconds(options.init_timeout);
+    ConnectError::Failed(format!("{} did not finish {doing} within {limit}", config.target()))
+}
+
+async fn attempt(
+    to: &Destination<'_>,
+    known: Option<Era>,
+    step: &Step,
+) -> Result<(Arc<Link>, Discovery), ConnectError> {
+    let mut unfinished = Unfinished::new(to.options);
+    let met = meet(to, Capabilities::NONE, known, step, &mut unfinished).await;
+    let (config, redactor) = (to.config, Redactor::of(to.config));
+    let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &redactor))?;
+    watch(&link, &greeting);
+    link.about_to_read().await;
+    let discovery = lists::read(&link, &greeting, step).await;
+    let discovery = discovery.map_err(|refusal| explain(refusal, config, &redactor))?;
+    unfinished.link = None;
+    Ok((link, discovery))
+}
+
+/// A further link to a server that is connected: shakes hands for callers with these capabilities, reads nothing.
+pub async fn connect_further(
+    to: &Destination<'_>,
+    capabilities: Capabilities,
+    known: Option<Era>,
+) -> Result<Arc<Link>, ConnectError> {
+    let step = Step::of(to.config, to.options);
+    let mut unfinished = Unfinished::new(to.options);
+    let met = meet(to, capabilities, known, &step, &mut unfinished);
+    let met = tokio::time::timeout(to.options.init_timeout, met).await;
+    let met = met.map_err(|_| late(to.config, to.options, &step))?;
+    let (link, greeting) = met.map_err(|refusal| explain(refusal, to.config, &Redactor::of(to.config)))?;
+    if greeting.version.era() == Era::Legacy {
+        start_listening(&link, greeting.version);
+        // SDK servers ask on this stream, and drop what they ask while it is not open.
+        link.open_ears().await;
+    }
+    unfinished.link = None;
+    Ok(link)
+}
+
+/// Opens the transport and shakes hands.
+async fn meet(
+    to: &Destination<'_>,
+    capabilities: Capabilities,
+    known: Option<Era>,
+    step: &Step,
+    unfinished: &mut Unfinished,
+) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
+    let Destination { config, options, stderr, tokens } = *to;
+    step.set("connecting");
+    let redactor = Redactor::of(config);
+    let (link, greeting) = match &config.transport {
+        Transport::StreamableHttp(endpoint) => {
+            let client = HttpClient::new(endpoint, redactor, tokens.cloned(), options.tls.clone());
+            let link = open_http(client, capabilities);
+            unfinished.link = Some(link.clone());
+            let greeting = probe::over_http(&link, known, options.init_timeout, step).await?;
+            (link, greeting)
+        }
+        Transport::Sse(endpoint) => {
+            let client = HttpClient::new(endpoint, redactor, tokens.cloned(), options.tls.clone());
+            let link = open_sse(client, capabilities).await?;
+            let greeting = probe::initialize(&link, step).await?;
+            (link, greeting)
+        }
+        Transport::Stdio(process) => {
+            let open = || open_stdio(process, options, redactor.clone(), capabilities, stderr);
+            greet_process(open, known, step).await?
+        }
+    };
+    link.agree_on(greeting.version);
+    unfinished.link = Some(link.clone());
+    Ok((link, greeting))
+}
+
+/// A link that nobody will use unless connecting comes to its end. What listens on it holds it, too, so that
+/// dropping it would not end it; and the upstream should not keep a session for nobody.
+struct Unfinished {
+    link: Option<Arc<Link>>,
+    tasks: TaskTracker,
+}
+
+impl Unfinished {
+    fn new(options: &Options) -> Self {
+        Self { link: None, tasks: options.tasks.clone() }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            self.tasks.spawn(async move { link.close().await });
+        }
+    }
+}
+
+/// A process that ends on the probe is a legacy server that tolerates nothing before `initialize`.
+async fn greet_process(
+    open: impl Fn() -> Result<Arc<Link>, CallError>,
+    known: Option<Era>,
+    step: &Step,
+) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
+    let link = open()?;
+    if known == Some(Era::Legacy) {
+        let greeting = probe::initialize(&link, step).await?;
+        return Ok((link, greeting));
+    }
+    match probe::over_stdio(&link, step).await {
+        Ok(greeting) => Ok((link, greeting)),
+        Err(_) if link.calls.is_lost() => {
+            let link = open()?;
+            let greeting = probe::initialize(&link, step).await?;
+            Ok((link, greeting))
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn open_stdio(
+    process: &Process,
+    options: &Options,
+    redactor: Redactor,
+    capabilities: Capabilities,
+    stderr: &StderrTail,
+) -> Result<Arc<Link>, CallError> {
+    let started = Child::start(process, options, redactor, stderr.of_next_process());
+    let (child, running) = started.map_err(CallError::NotSent)?;
+    let link = Link::new(Carrier::Stdio(child), capabilities);
+    link.tasks.spawn(running.run(Arc::downgrade(&link), link.stop.clone()));
+    Ok(link)
+}
+
+fn open_http(client: HttpClient, capabilities: Capabilities) -> Arc<Link> {
+    let (streamable, outbox) = Streamable::new(client);
+    let deliver = streamable.clone().deliver(outbox);
+    let link = Link::new(Carrier::Http(streamable), capabilities);
+    let stop = link.stop.clone();
+    link.tasks.spawn(async move { stop.run_until_cancelled(deliver).await });
+    link
+}
+
+async fn open_sse(client: HttpClient, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
+    let (stream, incoming) = EventStream::open(client).await?;
+    let link = Link::new(Carrier::Sse(stream), capabilities);
+    let (run, stop) = (incoming.run(Arc::downgrade(&link)), link.stop.clone());
+    link.tasks.spawn(async move { stop.run_until_cancelled(run).await });
+    Ok(link)
+}
+
+/// Starts listening for what the upstream says outside of any call.
+fn watch(link: &Arc<Link>, greeting: &Greeting) {
+    match greeting.version.era() {
+        Era::Legacy => start_listening(link, greeting.version),
+        Era::Modern => {
+            let (weak, stop, changes) = (Arc::downgrade(link), link.stop.clone(), greeting.change_notices());
+            link.tasks.spawn(async move { stop.run_until_cancelled(subscribe(weak, changes)).await });
+        }
+    }
+}
+
+/// Keeps one `subscriptions/listen` open for list changes and for the resources that somebody wants to hear about;
+/// what comes on it is sorted like everything else.
+async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
+    let mut pace = Pace::default();
+    let Some(mut resources) = link.upgrade().map(|link| link.wanted_resources.subscribe()) else { return };
+    for round in 0u64.. {
+        let wanted = notifications(&changes, &resources.borrow_and_update());
+        let Some(wanted) = wanted else {
+            if let Some(live) = link.upgrade() {
+                live.hears_now();
+            }
+            match resources.changed().await {
+                Ok(()) => continue,
+                Err(_) => return,
+            }
+        };
+        let Some(live) = link.upgrade().filter(|link| !link.calls.is_lost()) else { return };
+        let params: &[(&str, &[u8])] = &[("notifications", wanted.as_bytes())];
+        let request =
+            Request { method: "subscriptions/listen", params, progress: false, purpose: Purpose::OurOwn };
+        match live.request(request).await {
+            Ok(exchange) => {
+                live.hears_now();
+                if round > 0 {
+                    // Nobody told us what changed in the meantime.
+                    live.calls.signals.lists_changed();
+                }
+                drop(live);
+                pace.begin();
+                tokio::select! {
+                    goes_on = hear_out(exchange) => {
+                        if !goes_on {
+                            return;
+                        }
+                    }
+                    changed = resources.changed() => match changed {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    },
+                }
+            }
+            Err(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
+                return live.calls.signals.suspect(&error.to_string());
+            }
+            Err(CallError::Lost(_) | CallError::TimedOut(_)) => drop(live),
+            Err(CallError::Status { .. } | CallError::Unauthorized(_)) => return,
+        }
+        pace.pause(Duration::ZERO).await;
+    }
+}
+
+/// What to listen to; `None` when that is nothing.
+fn notifications(changes: &[String], resources: &BTreeSet<String>) -> Option<String> {
+    let mut wanted: serde_json::Map<String, Value> =
+        changes.iter().map(|kind| (kind.clone(), Value::Bool(true))).collect();
+    if !resources.is_empty() {
+        wanted.insert("resourceSubscriptions".into(), resources.iter().cloned().collect::<Vec<_>>().into());
+    }
+    (!wanted.is_empty()).then(|| Value::Object(wanted).to_string())
+}
+
+/// Waits for the end of a subscription; false when there is nothing to listen to.
+async fn hear_out(mut exchange: Exchange) -> bool {
+    loop {
+        match exchange.next().await {
+            // A graceful end is a result.
+            Ok(Inbound::Answer(answer)) => {
+                return Head::parse(&answer).is_ok_and(|head| head.result.is_some());
+            }
+            Ok(Inbound::Notice(_) | Inbound::Request(_)) => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+/// Turns what went wrong on the way into the sentence for people.
+fn explain(refusal: probe::Refusal, config: &ServerConfig, redactor: &Redactor) -> ConnectError {
+    match refusal {
+        probe::Refusal::Call(CallError::Unauthorized(denial)) if denial.had_grant => {
+            ConnectError::Unauthorized(Denial { text: redactor.redact(&denial.text), ..denial })
+        }
+        probe::Refusal::Call(CallError::Unauthorized(denial)) => {
+            let text = format!(
+                "{denial}; the server wants credentials: give a bearer_token, or an Authorization value in headers"
+            );
+            ConnectError::Unauthorized(Denial { text, ..denial })
+        }
+        probe::Refusal::Call(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
+            ConnectError::Unreachable(redactor.redact(&error.to_string()))
+        }
+        probe::Refusal::Call(error) => ConnectError::Failed(redactor.redact(&error.to_string())),
+        probe::Refusal::Words(words) => {
+            ConnectError::Failed(redactor.redact(&format!("{}: {words}", config.target())))
+        }
+    }
+}

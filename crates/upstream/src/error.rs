@@ -1,0 +1,77 @@
+//! Why a connection or a call failed, told apart by what the caller can do about it.
+
+use std::time::Duration;
+
+use model::ServerName;
+
+/// Connecting did not work; the sentence says to what, what happened, and where known what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("{0}")]
+    Failed(String),
+    /// Nobody answered at all.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The upstream wants credentials that it did not get.
+    #[error("{0}")]
+    Unauthorized(Denial),
+}
+
+/// An upstream's refusal for want of authorization.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Denial {
+    pub text: String,
+    /// What the upstream said about how to be authorized.
+    pub challenge: Option<String>,
+    /// Whether there was a grant, which does not do.
+    pub had_grant: bool,
+}
+
+impl Denial {
+    /// A grant is of no more use, or not enough.
+    pub fn of_grant(server: &ServerName, reason: &str) -> Self {
+        let text = format!(
+            "authorization required: {reason}; authorize it again with POST /api/v0/servers/{server}/reauthorize"
+        );
+        Self { text, challenge: None, had_grant: true }
+    }
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CallError {
+    /// The upstream never saw the call: sending it again is safe.
+    #[error("{0}")]
+    NotSent(String),
+    /// The upstream refused because it no longer knows the session: the call did not run.
+    #[error("{0}")]
+    SessionLost(String),
+    /// The call may have run; its answer will not come.
+    #[error("{0}")]
+    Lost(String),
+    #[error("{0}")]
+    Unauthorized(Denial),
+    /// The upstream answered with an HTTP status instead of a message.
+    #[error("{text}")]
+    Status { status: u16, text: String },
+    #[error("no answer within {}", seconds(*.0))]
+    TimedOut(Duration),
+}
+
+impl CallError {
+    /// Whether the upstream certainly did not run the call.
+    pub fn did_not_run(&self) -> bool {
+        match self {
+            CallError::NotSent(_) | CallError::SessionLost(_) => true,
+            CallError::Lost(_)
+            | CallError::Unauthorized(_)
+            | CallError::Status { .. }
+            | CallError::TimedOut(_) => false,
+        }
+    }
+}
+
+/// `30 s`, `1.5 s`
+pub fn seconds(limit: Duration) -> String {
+    format!("{} s", limit.as_secs_f64())
+}

@@ -1,0 +1,38 @@
+//! The last calls of a server that failed, for people who want to know why. Kept in memory only, without secrets.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use model::Redactor;
+
+const KEPT: usize = 20;
+const KEPT_LENGTH: usize = 400;
+
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub at: SystemTime,
+    /// As the server calls it.
+    pub tool: String,
+    pub reason: String,
+}
+
+#[derive(Default)]
+pub struct Failures(Mutex<VecDeque<Failure>>);
+
+impl Failures {
+    pub fn note(&self, tool: &str, reason: &str, redactor: &Redactor) {
+        let mut reason = redactor.redact(reason);
+        reason.truncate(reason.floor_char_boundary(KEPT_LENGTH));
+        let mut kept = self.0.lock().expect("no code panics while it holds the failures");
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(Failure { at: SystemTime::now(), tool: tool.to_owned(), reason });
+    }
+
+    /// Oldest first.
+    pub fn all(&self) -> Vec<Failure> {
+        self.0.lock().expect("no code panics while it holds the failures").iter().cloned().collect()
+    }
+}

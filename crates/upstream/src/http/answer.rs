@@ -1,0 +1,149 @@
+//! The answer to one POST: a JSON message, or a stream of events that ends with it. A legacy stream that breaks
+//! off is resumed where the upstream gave it an event id.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::HeaderMap;
+
+use super::client::{Body, HttpClient};
+use super::streamable::Resumer;
+use crate::MAX_MESSAGE;
+use crate::error::CallError;
+use wire::sse::{Event, Scanner};
+
+/// How long to wait before resuming when the upstream named no time.
+const DEFAULT_RETRY: Duration = Duration::from_secs(1);
+/// Resuming without hearing a single new event, this often, means that the answer is gone.
+const MAX_EMPTY_RESUMES: usize = 5;
+
+pub enum AnswerStream {
+    /// One message; kept while it is read, since whoever waits for it also waits for other things.
+    Json {
+        client: Arc<HttpClient>,
+        reading: Option<Reading>,
+    },
+    /// Already read: an error that came with an HTTP status of its own.
+    Refused {
+        status: u16,
+        message: Option<Bytes>,
+    },
+    Events(Box<Events>),
+}
+
+pub type Reading = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
+
+impl AnswerStream {
+    /// The next message on this stream; an error when there is none left.
+    pub async fn next_message(&mut self) -> Result<Bytes, CallError> {
+        match self {
+            AnswerStream::Json { client, reading } => match reading {
+                Some(body) => {
+                    let message = body.await;
+                    *reading = None;
+                    message.map_err(|reason| client.lost(&reason))
+                }
+                None => Err(client.lost("its answer was not the one to this request")),
+            },
+            AnswerStream::Refused { message, .. } => message
+                .take()
+                .ok_or_else(|| CallError::Lost("the answer was not the one to this request".into())),
+            AnswerStream::Events(events) => events.next_message().await,
+        }
+    }
+}
+
+pub struct Events {
+    reader: EventReader,
+    resumer: Option<Resumer>,
+    empty_resumes: usize,
+}
+
+impl Events {
+    pub fn new(client: Arc<HttpClient>, body: Body, resumer: Option<Resumer>) -> Self {
+        Self { reader: EventReader::new(client, body), resumer, empty_resumes: 0 }
+    }
+
+    async fn next_message(&mut self) -> Result<Bytes, CallError> {
+        loop {
+            let broken = match self.reader.next_data().await {
+                Ok(Some(data)) => {
+                    self.empty_resumes = 0;
+                    return Ok(data);
+                }
+                Ok(None) => self.reader.client.lost("the answer's stream ended before the answer"),
+                Err(error) => error,
+            };
+            let (Some(resumer), Some(id)) = (&self.resumer, self.reader.last_event_id()) else {
+                return Err(broken);
+            };
+            if self.empty_resumes == MAX_EMPTY_RESUMES {
+                return Err(broken);
+            }
+            self.empty_resumes += 1;
+            tokio::time::sleep(self.reader.retry()).await;
+            let body = Box::pin(resumer.resume(id)).await.map_err(|_| broken)?;
+            self.reader.go_on_with(body);
+        }
+    }
+}
+
+/// Events of one stream, which may be carried by several bodies one after the other.
+pub struct EventReader {
+    client: Arc<HttpClient>,
+    body: Body,
+    scanner: Scanner,
+    /// From bodies before this one.
+    earlier_event_id: Option<String>,
+}
+
+impl EventReader {
+    pub fn new(client: Arc<HttpClient>, body: Body) -> Self {
+        Self { client, body, scanner: Scanner::new(MAX_MESSAGE), earlier_event_id: None }
+    }
+
+    pub fn last_event_id(&self) -> Option<&str> {
+        self.scanner.last_event_id().or(self.earlier_event_id.as_deref())
+    }
+
+    pub fn go_on_with(&mut self, body: Body) {
+        self.earlier_event_id = self.last_event_id().map(str::to_owned);
+        self.body = body;
+        self.scanner = Scanner::new(MAX_MESSAGE);
+    }
+
+    /// The data of the next event that has any; `None` at the end of the stream.
+    pub async fn next_data(&mut self) -> Result<Option<Bytes>, CallError> {
+        Ok(self.next_event().await?.map(|event| event.data))
+    }
+
+    pub async fn next_event(&mut self) -> Result<Option<Event>, CallError> {
+        loop {
+            match self.scanner.next_event() {
+                // Servers open a stream with an empty event to give it an id.
+                Some(Ok(event)) if event.data.is_empty() => {}
+                Some(Ok(event)) => return Ok(Some(event)),
+                Some(Err(_)) => return Err(self.client.lost("sent an event beyond any reasonable size")),
+                None => match self.body.chunk().await {
+                    Ok(Some(chunk)) => self.scanner.feed(&chunk),
+                    Ok(None) => return Ok(None),
+                    Err(reason) => return Err(self.client.lost(&reason)),
+                },
+            }
+        }
+    }
+
+    pub fn retry(&self) -> Duration {
+        self.scanner.retry().unwrap_or(DEFAULT_RETRY)
+    }
+}
+
+pub fn is_event_stream(headers: &HeaderMap) -> bool {
+    content_type(headers).starts_with("text/event-stream")
+}
+
+pub fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(hyper::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}

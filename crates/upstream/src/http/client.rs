@@ -1,0 +1,381 @@
+//! Requests to one registered URL: its credentials on every request, connections from the pool, redirects only
+//! within the origin.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{
+    AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT, WWW_AUTHENTICATE,
+};
+use hyper::{Method, Request, Uri};
+use rmcp::transport::auth::WWWAuthenticateParams;
+use url::Url;
+
+use super::dial::{Connection, Tls, dial};
+use super::pool::Pool;
+use crate::error::{CallError, Denial};
+use crate::token::{Cause, Tokens};
+use crate::{CLIENT, MAX_MESSAGE};
+use model::{Endpoint, Redactor};
+
+const MAX_REDIRECTS: usize = 5;
+/// What is read of a body that nobody wants, to keep its connection.
+const DISCARD_LIMIT: usize = 64 * 1024;
+const EXCERPT: usize = 500;
+
+pub struct HttpClient {
+    /// The registered URL.
+    pub target: Target,
+    masked_url: String,
+    redactor: Redactor,
+    /// Sent with every request: what the registration says.
+    fixed: HeaderMap,
+    /// What was granted to us for this server, where its registration has no credentials.
+    tokens: Option<Arc<Tokens>>,
+    tls: Tls,
+    pool: Arc<Pool>,
+}
+
+/// A URL, and how a request line names it.
+#[derive(Clone)]
+pub struct Target {
+    pub url: Url,
+    uri: Uri,
+}
+
+impl Target {
+    pub fn new(url: Url) -> Self {
+        let path = match url.query() {
+            Some(query) => format!("{}?{query}", url.path()),
+            None => url.path().to_owned(),
+        };
+        let uri = path.parse().unwrap_or_else(|_| Uri::from_static("/"));
+        Self { url, uri }
+    }
+}
+
+/// The head of an upstream's answer and the way to its body.
+pub struct Received {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Body,
+}
+
+impl HttpClient {
+    pub fn new(endpoint: &Endpoint, redactor: Redactor, tokens: Option<Arc<Tokens>>, tls: Tls) -> Self {
+        Self {
+            target: Target::new(endpoint.url.clone()),
+            masked_url: endpoint.masked_url(),
+            redactor,
+            fixed: fixed_headers(endpoint),
+            tokens,
+            tls,
+            pool: Arc::default(),
+        }
+    }
+
+    /// The headers that every request has; the caller adds its own.
+    pub fn headers(&self) -> HeaderMap {
+        self.fixed.clone()
+    }
+
+    /// One request; `NotSent` when the upstream certainly did not see it.
+    pub async fn send(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: impl Fn() -> HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, CallError> {
+        match &self.tokens {
+            Some(tokens) if tokens.has_grant() => {
+                // In a box, since few servers need it.
+                Box::pin(self.send_authorized(tokens, method, target, headers, body)).await
+            }
+            Some(_) | None => self.send_plain(method, target, headers, body).await,
+        }
+    }
+
+    /// A token that is refused is renewed and the request sent once more: a server that refuses did not run it.
+    async fn send_authorized(
+        &self,
+        tokens: &Arc<Tokens>,
+        method: Method,
+        target: &Target,
+        headers: impl Fn() -> HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, CallError> {
+        let with = |token: &Option<HeaderValue>| {
+            let mut headers = headers();
+            headers.extend(token.clone().map(|token| (AUTHORIZATION, token)));
+            headers
+        };
+        let token = tokens.header().await?;
+        let received = self.send_plain(method.clone(), target, || with(&token), body).await?;
+        let Some(old) = token.filter(|_| received.status == 401) else { return Ok(received) };
+        received.body.discard().await;
+        let token = Some(tokens.renew(&old, Cause::Refusal).await?);
+        self.send_plain(method, target, || with(&token), body).await
+    }
+
+    async fn send_plain(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: impl Fn() -> HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, CallError> {
+        let received = self.send_once(&method, target, headers(), body).await?;
+        match is_redirect(received.status) {
+            false => Ok(received),
+            true => Box::pin(self.follow(method, target.clone(), headers, body, received)).await,
+        }
+    }
+
+    async fn follow(
+        &self,
+        method: Method,
+        mut target: Target,
+        headers: impl Fn() -> HeaderMap,
+        body: &Bytes,
+        mut received: Received,
+    ) -> Result<Received, CallError> {
+        for _ in 0..MAX_REDIRECTS {
+            let location =
+                received.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let url = target.url.join(location);
+            let url = url.map_err(|_| self.lost("redirects to something that is no URL"))?;
+            if url.origin() != target.url.origin() {
+                return Err(
+                    self.lost("redirects to another origin, which is not followed; register that URL")
+                );
+            }
+            received.body.discard().await;
+            target = Target::new(url);
+            received = self.send_once(&method, &target, headers(), body).await?;
+            if !is_redirect(received.status) {
+                return Ok(received);
+            }
+        }
+        Err(self.lost("redirects in a circle"))
+    }
+
+    async fn send_once(
+        &self,
+        method: &Method,
+        target: &Target,
+        headers: HeaderMap,
+        body: &Bytes,
+    ) -> Result<Received, CallError> {
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = target.uri.clone();
+        *request.headers_mut() = headers;
+        let mut fresh = false;
+        loop {
+            let mut connection = match self.pool.take() {
+                Some(connection) => connection,
+                None => {
+                    fresh = true;
+                    Box::pin(dial(&target.url, &self.tls)).await.map_err(|reason| self.not_sent(&reason))?
+                }
+            };
+            let sent = connection.drive(async |sender| match sender.ready().await {
+                Ok(()) => Ok(sender.try_send_request(request).await),
+                Err(_) => Err(request),
+            });
+            match sent.await {
+                Err(_) if fresh => return Err(self.not_sent("the connection was closed at once")),
+                Err(unsent) => request = unsent,
+                Ok(Ok(response)) => {
+                    let (head, incoming) = response.into_parts();
+                    let body = Body { incoming, connection: Some(connection), pool: self.pool.clone() };
+                    return Ok(Received { status: head.status.as_u16(), headers: head.headers, body });
+                }
+                Ok(Err(mut error)) => match error.take_message() {
+                    // hyper gives the request back when not a byte of it went out.
+                    Some(unsent) if !fresh => request = unsent,
+                    Some(_) => return Err(self.not_sent(&error.error().to_string())),
+                    None => return Err(self.lost(&cause(error.error()))),
+                },
+            }
+        }
+    }
+
+    /// The error for an answer whose status says that there is no message in it.
+    pub async fn status_error(&self, received: Received) -> CallError {
+        let (status, challenge) = (received.status, challenge_in(&received.headers));
+        let text = received.body.beginning(DISCARD_LIMIT).await;
+        match self.status_text(status, &text) {
+            CallError::Status { status: 401 | 403, text } => self.denied(status, text, challenge),
+            error => error,
+        }
+    }
+
+    fn denied(&self, status: u16, text: String, challenge: Option<String>) -> CallError {
+        let Some(tokens) = self.tokens.as_ref().filter(|tokens| tokens.has_grant()) else {
+            return CallError::Unauthorized(Denial { text, challenge, had_grant: false });
+        };
+        let wanted = challenge.as_deref().and_then(|challenge| missing_scopes(challenge, &self.target.url));
+        CallError::Unauthorized(match wanted {
+            Some(scopes) if status == 403 => {
+                tokens.lack(scopes.split_whitespace().map(str::to_owned));
+                tokens.denial(&format!("{text}; it wants the scopes {scopes:?} for this"))
+            }
+            Some(_) | None => tokens.denial(&text),
+        })
+    }
+
+    pub fn status_text(&self, status: u16, body: &[u8]) -> CallError {
+        // Secrets go first: what is shortened afterwards can no longer show a part of one.
+        let text = self.redactor.redact(&String::from_utf8_lossy(body));
+        let excerpt: String =
+            text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
+        let said = if excerpt.is_empty() { String::new() } else { format!(": {excerpt}") };
+        let text = format!("{} answered with HTTP status {status}{said}", self.masked_url);
+        CallError::Status { status, text }
+    }
+
+    pub fn not_sent(&self, reason: &str) -> CallError {
+        CallError::NotSent(self.redactor.redact(&format!("cannot reach {}: {reason}", self.masked_url)))
+    }
+
+    pub fn lost(&self, reason: &str) -> CallError {
+        CallError::Lost(self.redactor.redact(&format!("{}: {reason}", self.masked_url)))
+    }
+
+    pub fn session_lost(&self) -> CallError {
+        CallError::SessionLost(format!("{} no longer knows the session", self.masked_url))
+    }
+}
+
+/// A body under way. Read to its end it gives its connection back; dropped before, it closes it.
+pub struct Body {
+    incoming: Incoming,
+    connection: Option<Connection>,
+    pool: Arc<Pool>,
+}
+
+impl Body {
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, String> {
+        loop {
+            let incoming = &mut self.incoming;
+            let frame = match &mut self.connection {
+                Some(connection) => connection.drive(async |_| incoming.frame().await).await,
+                None => incoming.frame().await,
+            };
+            match frame {
+                None => {
+                    if let Some(connection) = self.connection.take() {
+                        self.pool.put(connection);
+                    }
+                    return Ok(None);
+                }
+                Some(Ok(frame)) => {
+                    // Trailers carry nothing for us.
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+                Some(Err(error)) => return Err(cause(&error)),
+            }
+        }
+    }
+
+    /// The whole body, in one piece and without a copy where it came in one piece.
+    pub async fn collect(mut self, limit: usize) -> Result<Bytes, String> {
+        let fits = |length: usize| match length > limit {
+            true => Err(format!("the answer is larger than {limit} bytes")),
+            false => Ok(()),
+        };
+        let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
+        fits(first.len())?;
+        let Some(second) = self.chunk().await? else { return Ok(first) };
+        fits(first.len() + second.len())?;
+        let mut whole = BytesMut::from(first);
+        whole.extend_from_slice(&second);
+        while let Some(chunk) = self.chunk().await? {
+            fits(whole.len() + chunk.len())?;
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// What a body begins with, as far as it can be read; the rest is not.
+    async fn beginning(mut self, length: usize) -> Bytes {
+        let mut read = BytesMut::new();
+        while read.len() < length
+            && let Ok(Some(chunk)) = self.chunk().await
+        {
+            read.extend_from_slice(&chunk);
+        }
+        read.truncate(length);
+        read.freeze()
+    }
+
+    pub async fn message(self) -> Result<Bytes, String> {
+        self.collect(MAX_MESSAGE).await
+    }
+
+    pub async fn discard(self) {
+        let _ = self.collect(DISCARD_LIMIT).await;
+    }
+}
+
+/// The method stays: a message sent as GET would make no sense to the server that redirects it.
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 307 | 308)
+}
+
+fn fixed_headers(endpoint: &Endpoint) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let agent = format!("{}/{}", CLIENT.name, CLIENT.version);
+    headers.extend(HeaderValue::from_str(&agent).ok().map(|value| (USER_AGENT, value)));
+    let credentials = endpoint.basic_credentials().map(|credentials| format!("Basic {credentials}"));
+    let bearer = endpoint.bearer_token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    if let Some(value) = bearer.or(credentials).and_then(|text| sensitive(&text)) {
+        headers.insert(AUTHORIZATION, value);
+    }
+    headers.extend(HeaderValue::from_str(&authority(&endpoint.url)).ok().map(|host| (HOST, host)));
+    for (name, value) in &endpoint.headers {
+        if let (Ok(name), Some(value)) = (HeaderName::try_from(name), sensitive(value.expose())) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// The challenge that says most: one that names metadata, else the first.
+fn challenge_in(headers: &HeaderMap) -> Option<String> {
+    let challenges = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+    let challenges: Vec<&str> = challenges.collect();
+    let telling = challenges.iter().find(|challenge| challenge.contains("resource_metadata"));
+    telling.or(challenges.first()).map(|challenge| (*challenge).to_owned())
+}
+
+fn missing_scopes(challenge: &str, url: &Url) -> Option<String> {
+    let said = WWWAuthenticateParams::parse(challenge, url);
+    said.scope.clone().filter(|_| said.is_insufficient_scope())
+}
+
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_bytes(text.as_bytes()).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// hyper's own words are about hyper; the cause beneath them says what happened.
+fn cause(error: &hyper::Error) -> String {
+    use std::error::Error;
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

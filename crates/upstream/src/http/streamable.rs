@@ -1,0 +1,317 @@
+//! MCP's streamable HTTP transport, client side: POST for every message, one GET stream for what the upstream
+//! says unasked, DELETE at the end of a session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::mpsc;
+
+use super::answer::{AnswerStream, EventReader, Events, content_type, is_event_stream};
+use super::client::{Body, HttpClient, Received};
+use super::{EVENTS, JSON, JSON_OR_EVENTS};
+use crate::calls::answered_id;
+use crate::error::CallError;
+use crate::link::{Carrier, Link};
+use crate::pace::Pace;
+use wire::headers::{self, HeaderParam};
+use wire::{Era, Head, Kind, Version};
+
+const NOTICE_LIMIT: Duration = Duration::from_secs(10);
+const END_SESSION_LIMIT: Duration = Duration::from_secs(2);
+
+#[derive(Clone)]
+pub struct Streamable {
+    client: Arc<HttpClient>,
+    /// The session that the upstream gave us with the answer to `initialize`.
+    session: Arc<OnceLock<HeaderValue>>,
+    /// The headers of every message of a legacy session.
+    posting: Arc<OnceLock<HeaderMap>>,
+    /// Notices and answers, sent one after the other by a task of the link.
+    outbox: mpsc::UnboundedSender<(Bytes, Option<Version>)>,
+}
+
+/// Messages that wait to be sent; [`Streamable::deliver`] takes them.
+pub type Outbox = mpsc::UnboundedReceiver<(Bytes, Option<Version>)>;
+
+impl Streamable {
+    pub fn new(client: HttpClient) -> (Self, Outbox) {
+        let (outbox, waiting) = mpsc::unbounded_channel();
+        (Self { client: Arc::new(client), session: Arc::default(), posting: Arc::default(), outbox }, waiting)
+    }
+
+    pub async fn send(
+        &self,
+        body: Bytes,
+        version: Option<Version>,
+        params: &HashMap<String, Vec<HeaderParam>>,
+    ) -> Result<AnswerStream, CallError> {
+        let headers = || self.headers_of(&body, version, params);
+        let received = self.client.send(Method::POST, &self.client.target, headers, &body).await?;
+        if received.status == 200 && is_event_stream(&received.headers) {
+            let resumer = (version.map(Version::era) != Some(Era::Modern))
+                .then(|| Resumer { streamable: self.clone(), version });
+            self.learn_session(&received.headers);
+            return Ok(AnswerStream::Events(Box::new(Events::new(
+                self.client.clone(),
+                received.body,
+                resumer,
+            ))));
+        }
+        self.read_json(received, version).await
+    }
+
+    async fn read_json(
+        &self,
+        received: Received,
+        version: Option<Version>,
+    ) -> Result<AnswerStream, CallError> {
+        let has_session = version.map(Version::era) == Some(Era::Legacy) && self.session.get().is_some();
+        if has_session && received.status == 404 {
+            return Err(self.client.session_lost());
+        }
+        let is_json = content_type(&received.headers).starts_with("application/json");
+        if received.status == 200 && is_json {
+            self.learn_session(&received.headers);
+            return Ok(AnswerStream::Json {
+                client: self.client.clone(),
+                reading: Some(Box::pin(received.body.message())),
+            });
+        }
+        if is_json && !matches!(received.status, 401 | 403) {
+            return self.read_error(received).await;
+        }
+        match self.client.status_error(received).await {
+            // Widespread servers refuse an unknown session with 400 instead of 404.
+            CallError::Status { status: 400, text } if has_session && blames_session(text.as_bytes()) => {
+                Err(self.client.session_lost())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// A status of 400 and more may still carry a JSON-RPC error, which then is the answer.
+    async fn read_error(&self, received: Received) -> Result<AnswerStream, CallError> {
+        let status = received.status;
+        let body = received.body.message().await.map_err(|reason| self.client.lost(&reason))?;
+        match Head::parse(&body) {
+            Ok(Head { kind: Kind::Error, id: None, .. })
+                if status == 400 && self.session.get().is_some() && blames_session(&body) =>
+            {
+                Err(self.client.session_lost())
+            }
+            Ok(Head { kind: Kind::Error, .. }) => Ok(AnswerStream::Refused { status, message: Some(body) }),
+            Ok(_) | Err(_) => Err(self.client.status_text(status, &body)),
+        }
+    }
+
+    pub fn post(&self, message: Bytes, version: Option<Version>) {
+        let _ = self.outbox.send((message, version));
+    }
+
+    /// Sends what [`Streamable::post`] took, in order, for as long as the link lives.
+    pub async fn deliver(self, mut outbox: Outbox) {
+        while let Some((message, version)) = outbox.recv().await {
+            // One that an upstream never acknowledges must not hold up the others.
+            if tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await.is_err() {
+                tracing::debug!("an upstream did not acknowledge a notice");
+            }
+        }
+    }
+
+    /// Sends a notice or an answer and waits until the upstream has it.
+    pub async fn tell(&self, message: &Bytes, version: Option<Version>) {
+        let headers = || self.headers_of(message, version, &HashMap::new());
+        match self.client.send(Method::POST, &self.client.target, headers, message).await {
+            Ok(received) => received.body.discard().await,
+            Err(error) => tracing::debug!(%error, "a notice did not reach its upstream"),
+        }
+    }
+
+    /// Listens to what a legacy upstream says outside of any call, until the link ends or the session is lost.
+    pub async fn listen(self, link: std::sync::Weak<Link>, version: Version) {
+        let mut reader: Option<EventReader> = None;
+        let mut pace = Pace::default();
+        let mut broken = false;
+        loop {
+            let after = reader.as_ref().and_then(EventReader::last_event_id);
+            let received = match self.open_stream(after, Some(version)).await {
+                Ok(received) if received.status == 200 && is_event_stream(&received.headers) => received,
+                Ok(received) => {
+                    // Not offering such a stream is fine; not knowing the session is not.
+                    let error = self.read_json(received, Some(version)).await.err();
+                    return suspect(&link, error.filter(|error| matches!(error, CallError::SessionLost(_))));
+                }
+                Err(error @ CallError::NotSent(_)) => return suspect(&link, Some(error)),
+                Err(_) => {
+                    pace.pause(Duration::ZERO).await;
+                    continue;
+                }
+            };
+            pace.begin();
+            // Nobody knows what was said while the connection was down; a stream that the server itself ended
+            // goes on where it was.
+            if let Some(link) = link.upgrade() {
+                link.hears_now();
+                if broken {
+                    link.calls.signals.lists_changed();
+                }
+            }
+            let reader = match &mut reader {
+                Some(reader) => {
+                    reader.go_on_with(received.body);
+                    reader
+                }
+                None => reader.insert(EventReader::new(self.client.clone(), received.body)),
+            };
+            broken = loop {
+                match (reader.next_data().await, link.upgrade()) {
+                    // Every call has a stream of its own: here it could only be another's.
+                    (Ok(Some(data)), Some(_)) if answered_id(&data).is_some() => {
+                        tracing::debug!("dropped an answer that came outside of any call");
+                    }
+                    (Ok(Some(data)), Some(link)) => link.take_in(data, None),
+                    (Ok(None), Some(_)) => break false,
+                    (Err(_), Some(_)) => break true,
+                    (_, None) => return,
+                }
+            };
+            pace.pause(reader.retry()).await;
+        }
+    }
+
+    pub async fn end_session(&self, version: Option<Version>) {
+        if self.session.get().is_none() {
+            return;
+        }
+        let nothing = Bytes::new();
+        let headers = || self.identified(version);
+        let end = self.client.send(Method::DELETE, &self.client.target, headers, &nothing);
+        // Servers may refuse to end sessions; there is nothing more to do then.
+        let _ = tokio::time::timeout(END_SESSION_LIMIT, end).await;
+    }
+
+    async fn open_stream(
+        &self,
+        after: Option<&str>,
+        version: Option<Version>,
+    ) -> Result<Received, CallError> {
+        let headers = || {
+            let mut headers = self.identified(version);
+            headers.insert(ACCEPT, EVENTS);
+            if let Some(id) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
+                headers.insert(HeaderName::from_static(headers::LAST_EVENT_ID), id);
+            }
+            headers
+        };
+        self.client.send(Method::GET, &self.client.target, headers, &Bytes::new()).await
+    }
+
+    fn headers_of(
+        &self,
+        body: &[u8],
+        version: Option<Version>,
+        params: &HashMap<String, Vec<HeaderParam>>,
+    ) -> HeaderMap {
+        if version.is_some_and(|version| version.era() == Era::Legacy) {
+            // After the handshake these are the same for every message.
+            return self.posting.get_or_init(|| self.posted(version)).clone();
+        }
+        let mut sent = self.posted(version);
+        if version.is_some()
+            && let Ok(head) = Head::parse(body)
+        {
+            let (method, name) = headers::standard(&head);
+            put(&mut sent, headers::METHOD, &method);
+            if let Some(name) = name {
+                put(&mut sent, headers::NAME, &name);
+            }
+            if let Some(call) = &head.params
+                && let Some(wanted) = call.name.as_ref().and_then(|name| params.get(&*name.value))
+            {
+                for (name, value) in headers::param_headers(body, call.arguments.as_ref(), wanted) {
+                    put(&mut sent, &name, &value);
+                }
+            }
+        }
+        sent
+    }
+
+    fn posted(&self, version: Option<Version>) -> HeaderMap {
+        let mut headers = self.identified(version);
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(ACCEPT, JSON_OR_EVENTS);
+        headers
+    }
+
+    fn identified(&self, version: Option<Version>) -> HeaderMap {
+        let mut headers = self.client.headers();
+        if let Some(version) = version {
+            put(&mut headers, headers::PROTOCOL_VERSION, version.as_str());
+        }
+        if let Some(session) = self.session.get()
+            && version.map(Version::era) != Some(Era::Modern)
+        {
+            headers.insert(HeaderName::from_static(headers::SESSION_ID), session.clone());
+        }
+        headers
+    }
+
+    fn learn_session(&self, headers: &HeaderMap) {
+        if let Some(id) = headers.get(headers::SESSION_ID) {
+            let _ = self.session.set(id.clone());
+        }
+    }
+}
+
+fn blames_session(error: &[u8]) -> bool {
+    String::from_utf8_lossy(error).to_ascii_lowercase().contains("session")
+}
+
+fn put(headers: &mut HeaderMap, name: &str, value: &str) {
+    if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+        headers.insert(name, value);
+    }
+}
+
+fn suspect(link: &std::sync::Weak<Link>, error: Option<CallError>) {
+    if let (Some(link), Some(error)) = (link.upgrade(), error) {
+        link.calls.signals.suspect(&error.to_string());
+    }
+}
+
+/// Picks up a broken answer stream after the last event that arrived.
+pub struct Resumer {
+    streamable: Streamable,
+    version: Option<Version>,
+}
+
+impl Resumer {
+    pub async fn resume(&self, last_event_id: &str) -> Result<Body, CallError> {
+        let received = self.streamable.open_stream(Some(last_event_id), self.version).await?;
+        if received.status == 200 && is_event_stream(&received.headers) {
+            return Ok(received.body);
+        }
+        Err(self.streamable.client.status_error(received).await)
+    }
+}
+
+/// Starts what a legacy link over HTTP needs beside its calls.
+pub fn start_listening(link: &Arc<Link>, version: Version) {
+    let Carrier::Http(http) = &link.carrier else {
+        // The other transports have one stream for everything, which is open.
+        return link.hears_now();
+    };
+    let (listen, weak) = (http.clone().listen(Arc::downgrade(link), version), Arc::downgrade(link));
+    let stop = link.stop.clone();
+    link.tasks.spawn(async move {
+        stop.run_until_cancelled(listen).await;
+        // Without such a stream there is nothing to wait for.
+        if let Some(link) = weak.upgrade() {
+            link.hears_now();
+        }
+    });
+}

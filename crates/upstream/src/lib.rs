@@ -1,0 +1,70 @@
+//! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
+//! Reading order: `supervise` and `attend` (one server, kept alive), `connect` with
+//! `probe` and `lists` (what connecting means), `link` and
+//! `exchange` (a request and what comes back), `calls` (who gets which message), `pool` (further links), then the
+//! transports. `oauth` and `token` are about servers that want OAuth.
+//! Nothing here knows the database or who is asking.
+
+mod attend;
+mod calls;
+mod connect;
+mod error;
+mod exchange;
+mod failures;
+mod http;
+mod link;
+mod lists;
+mod news;
+pub mod oauth;
+mod pace;
+mod pool;
+mod probe;
+mod sse;
+pub mod stdio;
+mod supervise;
+mod ticket;
+pub mod token;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use wire::authored::ClientInfo;
+
+pub use connect::Discovery;
+pub use error::{CallError, ConnectError, Denial};
+pub use exchange::{Exchange, Inbound, Replier};
+pub use failures::Failure;
+pub use http::Tls;
+pub use link::{Link, OnBehalf, Purpose, Request};
+pub use news::{News, Newsroom};
+pub use pool::Owner;
+pub use supervise::{Event, State, Upstream};
+
+/// What every link of this gateway has in common.
+#[derive(Clone)]
+pub struct Options {
+    /// Limit for the whole of connecting: handshake and lists.
+    pub init_timeout: Duration,
+    /// The program that starts children: this one, called as `<program> __guard`.
+    pub guard: PathBuf,
+    /// The guards that are running.
+    pub guards: stdio::Guards,
+    /// The environment that children inherit, already without what is the gateway's own.
+    pub child_env: Vec<(OsString, OsString)>,
+    pub tls: Tls,
+    /// What must go on although nobody waits for it: a link that is closed, a grant that is renewed. Whoever stops the
+    /// gateway waits for these.
+    pub tasks: TaskTracker,
+    /// Where watchers learn what happens.
+    pub newsroom: Newsroom,
+    pub oauth: oauth::Settings,
+}
+
+/// How the gateway names itself to upstreams.
+const CLIENT: ClientInfo<'static> = ClientInfo { name: "toolgate", version: env!("CARGO_PKG_VERSION") };
+
+/// A message may be of any reasonable size; beyond this an upstream is considered broken.
+const MAX_MESSAGE: usize = 256 * 1024 * 1024;

@@ -1,0 +1,159 @@
+//! Reads everything that a server lists, each list to its last page.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::connect::{Discovery, Step};
+use super::link::{Carrier, Link, Purpose, Request};
+use super::probe::{Greeting, Refusal, result_of};
+use model::{Offering, Prompt, Resource, Template, Tool};
+use wire::error::code;
+use wire::{Era, Head, HeaderParam, RpcError};
+
+/// A server that never stops giving pages is broken.
+const MAX_PAGES: usize = 10_000;
+
+pub async fn read(link: &Arc<Link>, greeting: &Greeting, step: &Step) -> Result<Discovery, Refusal> {
+    let declared = greeting.declared();
+    let mut reading = Reading { link, step, problems: Vec::new(), ttl_ms: None, is_private: false };
+    let (mut tools, mut prompts, mut resources, mut templates) = (vec![], vec![], vec![], vec![]);
+    if declared.tools.is_some() {
+        tools = reading.list("tools/list", "tools", Tool::parse, Tool::key).await?;
+    }
+    if declared.prompts.is_some() {
+        prompts = reading.list("prompts/list", "prompts", Prompt::parse, Prompt::key).await?;
+    }
+    if declared.resources.is_some() {
+        resources = reading.list("resources/list", "resources", Resource::parse, Resource::key).await?;
+        let kind = "resourceTemplates";
+        templates = reading.list("resources/templates/list", kind, Template::parse, Template::key).await?;
+    }
+    let Reading { mut problems, ttl_ms, is_private, .. } = reading;
+    hide_unreachable(link, &mut tools, &mut problems);
+    let offering = Offering {
+        protocol_version: greeting.version.as_str().to_owned(),
+        server_info: greeting.server_info.clone(),
+        capabilities: greeting.capabilities.clone(),
+        instructions: greeting.instructions.clone(),
+        tools,
+        prompts,
+        resources,
+        templates,
+        ttl_ms,
+        is_private,
+    };
+    Ok(Discovery { offering: Arc::new(offering), problems })
+}
+
+struct Reading<'a> {
+    link: &'a Arc<Link>,
+    step: &'a Step,
+    problems: Vec<String>,
+    ttl_ms: Option<u64>,
+    is_private: bool,
+}
+
+impl Reading<'_> {
+    async fn list<T>(
+        &mut self,
+        method: &'static str,
+        member: &str,
+        parse: fn(Box<RawValue>) -> Result<T, String>,
+        key: fn(&T) -> &str,
+    ) -> Result<Vec<T>, Refusal> {
+        let (mut items, mut seen, mut cursors) = (Vec::new(), HashSet::new(), HashSet::new());
+        let mut cursor: Option<Box<RawValue>> = None;
+        for page in 1..=MAX_PAGES {
+            self.step.set(format!("reading {method}, page {page}"));
+            let Some(found) = self.page(method, member, cursor.as_deref()).await? else { return Ok(items) };
+            for definition in found.items {
+                match parse(definition) {
+                    Ok(item) if seen.insert(key(&item).to_owned()) => items.push(item),
+                    Ok(item) => self.problems.push(format!("{method} names {:?} twice", key(&item))),
+                    Err(problem) => self.problems.push(format!("{method} has {problem}")),
+                }
+            }
+            let Some(next) = found.next else { return Ok(items) };
+            if !cursors.insert(next.get().to_owned()) {
+                return Err(Refusal::Words(format!(
+                    "{method} goes round in circles at cursor {}",
+                    next.get()
+                )));
+            }
+            cursor = Some(next);
+        }
+        Err(Refusal::Words(format!("{method} has more than {MAX_PAGES} pages")))
+    }
+
+    /// `None` when the server has no such list after all.
+    async fn page(
+        &mut self,
+        method: &'static str,
+        member: &str,
+        cursor: Option<&RawValue>,
+    ) -> Result<Option<Page>, Refusal> {
+        let cursor = cursor.map(|cursor| ("cursor", cursor.get().as_bytes()));
+        let params = cursor.as_slice();
+        let answer = self
+            .link
+            .request(Request { method, params, progress: false, purpose: Purpose::OurOwn })
+            .await?
+            .answer(None)
+            .await?;
+        if is_unknown_method(&answer) {
+            return Ok(None);
+        }
+        let unreadable = |error| Refusal::Words(format!("the answer to {method} is not understood: {error}"));
+        let mut found: HashMap<Cow<'_, str>, &RawValue> =
+            serde_json::from_slice(result_of(&answer, method)?).map_err(unreadable)?;
+        let items = found.remove(member).map_or("[]", RawValue::get);
+        let items = serde_json::from_str(items).map_err(unreadable)?;
+        if let Some(ttl) = found.get("ttlMs").and_then(|ttl| ttl.get().parse::<u64>().ok()) {
+            self.ttl_ms = Some(self.ttl_ms.map_or(ttl, |least| least.min(ttl)));
+        }
+        self.is_private |= found.get("cacheScope").is_some_and(|scope| scope.get() == r#""private""#);
+        let next = found.remove("nextCursor").filter(|next| next.get() != "null").map(ToOwned::to_owned);
+        Ok(Some(Page { items, next }))
+    }
+}
+
+struct Page {
+    items: Vec<Box<RawValue>>,
+    next: Option<Box<RawValue>>,
+}
+
+fn is_unknown_method(answer: &[u8]) -> bool {
+    let error = Head::parse(answer).ok().and_then(|head| head.error);
+    error
+        .and_then(|span| RpcError::parse(&answer[span]))
+        .is_some_and(|error| error.is(code::METHOD_NOT_FOUND))
+}
+
+/// A modern server over HTTP wants some arguments in headers too. A tool that asks for that in a way the revision
+/// forbids could not be called as it says, so it is hidden; the others stay.
+fn hide_unreachable(link: &Link, tools: &mut Vec<Tool>, problems: &mut Vec<String>) {
+    let wants_headers = matches!(link.carrier, Carrier::Http(_))
+        && link.version().is_some_and(|version| version.era() == Era::Modern);
+    if !wants_headers {
+        return;
+    }
+    let mut params = HashMap::new();
+    tools.retain(|tool| {
+        let schema = tool.fields().input_schema.map_or("{}", RawValue::get);
+        match HeaderParam::from_schema(schema.as_bytes()) {
+            Ok(wanted) if wanted.is_empty() => true,
+            Ok(wanted) => {
+                params.insert(tool.name.clone(), wanted);
+                true
+            }
+            Err(reason) => {
+                problems.push(format!("the tool {:?} is hidden: {reason}", tool.name));
+                false
+            }
+        }
+    });
+    link.set_header_params(params);
+}

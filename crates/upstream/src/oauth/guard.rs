@@ -1,0 +1,207 @@
+//! Where requests of the OAuth client may go. Metadata is written by strangers: without this, a server could have
+//! the gateway fetch whatever only the gateway can reach.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use crate::Tls;
+
+/// What kind of place an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Public,
+    Private,
+    Loopback,
+    /// Link-local (cloud metadata among it), multicast, unspecified and the like: never a server's.
+    Nowhere,
+}
+
+/// Public addresses, and beside them only the kind of place where the registered server itself is.
+#[derive(Clone)]
+pub struct Guard {
+    allowed: Vec<Place>,
+}
+
+impl Guard {
+    /// With `allow_private` (OAUTH_ALLOW_PRIVATE) the private places are open to everybody's metadata.
+    pub async fn around(server: &Url, allow_private: bool) -> Result<Self, String> {
+        let mut allowed = vec![Place::Public];
+        if allow_private {
+            allowed.extend([Place::Private, Place::Loopback]);
+        }
+        let host = server.host_str().unwrap_or_default();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let found = tokio::net::lookup_host((bare, 0)).await;
+        let found = found.map_err(|error| format!("cannot find {host}: {error}"))?;
+        let mut places: Vec<Place> = found.map(|address| Place::of(address.ip())).collect();
+        places.dedup();
+        // A name that is here and there proves nothing: whoever owns it may have added the private address.
+        if let [only] = places.as_slice()
+            && *only != Place::Nowhere
+        {
+            allowed.push(*only);
+        }
+        Ok(Self { allowed })
+    }
+
+    pub fn reaches_private(&self) -> bool {
+        self.allowed.contains(&Place::Private)
+    }
+
+    /// Refuses what is no web address, and addresses written as numbers; names are looked at when they are resolved.
+    pub fn check(&self, url: &str) -> Result<(), String> {
+        let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let address = match parsed.as_ref().and_then(Url::host) {
+            None => return Err(format!("{url} is not an http or https URL")),
+            Some(Host::Domain(_)) => return Ok(()),
+            Some(Host::Ipv4(address)) => IpAddr::from(address),
+            Some(Host::Ipv6(address)) => IpAddr::from(address),
+        };
+        if self.allows(address) { Ok(()) } else { Err(refusal(url)) }
+    }
+
+    /// Follows no redirect by itself, takes no proxy from the environment, and ends what takes too long.
+    pub fn client(&self, tls: &Tls, limit: Duration) -> Result<reqwest::Client, String> {
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls.config().as_ref().clone())
+            .dns_resolver(self.clone())
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .timeout(limit)
+            .build();
+        client.map_err(|error| error.to_string())
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
+        self.allowed.contains(&Place::of(address))
+    }
+}
+
+impl Resolve for Guard {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.clone();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<_> = found.filter(|address| guard.allows(address.ip())).collect();
+            if allowed.is_empty() {
+                return Err(refusal(name.as_str()).into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
+}
+
+fn refusal(place: &str) -> String {
+    format!(
+        "{place} is at a private address, which the metadata of this server may not name; \
+         set OAUTH_ALLOW_PRIVATE=true if it is meant to"
+    )
+}
+
+impl Place {
+    fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::of_v4(address),
+            IpAddr::V6(address) => match embedded(address) {
+                Some(address) => Self::of_v4(address),
+                None => Self::of_v6(address),
+            },
+        }
+    }
+
+    fn of_v4(address: Ipv4Addr) -> Self {
+        let [first, second, ..] = address.octets();
+        let is_shared = first == 100 && (64..128).contains(&second);
+        let is_benchmark = first == 198 && (18..20).contains(&second);
+        if address.is_loopback() {
+            Place::Loopback
+        } else if address.is_private() || is_shared {
+            Place::Private
+        } else if first == 0 || first >= 224 || address.is_link_local() || is_benchmark {
+            Place::Nowhere
+        } else {
+            Place::Public
+        }
+    }
+
+    fn of_v6(address: Ipv6Addr) -> Self {
+        if address.is_loopback() {
+            Place::Loopback
+        } else if address.is_unique_local() {
+            Place::Private
+        } else if address.is_unspecified() || address.is_multicast() || address.is_unicast_link_local() {
+            Place::Nowhere
+        } else {
+            Place::Public
+        }
+    }
+}
+
+/// An IPv4 address in the clothes of an IPv6 one: mapped, NAT64, 6to4.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
+        [0x2002, high, low, ..] => Some(v4(high, low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn around(server: &str, allow_private: bool) -> Guard {
+        Guard::around(&server.parse().unwrap(), allow_private).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_public_server_reaches_nothing_private() {
+        let guard = around("http://93.184.215.14/mcp", false).await;
+        assert!(guard.check("https://93.184.215.15/token").is_ok());
+        for url in [
+            "http://127.0.0.1/token",
+            "http://10.0.0.1/token",
+            "http://169.254.169.254/latest/meta-data",
+            "http://[::1]/token",
+            "http://[::ffff:10.0.0.1]/token",
+            "http://[64:ff9b::a00:1]/token",
+            "http://0.0.0.0/token",
+            "http://100.64.0.1/token",
+            "file:///etc/passwd",
+            "gopher://93.184.215.15/",
+        ] {
+            assert!(guard.check(url).is_err(), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_private_server_reaches_its_own_kind_of_place() {
+        let loopback = around("http://127.0.0.1:1/mcp", false).await;
+        assert!(loopback.check("http://[::1]:2/token").is_ok());
+        assert!(loopback.check("http://10.0.0.1/token").is_err());
+        let private = around("http://10.0.0.4/mcp", false).await;
+        assert!(private.check("http://192.168.1.1/token").is_ok());
+        assert!(private.check("http://127.0.0.1/token").is_err());
+        assert!(private.reaches_private() && !loopback.reaches_private());
+    }
+
+    #[tokio::test]
+    async fn the_setting_opens_private_places_but_never_link_local_ones() {
+        let guard = around("http://93.184.215.14/mcp", true).await;
+        assert!(guard.check("http://10.0.0.1/token").is_ok());
+        assert!(guard.check("http://127.0.0.1/token").is_ok());
+        assert!(guard.check("http://169.254.169.254/").is_err());
+    }
+
+    #[tokio::test]
+    async fn names_are_judged_by_where_they_lead() {
+        let guard = around("http://93.184.215.14/mcp", false).await;
+        assert!(guard.resolve("localhost".parse().unwrap()).await.is_err());
+        let guard = around("http://127.0.0.1/mcp", false).await;
+        assert!(guard.resolve("localhost".parse().unwrap()).await.is_ok());
+    }
+}

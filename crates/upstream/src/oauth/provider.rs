@@ -1,0 +1,308 @@
+//! The authorization server of one registered server: found by what that server says about itself, then asked for
+//! grants. The protocol is rmcp's; which client we are, where requests may go and what is kept is decided here.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
+    StoredAuthorizationState, StoredCredentials,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+
+use super::grant::{Client, Grant, Kind};
+use super::guard::Guard;
+use super::memory::Memory;
+use crate::Options;
+use crate::error::seconds;
+use model::{Endpoint, Issued, Secret};
+
+pub struct Provider {
+    pub(super) manager: AuthorizationManager,
+    pub(super) metadata: AuthorizationMetadata,
+    /// The URL of the server, bare of everything that may be secret.
+    url: Url,
+    challenge: Option<String>,
+    pub(super) client_metadata_url: Option<String>,
+}
+
+/// An authorization that a person must agree to.
+pub struct Begun {
+    pub authorization_url: String,
+    /// Comes back with the person, and proves that the answer belongs to this question.
+    pub state: Secret,
+    pub flow: Flow,
+}
+
+/// What must be remembered until the person comes back. Full of secrets.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Flow {
+    pub challenge: Option<String>,
+    issuer: Option<String>,
+    client: Client,
+    state: StoredAuthorizationState,
+}
+
+impl Flow {
+    /// Makes its secrets known to whoever shows text of this server.
+    pub fn announce(&self, issued: &Issued) {
+        let secrets = [Some(self.state.pkce_verifier.clone()), self.client.secret.clone()];
+        secrets.into_iter().flatten().for_each(|secret| issued.add(Secret::new(secret)));
+    }
+}
+
+/// Why an answered authorization gave no grant.
+pub enum Unfinished {
+    /// The answer names another authorization server than the one that was asked, or does not name it.
+    Issuer(String),
+    Refused(String),
+}
+
+/// Why a grant was not renewed.
+pub enum Unrenewed {
+    /// It is over: somebody must authorize again.
+    Over(String),
+    /// Another attempt may work.
+    NotNow(String),
+}
+
+impl Provider {
+    /// `None` when the server publishes nothing about OAuth. `challenge` is what it said with its refusal.
+    pub async fn find(
+        endpoint: &Endpoint,
+        challenge: Option<&str>,
+        options: &Options,
+    ) -> Result<Option<Self>, String> {
+        let limit = options.init_timeout;
+        let late = |_| format!("its authorization server was not found within {}", seconds(limit));
+        tokio::time::timeout(limit, Self::discover(endpoint, challenge, options)).await.map_err(late)?
+    }
+
+    async fn discover(
+        endpoint: &Endpoint,
+        challenge: Option<&str>,
+        options: &Options,
+    ) -> Result<Option<Self>, String> {
+        let url = bare(&endpoint.url);
+        let guard = Guard::around(&url, options.oauth.allow_private).await?;
+        // rmcp builds clients of its own, which it then does not use, and they look for this.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let manager = match guard.reaches_private() {
+            true => AuthorizationManager::new_allowing_private_addresses(url.clone()).await,
+            false => AuthorizationManager::new(url.clone()).await,
+        };
+        let mut manager = manager.map_err(|error| say(&error))?;
+        let client = guard.client(&options.tls, options.init_timeout)?;
+        manager.with_client(client).map_err(|error| say(&error))?;
+        let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| say(&error))?;
+        // Where nothing is published, rmcp invents endpoints.
+        if !found.source.is_discovered() {
+            return Ok(None);
+        }
+        let metadata = found.metadata;
+        guard.check(&metadata.token_endpoint)?;
+        metadata.registration_endpoint.as_deref().map_or(Ok(()), |url| guard.check(url))?;
+        // Only a browser goes there, so it may be anywhere, but it must be a page.
+        if !metadata.authorization_endpoint.starts_with("https://")
+            && !metadata.authorization_endpoint.starts_with("http://")
+        {
+            return Err(format!("{} is not an http or https URL", metadata.authorization_endpoint));
+        }
+        manager.set_metadata(metadata.clone());
+        let challenge = challenge.map(str::to_owned);
+        let client_metadata_url = options.oauth.client_metadata_url.clone();
+        Ok(Some(Self { manager, metadata, url, challenge, client_metadata_url }))
+    }
+
+    pub fn issuer(&self) -> Option<&str> {
+        self.metadata.issuer.as_deref()
+    }
+
+    pub fn grants_to_machines(&self) -> bool {
+        self.lists("grant_types_supported", "client_credentials")
+    }
+
+    /// Prepares what a person must agree to. `known` is what was granted before, `lacking` what it did not cover.
+    pub async fn begin(
+        mut self,
+        endpoint: &Endpoint,
+        redirect_uri: &str,
+        known: Option<&Grant>,
+        lacking: &[String],
+    ) -> Result<Begun, String> {
+        let scopes = self.scopes(&endpoint.oauth.scopes, known, lacking).await;
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let client = self.client(endpoint, redirect_uri, known, &scopes).await?;
+        self.manager.configure_client(client.config()).map_err(|error| say(&error))?;
+        let memory = Memory::<StoredAuthorizationState>::of(None);
+        self.manager.set_state_store(memory.clone());
+        let authorization_url =
+            self.manager.get_authorization_url(&scopes).await.map_err(|error| say(&error))?;
+        let state = memory.content().ok_or("the authorization was not prepared")?;
+        Ok(Begun {
+            authorization_url,
+            state: Secret::new(&state.csrf_token),
+            flow: Flow { challenge: self.challenge, issuer: self.metadata.issuer.clone(), client, state },
+        })
+    }
+
+    /// The person came back with a code.
+    pub async fn finish(
+        mut self,
+        flow: Flow,
+        code: &Secret,
+        issuer: Option<&str>,
+    ) -> Result<Grant, Unfinished> {
+        if self.metadata.issuer != flow.issuer {
+            return Err(Unfinished::Refused("the server names another authorization server by now".into()));
+        }
+        let refused = |error: AuthError| Unfinished::Refused(say(&error));
+        self.manager.configure_client(flow.client.config()).map_err(refused)?;
+        let credentials = Memory::<StoredCredentials>::of(None);
+        self.manager.set_credential_store(credentials.clone());
+        self.manager.set_state_store(Memory::of(Some(flow.state.clone())));
+        let exchange =
+            self.manager.exchange_code_for_token_with_issuer(code.expose(), &flow.state.csrf_token, issuer);
+        match exchange.await {
+            Ok(_) => {}
+            Err(
+                error @ (AuthError::AuthorizationServerMismatch { .. }
+                | AuthError::AuthorizationServerMissingIssuer { .. }),
+            ) => return Err(Unfinished::Issuer(say(&error))),
+            // It recorded no issuer, so one that comes back cannot be right.
+            Err(error @ AuthError::AuthorizationFailed(_)) => return Err(Unfinished::Issuer(say(&error))),
+            Err(error) => return Err(refused(error)),
+        }
+        let credentials = credentials.content();
+        let credentials = credentials.ok_or_else(|| Unfinished::Refused("there was no token".into()))?;
+        Ok(self.grant(flow.client, Kind::Person, credentials))
+    }
+
+    /// Asks for a grant that needs no person.
+    pub async fn enter(
+        &mut self,
+        client_id: &str,
+        secret: &Secret,
+        scopes: &[String],
+    ) -> Result<Grant, String> {
+        let client = Client {
+            id: client_id.to_owned(),
+            secret: Some(secret.expose().to_owned()),
+            redirect_uri: self.url.to_string(),
+        };
+        let scopes = self.scopes(scopes, None, &[]).await;
+        let credentials = self.enter_as(&client, scopes).await.map_err(|error| say(&error))?;
+        Ok(self.grant(client, Kind::Machine, credentials))
+    }
+
+    /// A fresh access token for the same grant.
+    pub async fn renew(&mut self, grant: &Grant) -> Result<Grant, Unrenewed> {
+        if self.issuer() != grant.issuer() {
+            return Err(Unrenewed::Over("the server names another authorization server by now".into()));
+        }
+        let credentials = match grant.kind {
+            Kind::Machine => self.enter_as(&grant.client, grant.scopes().to_vec()).await,
+            Kind::Person => self.refresh(grant).await,
+        };
+        match credentials {
+            Ok(credentials) => Ok(Grant { credentials, received_at_ms: now_ms(), ..grant.clone() }),
+            Err(error @ (AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_))) => {
+                Err(Unrenewed::Over(say(&error)))
+            }
+            // rmcp tells these apart from a bad moment only in its words.
+            Err(error)
+                if ["invalid_client", "unauthorized_client"].iter().any(|it| say(&error).contains(it)) =>
+            {
+                Err(Unrenewed::Over(say(&error)))
+            }
+            Err(error) => Err(Unrenewed::NotNow(say(&error))),
+        }
+    }
+
+    async fn refresh(&mut self, grant: &Grant) -> Result<StoredCredentials, AuthError> {
+        // rmcp would ask for `offline_access` where that is offered, granted or not, and get less or nothing for it.
+        let mut metadata = self.metadata.clone();
+        metadata.scopes_supported = None;
+        self.manager.set_metadata(metadata);
+        self.manager.configure_client(grant.client.config())?;
+        let mut credentials = grant.credentials.clone();
+        // An answer with an empty scope counts as one scope without a name.
+        credentials.granted_scopes.retain(|scope| !scope.is_empty());
+        let memory = Memory::of(Some(credentials));
+        self.manager.set_credential_store(memory.clone());
+        self.manager.refresh_token().await?;
+        memory.content().ok_or(AuthError::AuthorizationRequired)
+    }
+
+    async fn enter_as(
+        &mut self,
+        client: &Client,
+        scopes: Vec<String>,
+    ) -> Result<StoredCredentials, AuthError> {
+        let config = ClientCredentialsConfig::ClientSecret {
+            client_id: client.id.clone(),
+            client_secret: client.secret.clone().unwrap_or_default(),
+            scopes,
+            resource: Some(self.resource(client).await),
+        };
+        self.manager.validate_client_credentials_metadata(&config)?;
+        self.manager.configure_client_credentials(&config)?;
+        let memory = Memory::<StoredCredentials>::of(None);
+        self.manager.set_credential_store(memory.clone());
+        self.manager.exchange_client_credentials(&config).await?;
+        memory.content().ok_or(AuthError::AuthorizationRequired)
+    }
+
+    /// The resource exactly as the server announced it. rmcp tells it only as a part of an authorization URL.
+    async fn resource(&mut self, client: &Client) -> String {
+        let announced = async {
+            self.manager.configure_client(client.config()).ok()?;
+            let url = self.manager.get_authorization_url(&[]).await.ok()?;
+            let url = Url::parse(&url).ok()?;
+            url.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned())
+        };
+        announced.await.unwrap_or_else(|| self.url.to_string())
+    }
+
+    fn grant(&self, client: Client, kind: Kind, credentials: StoredCredentials) -> Grant {
+        let mut lineage = [0; 16];
+        getrandom::fill(&mut lineage).expect("the operating system always has random bytes");
+        let lineage = lineage.iter().map(|byte| format!("{byte:02x}")).collect();
+        Grant {
+            lineage,
+            url: self.url.to_string(),
+            client,
+            kind,
+            challenge: self.challenge.clone(),
+            received_at_ms: now_ms(),
+            credentials,
+        }
+    }
+
+    fn lists(&self, member: &str, value: &str) -> bool {
+        let list = self.metadata.additional_fields.get(member).and_then(Value::as_array);
+        list.is_some_and(|list| list.iter().any(|item| item == value))
+    }
+}
+
+/// Without user info, query and fragment, where credentials may be.
+pub fn bare(url: &Url) -> Url {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // Cannot fail for http and https, and then there is nothing to take off.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// In one line.
+pub(super) fn say(error: &AuthError) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,258 @@
+//! Finds out which era a server speaks and shakes hands with it: `server/discover` first, `initialize` where that
+//! gets no modern answer. Servers registered as `sse` are legacy by nature and are never probed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::CLIENT;
+use super::connect::Step;
+use super::error::CallError;
+use super::link::{Link, Purpose, modern_meta};
+use wire::error::code;
+use wire::{Era, Head, RpcError, Version, authored, meta};
+
+/// A process that does not answer the probe in this time is also sent `initialize`.
+const STDIO_PATIENCE: Duration = Duration::from_secs(2);
+/// An HTTP server that swallows the probe must leave time for the real handshake.
+const HTTP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why there was no handshake.
+pub enum Refusal {
+    Call(CallError),
+    /// The server answered, but not with what the protocol wants.
+    Words(String),
+}
+
+impl From<CallError> for Refusal {
+    fn from(error: CallError) -> Self {
+        Refusal::Call(error)
+    }
+}
+
+/// What a server says about itself when it is met.
+pub struct Greeting {
+    pub version: Version,
+    pub capabilities: Option<Box<RawValue>>,
+    pub server_info: Option<Box<RawValue>>,
+    pub instructions: Option<String>,
+}
+
+/// The parts of a server's capabilities that decide which lists it has.
+#[derive(Default, Deserialize)]
+pub struct Declared {
+    pub tools: Option<Value>,
+    pub prompts: Option<Value>,
+    pub resources: Option<Value>,
+}
+
+impl Greeting {
+    pub fn declared(&self) -> Declared {
+        let text = self.capabilities.as_deref().map_or("{}", RawValue::get);
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// The list changes that the server announces, as a subscription names them.
+    pub fn change_notices(&self) -> Vec<String> {
+        let declared = self.declared();
+        let kinds = [
+            ("toolsListChanged", declared.tools),
+            ("promptsListChanged", declared.prompts),
+            ("resourcesListChanged", declared.resources),
+        ];
+        let announces = |capability: &Option<Value>| {
+            capability.as_ref().and_then(|capability| capability.get("listChanged"))
+                == Some(&Value::Bool(true))
+        };
+        kinds
+            .iter()
+            .filter(|(_, capability)| announces(capability))
+            .map(|(kind, _)| (*kind).to_owned())
+            .collect()
+    }
+}
+
+pub async fn over_http(
+    link: &Arc<Link>,
+    known: Option<Era>,
+    limit: Duration,
+    step: &Step,
+) -> Result<Greeting, Refusal> {
+    if known == Some(Era::Legacy) {
+        return initialize(link, step).await;
+    }
+    step.set("the handshake (server/discover)");
+    let answer = match tokio::time::timeout(HTTP_PATIENCE.min(limit / 2), discover(link)).await {
+        Ok(answer) => answer,
+        Err(_) => return initialize(link, step).await,
+    };
+    match judge(answer)? {
+        Some(greeting) => Ok(greeting),
+        None => initialize(link, step).await,
+    }
+}
+
+pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refusal> {
+    step.set("the handshake (server/discover)");
+    let mut asked = Box::pin(discover(link));
+    match tokio::time::timeout(STDIO_PATIENCE, &mut asked).await {
+        Ok(answer) => match judge(answer)? {
+            Some(greeting) => Ok(greeting),
+            None => initialize(link, step).await,
+        },
+        Err(_) => {
+            let mut handshake = Box::pin(initialize(link, step));
+            tokio::select! {
+                greeting = &mut handshake => greeting,
+                answer = &mut asked => match judge(answer)? {
+                    Some(greeting) => Ok(greeting),
+                    None => handshake.await,
+                },
+            }
+        }
+    }
+}
+
+pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refusal> {
+    step.set("the handshake (initialize)");
+    let id = link.calls.next_id();
+    let body = authored::initialize(id, Version::LATEST_LEGACY, CLIENT, &link.capabilities.to_json());
+    let answer = link.send(id, body, None, Purpose::OurOwn).await?.answer(None).await?;
+    let result = result_of(&answer, "initialize")?;
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Initialized {
+        protocol_version: String,
+        capabilities: Option<Box<RawValue>>,
+        server_info: Option<Box<RawValue>>,
+        instructions: Option<String>,
+    }
+    let greeted: Initialized = serde_json::from_slice(result)
+        .map_err(|error| Refusal::Words(format!("its answer to initialize is not understood: {error}")))?;
+    let version = Version::parse(&greeted.protocol_version).filter(|version| version.era() == Era::Legacy);
+    let version = version.ok_or_else(|| {
+        Refusal::Words(format!(
+            "it speaks protocol version {:?}, which is unknown here",
+            greeted.protocol_version
+        ))
+    })?;
+    // From here on requests carry the version, this notice included. SDK servers refuse requests that overtake it.
+    link.agree_on(version);
+    link.tell(authored::notice("notifications/initialized", None)).await;
+    Ok(Greeting {
+        version,
+        capabilities: greeted.capabilities,
+        server_info: greeted.server_info,
+        instructions: greeted.instructions,
+    })
+}
+
+async fn discover(link: &Arc<Link>) -> Result<Bytes, CallError> {
+    let ask = async || {
+        let id = link.calls.next_id();
+        let body = authored::discover(id, &modern_meta(None));
+        link.send(id, body, Some(Version::MODERN), Purpose::OurOwn).await?.answer(None).await
+    };
+    let answer = ask().await?;
+    // A client that is told to use another version does so; this one was told to use the one it had.
+    if refused_for(&answer).iter().any(|version| version == Version::MODERN.as_str()) {
+        return ask().await;
+    }
+    Ok(answer)
+}
+
+/// The versions that a server wants instead of the one it refused; empty when it refused none.
+fn refused_for(answer: &[u8]) -> Vec<String> {
+    let head = Head::parse(answer).ok();
+    let error = head.and_then(|head| RpcError::parse(&answer[head.error?]));
+    error.filter(|error| error.is(code::UNSUPPORTED_PROTOCOL_VERSION)).map(supported_by).unwrap_or_default()
+}
+
+fn supported_by(error: RpcError<'_>) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Data {
+        supported: Vec<String>,
+    }
+    let data = error.data.and_then(|data| serde_json::from_slice::<Data>(data).ok());
+    data.map(|data| data.supported).unwrap_or_default()
+}
+
+/// `None`: the answer is not that of a modern server, so `initialize` decides.
+fn judge(answer: Result<Bytes, CallError>) -> Result<Option<Greeting>, Refusal> {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error @ (CallError::NotSent(_) | CallError::Unauthorized(_))) => return Err(error.into()),
+        Err(error @ CallError::Status { status: 429 | 502 | 503 | 504, .. }) => return Err(error.into()),
+        Err(_) => return Ok(None),
+    };
+    let Ok(head) = Head::parse(&answer) else { return Ok(None) };
+    if let Some(error) = head.error.and_then(|span| RpcError::parse(&answer[span])) {
+        return judge_error(error);
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Discovered {
+        supported_versions: Vec<String>,
+        capabilities: Option<Box<RawValue>>,
+        instructions: Option<String>,
+        #[serde(rename = "_meta")]
+        meta: Option<HashMap<String, Box<RawValue>>>,
+        server_info: Option<Box<RawValue>>,
+    }
+    let result = head.result.map(|span| &answer[span]).unwrap_or_default();
+    let Ok(found) = serde_json::from_slice::<Discovered>(result) else { return Ok(None) };
+    if !found.supported_versions.iter().any(|version| version == Version::MODERN.as_str()) {
+        return only_others(&found.supported_versions);
+    }
+    let info_in_meta = found.meta.and_then(|mut meta| meta.remove(meta::SERVER_INFO));
+    Ok(Some(Greeting {
+        version: Version::MODERN,
+        capabilities: found.capabilities,
+        server_info: info_in_meta.or(found.server_info),
+        instructions: found.instructions,
+    }))
+}
+
+fn judge_error(error: RpcError<'_>) -> Result<Option<Greeting>, Refusal> {
+    if error.is(code::UNSUPPORTED_PROTOCOL_VERSION) {
+        return only_others(&supported_by(error));
+    }
+    if error.is(code::HEADER_MISMATCH) || error.is(code::MISSING_CLIENT_CAPABILITY) {
+        return Err(Refusal::Words(format!("server/discover failed: {} ({})", error.message, error.code)));
+    }
+    Ok(None)
+}
+
+/// A modern server without our modern revision: a legacy one in common will do.
+fn only_others(supported: &[String]) -> Result<Option<Greeting>, Refusal> {
+    let legacy = supported.iter().filter_map(|version| Version::parse(version));
+    if supported.is_empty() || legacy.into_iter().any(|version| version.era() == Era::Legacy) {
+        return Ok(None);
+    }
+    if supported.iter().any(|version| version == Version::MODERN.as_str()) {
+        return Err(Refusal::Words(format!(
+            "it refuses protocol version {}, which it lists",
+            Version::MODERN.as_str()
+        )));
+    }
+    Err(Refusal::Words(format!("it speaks only protocol versions unknown here: {}", supported.join(", "))))
+}
+
+/// The result in an answer; an error becomes the sentence that says which request it answered.
+pub fn result_of<'a>(answer: &'a [u8], method: &str) -> Result<&'a [u8], Refusal> {
+    let head = Head::parse(answer)
+        .map_err(|error| Refusal::Words(format!("its answer to {method} is no message: {error}")))?;
+    if let Some(span) = head.result {
+        return Ok(&answer[span]);
+    }
+    let error = head.error.and_then(|span| RpcError::parse(&answer[span]));
+    Err(Refusal::Words(match error {
+        Some(error) => format!("{method} failed: {} ({})", error.message, error.code),
+        None => format!("{method} failed without a reason"),
+    }))
+}

@@ -1,0 +1,232 @@
+//! One running server process: lines in, lines out, and its end.
+
+use std::process::Stdio;
+use std::sync::Weak;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::guard::{self, Leash};
+use super::guards::Started;
+use super::stderr::ProcessStderr;
+use super::{Guards, processes};
+use crate::error::CallError;
+use crate::link::Link;
+use crate::{MAX_MESSAGE, Options};
+use model::{Process, Redactor};
+
+/// Messages that wait for a server which does not read; beyond that callers wait.
+const INBOX: usize = 1024;
+/// After its last words a process has this long to be gone before its end is reported without a status.
+const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// A guard kills after 2.3 s. Past this it is considered stopped or starved, and we do its work.
+const END_LIMIT: Duration = Duration::from_millis(3500);
+const END_PAUSE: Duration = Duration::from_millis(200);
+const LAST_WORDS: usize = 10;
+const LAST_WORDS_GRACE: Duration = Duration::from_millis(200);
+
+pub struct Child {
+    inbox: mpsc::Sender<Bytes>,
+    command: String,
+}
+
+/// The parts that the link's task works on.
+pub struct Running {
+    /// The guard.
+    process: tokio::process::Child,
+    guard: Started,
+    guards: Guards,
+    leash: Leash,
+    inbox: mpsc::Receiver<Bytes>,
+    stderr: ProcessStderr,
+    /// Ends when the last writer of standard error is gone.
+    collecting: JoinHandle<()>,
+    command: String,
+}
+
+impl Child {
+    /// Starts the process behind its guard. Whether the command itself could be started shows in its exit.
+    pub fn start(
+        process: &Process,
+        options: &Options,
+        redactor: Redactor,
+        stderr: ProcessStderr,
+    ) -> Result<(Self, Running), String> {
+        let mut command = Command::new(&options.guard);
+        command.arg(guard::COMMAND).arg("--").arg(&process.command).args(&process.args);
+        command.env_clear().envs(options.child_env.iter().map(|(name, value)| (name, value)));
+        command.envs(process.env.iter().map(|(name, value)| (name, value.expose())));
+        if let Some(cwd) = &process.cwd {
+            command.current_dir(cwd);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let leash =
+            guard::leash(command.as_std_mut()).map_err(|error| format!("cannot make a pipe: {error}"))?;
+        let (mut child, guard) = options.guards.start(&mut command).map_err(|error| match &process.cwd {
+            Some(cwd) => format!("cannot start {} in the directory {cwd}: {error}", process.command),
+            None => format!("cannot start {}: {error}", process.command),
+        })?;
+        let pipe = child.stderr.take().expect("stderr is piped");
+        let collecting = options.tasks.spawn(stderr.clone().collect(pipe, redactor));
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let running = Running {
+            process: child,
+            guard,
+            guards: options.guards.clone(),
+            leash: leash.started(),
+            inbox,
+            stderr,
+            collecting,
+            command: process.command.clone(),
+        };
+        Ok((Self { inbox: sender, command: process.command.clone() }, running))
+    }
+
+    pub async fn send(&self, body: Bytes) -> Result<(), CallError> {
+        let gone = |_| CallError::NotSent(format!("{} is not running", self.command));
+        self.inbox.send(body).await.map_err(gone)
+    }
+
+    pub fn post(&self, message: Bytes) {
+        if self.inbox.try_send(message).is_err() {
+            tracing::debug!(command = self.command, "a notice did not reach its upstream");
+        }
+    }
+}
+
+impl Running {
+    /// Carries messages both ways until the process ends or the link does; then nothing of it is left.
+    pub async fn run(mut self, link: Weak<Link>, stop: CancellationToken) {
+        let stdin = self.process.stdin.take().expect("stdin is piped");
+        let stdout = self.process.stdout.take().expect("stdout is piped");
+        let Self { process, guard, guards, inbox, .. } = &mut self;
+        // A guard that ended by itself has left nothing; what it wrote before is still read. If it was killed, there
+        // may be offspring that keeps the pipes open.
+        let guard_end = async {
+            let _ = process.wait().await;
+            guards.clean_up_after(guard).await;
+            tokio::time::sleep(EXIT_GRACE).await;
+        };
+        let end = tokio::select! {
+            () = stop.cancelled() => None,
+            () = write_lines(stdin, inbox) => Some("closed its standard input".to_owned()),
+            end = read_lines(stdout, &link) => Some(end),
+            () = guard_end => Some("lost its guard".to_owned()),
+        };
+        if let Some(end) = end {
+            let reason = self.describe(&end).await;
+            if let Some(link) = link.upgrade() {
+                // Whoever came after the end was never heard, so sending that again is safe.
+                self.inbox.close();
+                while let Ok(unsent) = self.inbox.try_recv() {
+                    link.calls.return_unsent(&unsent, &reason);
+                }
+                link.calls.lose(&reason);
+            }
+        }
+        self.inbox.close();
+        self.end().await;
+    }
+
+    /// What happened to the process, as a person would want to read it.
+    async fn describe(&mut self, end: &str) -> String {
+        let status = tokio::time::timeout(EXIT_GRACE, self.process.wait()).await;
+        let happened = match status {
+            Ok(Ok(status)) if status.code() == Some(guard::NOT_STARTED) => "could not be started".to_owned(),
+            Ok(Ok(status)) => format!("ended ({status})"),
+            Ok(Err(_)) | Err(_) => end.to_owned(),
+        };
+        // What it said last may still be on its way here.
+        let _ = tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await;
+        let words = self.stderr.last_words(LAST_WORDS);
+        match words.is_empty() {
+            true => format!("{} {happened}", self.command),
+            false => format!("{} {happened}; it said: {words}", self.command),
+        }
+    }
+
+    /// Lets go of the guard, which then ends everything below it, and waits for that however long it takes: whoever
+    /// waits for this task has a time limit.
+    async fn end(mut self) {
+        drop(self.leash);
+        // A stopped guard would not notice.
+        if self.process.id().is_some() {
+            processes::send(self.guard.pid, libc::SIGCONT);
+        }
+        let mut limit = END_LIMIT;
+        while tokio::time::timeout(limit, self.process.wait()).await.is_err() {
+            limit = END_PAUSE;
+            let guard = self.guard.pid;
+            let _ = tokio::task::spawn_blocking(move || end_in_place_of(guard)).await;
+        }
+        self.guards.clean_up_after(&self.guard).await;
+        // Nobody has the other end of standard error any more, unless it was passed to a process of somebody else.
+        // Whoever described the end may have seen this already, and a task is awaited only once.
+        if !self.collecting.is_finished()
+            && tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await.is_err()
+        {
+            self.collecting.abort();
+        }
+    }
+}
+
+/// Kills what is below a guard that does not do so itself, and the guard only when nothing is left there: what a killed
+/// guard leaves behind is harder to find.
+fn end_in_place_of(guard: processes::Pid) {
+    processes::kill_below(guard);
+    processes::send(guard, libc::SIGCONT);
+    if !processes::has_children(guard) {
+        processes::send(guard, libc::SIGKILL);
+    }
+}
+
+async fn write_lines(mut stdin: ChildStdin, inbox: &mut mpsc::Receiver<Bytes>) {
+    let mut line = Vec::new();
+    while let Some(message) = inbox.recv().await {
+        line.clear();
+        append_line(&mut line, &message);
+        while line.len() < 64 * 1024
+            && let Ok(more) = inbox.try_recv()
+        {
+            append_line(&mut line, &more);
+        }
+        if stdin.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+    // The link is being dropped; `stop` ends the process.
+    std::future::pending::<()>().await;
+}
+
+/// One message, one line: a newline between JSON tokens is white space, and inside strings it is escaped.
+fn append_line(out: &mut Vec<u8>, message: &[u8]) {
+    out.extend(message.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+    out.push(b'\n');
+}
+
+async fn read_lines(stdout: ChildStdout, link: &Weak<Link>) -> String {
+    let mut reader = BufReader::with_capacity(64 * 1024, stdout);
+    loop {
+        let mut line = Vec::new();
+        match (&mut reader).take(MAX_MESSAGE as u64).read_until(b'\n', &mut line).await {
+            Ok(0) => return "closed its standard output".to_owned(),
+            Ok(_) if !line.ends_with(b"\n") && line.len() >= MAX_MESSAGE => {
+                return "sent a line beyond any reasonable size".to_owned();
+            }
+            Ok(_) => {
+                line.truncate(line.trim_ascii_end().len());
+                match link.upgrade() {
+                    Some(_) if line.is_empty() => {}
+                    Some(link) => link.take_in(Bytes::from(line), None),
+                    None => return "is no longer needed".to_owned(),
+                }
+            }
+            Err(error) => return format!("cannot be read: {error}"),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The last lines that a server wrote to its standard error, for people who want to know why it failed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+
+use model::Redactor;
+
+const KEPT_LINES: usize = 200;
+/// What is kept of a line, and what is read of it: secrets are found before it is shortened.
+const KEPT_LENGTH: usize = 4096;
+const READ_LENGTH: usize = 64 * 1024;
+
+/// What all processes of a server wrote, which are several at times. It outlives them, so that the words of one that died
+/// are still there when the next one starts.
+#[derive(Clone, Default)]
+pub struct StderrTail(Arc<Mutex<Lines>>);
+
+#[derive(Default)]
+struct Lines {
+    /// Each with the number of the process that wrote it.
+    kept: VecDeque<(u64, String)>,
+    /// The number of the process that was started last.
+    latest: u64,
+}
+
+/// The standard error of one process.
+#[derive(Clone)]
+pub struct ProcessStderr {
+    tail: StderrTail,
+    process: u64,
+}
+
+impl StderrTail {
+    /// For a process that is about to start.
+    pub fn of_next_process(&self) -> ProcessStderr {
+        let mut lines = self.lock();
+        lines.latest += 1;
+        ProcessStderr { process: lines.latest, tail: self.clone() }
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lock().kept.iter().map(|(_, line)| line.clone()).collect()
+    }
+
+    /// The last few lines of the process that was started last, in one, for a sentence.
+    pub fn last_words(&self, count: usize) -> String {
+        let lines = self.lock();
+        lines.last_words(lines.latest, count)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Lines> {
+        self.0.lock().expect("no code panics while it holds the lines")
+    }
+}
+
+impl Lines {
+    fn last_words(&self, process: u64, count: usize) -> String {
+        let written = self.kept.iter().rev().filter(|(by, _)| *by == process).take(count);
+        let mut words: Vec<_> = written.map(|(_, line)| line.trim()).collect();
+        words.reverse();
+        words.join(" | ")
+    }
+}
+
+impl ProcessStderr {
+    /// The last few lines of this process in one, for a sentence.
+    pub fn last_words(&self, count: usize) -> String {
+        self.tail.lock().last_words(self.process, count)
+    }
+
+    /// Reads until the last writer is gone; lines are kept without the server's secrets.
+    pub async fn collect(self, stderr: impl AsyncRead + Unpin, redactor: Redactor) {
+        let mut reader = BufReader::new(stderr);
+        let (mut line, mut is_rest) = (Vec::new(), false);
+        loop {
+            line.clear();
+            let limited = (&mut reader).take(READ_LENGTH as u64).read_until(b'\n', &mut line).await;
+            if !matches!(limited, Ok(1..)) {
+                return;
+            }
+            let was_rest = std::mem::replace(&mut is_rest, line.last() != Some(&b'\n'));
+            if was_rest {
+                continue;
+            }
+            let mut text = redactor.redact(String::from_utf8_lossy(&line).trim_end());
+            text.truncate(text.floor_char_boundary(KEPT_LENGTH));
+            let mut lines = self.tail.lock();
+            if lines.kept.len() == KEPT_LINES {
+                lines.kept.pop_front();
+            }
+            lines.kept.push_back((self.process, text));
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! One registered server, kept alive, as callers see it: its state, its link, what it offers. The work is done by
+//! the task in `attend`, which also tells the gateway what it finds.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Options;
+use super::attend::Supervisor;
+use super::connect::{Destination, Discovery, connect};
+use super::error::{CallError, ConnectError, seconds};
+use super::failures::{Failure, Failures};
+use super::link::Link;
+use super::news::News;
+use super::pool::Pool;
+use super::stdio::StderrTail;
+use super::token::Tokens;
+use model::{LogLevel, Offering, Redactor, ServerConfig, Status};
+use wire::{Era, text};
+
+/// How a server is doing right now.
+#[derive(Clone)]
+pub struct State {
+    pub status: Status,
+    pub reason: String,
+    link: Option<Arc<Link>>,
+}
+
+/// What the gateway should know without asking.
+pub enum Event {
+    /// The lists were read and differ from those known before.
+    Offered(Upstream, Arc<Offering>),
+    /// A resource changed that somebody wants to hear about.
+    Updated(Upstream, String),
+}
+
+/// A handle to the supervised server; clones share it.
+#[derive(Clone)]
+pub struct Upstream(pub(super) Arc<Shared>);
+
+pub(super) struct Shared {
+    pub config: ServerConfig,
+    pub options: Options,
+    pub events: mpsc::UnboundedSender<Event>,
+    /// Where the server may want OAuth.
+    pub tokens: Option<Arc<Tokens>>,
+    state: watch::Sender<State>,
+    /// What the lists said the last time they were read.
+    pub offering: ArcSwapOption<Offering>,
+    pub stderr: StderrTail,
+    failures: Failures,
+    /// The era found the last time; forgotten when something fails.
+    known_era: Mutex<Option<Era>>,
+    /// A caller wants the server back now.
+    pub wanted: Notify,
+    refreshes: mpsc::UnboundedSender<Refresh>,
+    pub pool: Pool,
+    /// The most verbose log level that anybody asked for.
+    level: Mutex<Option<LogLevel>>,
+    /// Resources that somebody wants to hear about.
+    wanted_resources: Mutex<BTreeSet<String>>,
+    permits: Option<Arc<Semaphore>>,
+    pub stop: CancellationToken,
+    task: TaskTracker,
+}
+
+pub type Refresh = oneshot::Sender<Result<Arc<Offering>, ConnectError>>;
+
+impl Upstream {
+    /// Connects now and hands over what was found; the supervisor takes over from there.
+    pub async fn connect(
+        config: ServerConfig,
+        options: Options,
+        events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
+    ) -> Result<(Self, Discovery), ConnectError> {
+        let stderr = StderrTail::default();
+        let destination =
+            Destination { config: &config, options: &options, stderr: &stderr, tokens: tokens.as_ref() };
+        let (link, discovery) = connect(&destination, None).await?;
+        let known = link.version().map(|version| version.era());
+        let connected = Some((link, discovery.clone()));
+        let upstream = Self::start(config, options, events, tokens, known, stderr, connected);
+        Ok((upstream, discovery))
+    }
+
+    /// Connects in the background. `offering` is what is stored of the server.
+    pub fn resume(
+        config: ServerConfig,
+        options: Options,
+        events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
+        offering: &Offering,
+    ) -> Self {
+        let known = wire::Version::parse(&offering.protocol_version).map(|version| version.era());
+        Self::start(config, options, events, tokens, known, StderrTail::default(), None)
+    }
+
+    fn start(
+        config: ServerConfig,
+        options: Options,
+        events: mpsc::UnboundedSender<Event>,
+        tokens: Option<Arc<Tokens>>,
+        known_era: Option<Era>,
+        stderr: StderrTail,
+        connected: Option<(Arc<Link>, Discovery)>,
+    ) -> Self {
+        let (refreshes, refresh_requests) = mpsc::unbounded_channel();
+        let permits =
+            usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let shared = Arc::new(Shared {
+            config,
+            options,
+            events,
+            tokens,
+            state: watch::Sender::new(State {
+                status: Status::Connecting,
+                reason: String::new(),
+                link: None,
+            }),
+            offering: ArcSwapOption::new(connected.as_ref().map(|(_, discovery)| discovery.offering.clone())),
+            stderr,
+            failures: Failures::default(),
+            known_era: Mutex::new(known_era),
+            wanted: Notify::new(),
+            refreshes,
+            pool: Pool::default(),
+            level: Mutex::default(),
+            wanted_resources: Mutex::default(),
+            permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
+            stop: CancellationToken::new(),
+            task: TaskTracker::new(),
+        });
+        if let Some((link, discovery)) = &connected {
+            shared.show_connected(link, discovery);
+        }
+        let upstream = Self(shared.clone());
+        let supervisor = Supervisor { upstream: upstream.clone(), refreshes: refresh_requests };
+        shared.task.spawn(supervisor.run(connected));
+        shared.task.close();
+        upstream
+    }
+
+    pub fn config(&self) -> &ServerConfig {
+        &self.0.config
+    }
+
+    pub fn state(&self) -> State {
+        self.0.state.borrow().clone()
+    }
+
+    /// What the lists said the last time they were read; none before the first time.
+    pub fn offering(&self) -> Option<Arc<Offering>> {
+        self.0.offering.load_full()
+    }
+
+    /// What was granted to us for this server, where OAuth is possible at all.
+    pub fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.0.tokens.as_ref()
+    }
+
+    pub fn stderr(&self) -> Vec<String> {
+        self.0.stderr.lines()
+    }
+
+    /// Remembers a call that failed, for people who look later.
+    pub fn note_failure(&self, tool: &str, reason: &str) {
+        self.0.failures.note(tool, reason, &Redactor::of(&self.0.config));
+        self.0.options.newsroom.tell(News::Failure);
+    }
+
+    /// The last calls that failed, oldest first.
+    pub fn failures(&self) -> Vec<Failure> {
+        self.0.failures.all()
+    }
+
+    pub fn is(&self, other: &Upstream) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The link to use now. Waits while the server is connecting; a failed one answers at once and is tried again.
+    pub async fn link(&self) -> Result<Arc<Link>, CallError> {
+        let ready = self.0.state.borrow().link.clone();
+        if let Some(link) = ready.filter(|link| !link.calls.is_lost()) {
+            return Ok(link);
+        }
+        // In a box, since it is large and rarely needed.
+        Box::pin(self.wait_for_link()).await
+    }
+
+    async fn wait_for_link(&self) -> Result<Arc<Link>, CallError> {
+        let mut states = self.0.state.subscribe();
+        let limit = self.0.options.init_timeout;
+        // A link that was just lost is still shown until the supervisor has heard of it.
+        let is_lost = |state: &State| state.link.as_ref().is_some_and(|link| link.calls.is_lost());
+        let decided = states.wait_for(|state| state.status != Status::Connecting && !is_lost(state));
+        let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
+        let decided = self.0.stop.run_until_cancelled(tokio::time::timeout(limit, decided)).await;
+        match decided.ok_or_else(gone)? {
+            Ok(Ok(state)) => match &state.link {
+                Some(link) => Ok(link.clone()),
+                None => {
+                    self.0.wanted.notify_waiters();
+                    Err(CallError::NotSent(state.reason.clone()))
+                }
+            },
+            Ok(Err(_)) => Err(gone()),
+            Err(_) => Err(CallError::NotSent(format!("still connecting after {}", seconds(limit)))),
+        }
+    }
+
+    /// Waits for a free place under the server's `max_concurrency`.
+    pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        match &self.0.permits {
+            Some(permits) => permits.clone().acquire_owned().await.ok(),
+            None => None,
+        }
+    }
+
+    /// A call on `link` failed in a way that says the link is of no more use: from now on callers wait for the next.
+    pub fn report(&self, link: &Arc<Link>, error: &CallError) {
+        let is_current = |state: &mut State| {
+            let current = state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link));
+            if current {
+                *state = State { status: Status::Connecting, reason: error.to_string(), link: None };
+            }
+            current
+        };
+        self.0.pool.forget(link);
+        if self.0.state.send_if_modified(is_current) {
+            self.0.tell_status();
+            self.0.forget_era();
+            link.calls.signals.suspect(&error.to_string());
+        }
+    }
+
+    /// Reads the lists now (connecting first where needed) and returns what they say.
+    pub async fn refresh(&self) -> Result<Arc<Offering>, ConnectError> {
+        let (done, offering) = oneshot::channel();
+        let gone = || ConnectError::Failed("the server was removed".into());
+        self.0.refreshes.send(done).map_err(|_| gone())?;
+        offering.await.map_err(|_| gone())?
+    }
+
+    /// Ends the link and everything that belongs to it.
+    pub async fn stop(&self) {
+        self.0.stop.cancel();
+        self.0.task.wait().await;
+        if let Some(tokens) = &self.0.tokens {
+            tokens.settle().await;
+        }
+        for link in self.0.pool.take_links() {
+            link.close().await;
+        }
+    }
+
+    /// Has the lists read again soon.
+    pub(super) fn doubt_lists(&self) {
+        if let Some(link) = &self.0.state.borrow().link {
+            link.calls.signals.lists_changed();
+        }
+    }
+
+    /// Whether the server turned out to speak the modern revision.
+    pub fn is_modern(&self) -> bool {
+        self.0.era() == Some(Era::Modern)
+    }
+
+    /// From now on the server should log at this level; links that are opened later are told, too.
+    pub fn set_level(&self, level: LogLevel) {
+        *self.0.level.lock().expect("no code panics while it holds the level") = Some(level);
+        let first = self.0.state.borrow().link.clone();
+        let Some(offering) = self.offering() else { return };
+        for link in self.0.pool.links().into_iter().chain(first) {
+            self.0.restore_level(&link, &offering);
+        }
+    }
+
+    /// Begins with what another upstream of the same server knew: the log level and the subscriptions.
+    pub fn take_over(&self, level: Option<LogLevel>, uris: BTreeSet<String>) {
+        *self.0.level.lock().expect("no code panics while it holds the level") = level;
+        *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
+        let link = self.0.state.borrow().link.clone();
+        if let (Some(link), Some(offering)) = (link, self.offering()) {
+            self.0.restore(&link, &offering);
+        }
+    }
+
+    /// Says whether anybody wants to hear about a resource.
+    pub fn want_resource(&self, uri: &str, is_wanted: bool) {
+        let mut wanted = self.0.wanted_resources.lock().expect("no code panics while it holds the URIs");
+        if set(&mut wanted, uri, is_wanted)
+            && let Some(link) = &self.0.state.borrow().link
+        {
+            link.wanted_resources.send_if_modified(|wanted| set(wanted, uri, is_wanted));
+        }
+    }
+}
+
+/// Puts a URI into a set or takes it out; true if that changed anything.
+fn set(uris: &mut BTreeSet<String>, uri: &str, is_in: bool) -> bool {
+    if is_in { uris.insert(uri.to_owned()) } else { uris.remove(uri) }
+}
+
+impl Shared {
+    pub fn destination(&self) -> Destination<'_> {
+        Destination {
+            config: &self.config,
+            options: &self.options,
+            stderr: &self.stderr,
+            tokens: self.tokens.as_ref(),
+        }
+    }
+
+    pub fn show(&self, status: Status, reason: impl Into<String>, link: Option<Arc<Link>>) {
+        // Reasons may quote the server, for example the names of its tools.
+        let reason = Redactor::of(&self.config).redact(&reason.into());
+        self.state.send_replace(State { status, reason, link });
+        self.tell_status();
+    }
+
+    fn tell_status(&self) {
+        self.options.newsroom.tell(News::Status(self.config.name.clone()));
+    }
+
+    pub fn show_connected(&self, link: &Arc<Link>, discovery: &Discovery) {
+        let mut problems = discovery.problems.clone();
+        let lacking = self.tokens.as_ref().map(|tokens| tokens.lacking()).unwrap_or_default();
+        if !lacking.is_empty() {
+            problems.push(format!(
+                "authorization required: some of what it offers wants the scopes {:?}; authorize it again with \
+                 POST /api/v0/servers/{}/reauthorize",
+                lacking.join(" "),
+                self.config.name
+            ));
+        }
+        let (status, reason) = match problems.is_empty() {
+            true => (Status::Connected, remark_on_names(&self.config, &discovery.offering)),
+            false => (Status::Degraded, problems.join("; ")),
+        };
+        self.show(status, reason, Some(link.clone()));
+    }
+
+    /// Tells a new link what earlier ones knew: the log level and the subscriptions.
+    pub fn restore(&self, link: &Arc<Link>, offering: &Offering) {
+        self.restore_level(link, offering);
+        let wanted = self.wanted_resources.lock().expect("no code panics while it holds the URIs").clone();
+        if !link.is_modern() {
+            for uri in &wanted {
+                let uri = text::quote(uri);
+                link.ask_in_passing("resources/subscribe", &[("uri", &uri)]);
+            }
+        }
+        link.want_resources(&wanted);
+    }
+
+    /// Modern servers are told with every request.
+    pub fn restore_level(&self, link: &Arc<Link>, offering: &Offering) {
+        let level = *self.level.lock().expect("no code panics while it holds the level");
+        if let Some(level) = level.filter(|_| offering.declares("logging") && !link.is_modern()) {
+            let (telling, stop) = (link.clone(), link.stop.clone());
+            link.tasks.spawn(async move { stop.run_until_cancelled(telling.set_level(level)).await });
+        }
+    }
+
+    pub fn forget_era(&self) {
+        self.remember_era(None);
+    }
+
+    pub fn remember_era(&self, era: Option<Era>) {
+        *self.known_era.lock().expect("no code panics while it holds the era") = era;
+    }
+
+    pub fn era(&self) -> Option<Era> {
+        *self.known_era.lock().expect("no code panics while it holds the era")
+    }
+}
+
+/// Names that some clients refuse are passed on as they are, but people should know.
+fn remark_on_names(config: &ServerConfig, offering: &Offering) -> String {
+    let is_usual = |name: &str| {
+        name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    };
+    let names = offering.tools.iter().map(|tool| config.name.qualify(&tool.name));
+    let odd: Vec<_> = names.filter(|name| !is_usual(name)).collect();
+    match odd.as_slice() {
+        [] => String::new(),
+        [one] => format!("some clients refuse this tool name (over 64 characters or unusual ones): {one}"),
+        [first, ..] => format!(
+            "some clients refuse {} tool names (over 64 characters or unusual ones), {first} among them",
+            odd.len()
+        ),
+    }
+}

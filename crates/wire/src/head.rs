@@ -1,0 +1,334 @@
+//! The head of one JSON-RPC message: envelope and the few parts of params that the gateway acts on, read in
+//! one borrowed pass that also proves the whole body to be JSON. Results and arguments are spans, never
+//! looked into.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::error::code;
+use super::guard::Guard;
+use super::id::Id;
+pub use super::params::{Meta, Params, Reference};
+use super::scan::{self, Scan, Span, SyntaxError};
+use super::text;
+pub use super::text::Text;
+
+const KEYS: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Request,
+    Notice,
+    Result,
+    Error,
+}
+
+/// `id` is there for requests and results, `method` for requests and notices. `params: null` and `error:
+/// null` count as absent: libraries that write every field send them.
+#[derive(Debug, Clone)]
+pub struct Head<'a> {
+    pub body: &'a [u8],
+    /// The message's object, without the white space around it.
+    pub span: Span,
+    pub kind: Kind,
+    pub id: Option<Id<'a>>,
+    pub method: Option<Cow<'a, str>>,
+    pub params: Option<Params<'a>>,
+    pub result: Option<Span>,
+    pub error: Option<Span>,
+}
+
+/// Why a body is no message that the gateway takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeadError {
+    Syntax {
+        at: usize,
+        reason: &'static str,
+    },
+    /// JSON, but no acceptable message; `id` is the raw id to answer with, where there is one.
+    Invalid {
+        reason: String,
+        id: Option<Vec<u8>>,
+    },
+}
+
+impl HeadError {
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Syntax { .. } => code::PARSE_ERROR,
+            Self::Invalid { .. } => code::INVALID_REQUEST,
+        }
+    }
+
+    pub(super) fn invalid(reason: impl Into<String>) -> Self {
+        Self::Invalid { reason: reason.into(), id: None }
+    }
+}
+
+impl fmt::Display for HeadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { at, reason } => SyntaxError { at: *at, reason }.fmt(f),
+            Self::Invalid { reason, .. } => write!(f, "not a valid JSON-RPC message: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for HeadError {}
+
+impl From<SyntaxError> for HeadError {
+    fn from(error: SyntaxError) -> Self {
+        Self::Syntax { at: error.at, reason: error.reason }
+    }
+}
+
+impl<'a> Head<'a> {
+    pub fn parse(body: &'a [u8]) -> Result<Self, HeadError> {
+        match Self::read(body, Scan::new(body)?) {
+            Err(HeadError::Invalid { reason, .. }) => {
+                // Reading stopped early: the rest may not even be JSON, or hold the id to answer with.
+                let span = scan::whole(body)?;
+                Err(HeadError::Invalid { reason, id: answerable_id(body, &span) })
+            }
+            other => other,
+        }
+    }
+
+    /// Whether `params._meta` names a protocol version, whatever its value: then the request is a modern one.
+    pub fn declares_version(&self) -> bool {
+        self.meta().is_some_and(|meta| meta.declares_version)
+    }
+
+    pub fn meta(&self) -> Option<&Meta<'a>> {
+        self.params.as_ref()?.meta.as_ref()
+    }
+
+    /// Reads an answer that is passed on as it is, in one pass: it is one whole JSON object with a result, which is an
+    /// object, or an error.
+    pub fn of_answer(body: &'a [u8]) -> Result<Self, HeadError> {
+        let head = Self::read(body, Scan::of_answer(body)?)?;
+        match (head.kind, &head.result) {
+            (Kind::Result, Some(result)) if body[result.start] == b'{' => Ok(head),
+            (Kind::Result, _) => Err(HeadError::invalid("result must be an object")),
+            (Kind::Error, _) => Ok(head),
+            (Kind::Request | Kind::Notice, _) => Err(HeadError::invalid("it is no answer")),
+        }
+    }
+
+    fn read(body: &'a [u8], mut scan: Scan<'a>) -> Result<Self, HeadError> {
+        if scan.peek().is_some_and(|byte| byte != b'{') {
+            return Err(HeadError::invalid("a message is a JSON object"));
+        }
+        let mut envelope = Envelope::default();
+        let mut guard = Guard::new(KEYS);
+        let start = scan.enter()?;
+        while let Some(key) = scan.key()? {
+            envelope.take(&mut scan, admit(&mut guard, body, key)?)?;
+        }
+        let span = start..scan.position();
+        scan.finish()?;
+        envelope.into_head(body, span)
+    }
+}
+
+/// The envelope's members as met, before they are judged together.
+#[derive(Default)]
+struct Envelope<'a> {
+    versioned: bool,
+    id: Option<Span>,
+    method: Option<Cow<'a, str>>,
+    params: Option<Params<'a>>,
+    result: Option<Span>,
+    error: Option<Span>,
+}
+
+impl<'a> Envelope<'a> {
+    fn take(&mut self, scan: &mut Scan<'a>, key: Option<&'static str>) -> Result<(), HeadError> {
+        let next = scan.peek();
+        if key == Some("params") && next == Some(b'{') {
+            self.params = Some(Params::read(scan)?);
+            return Ok(());
+        }
+        let span = scan.value()?;
+        let raw = &scan.body[span.clone()];
+        match key {
+            Some("jsonrpc") => self.versioned = text::unescape(raw).is_some_and(|version| version == "2.0"),
+            Some("id") => self.id = Some(span),
+            Some("method") => {
+                let method =
+                    text::unescape(raw).ok_or_else(|| HeadError::invalid("method must be a string"))?;
+                self.method = Some(method);
+            }
+            Some("params") if raw != b"null" => return Err(HeadError::invalid("params must be an object")),
+            Some("result") => self.result = Some(span),
+            Some("error") if raw.starts_with(b"{") => self.error = Some(span),
+            Some("error") if raw != b"null" => return Err(HeadError::invalid("error must be an object")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn into_head(mut self, body: &'a [u8], span: Span) -> Result<Head<'a>, HeadError> {
+        if !self.versioned {
+            return Err(HeadError::invalid("jsonrpc must be \"2.0\""));
+        }
+        if self.error.is_some() && self.result.as_ref().is_some_and(|span| &body[span.clone()] == b"null") {
+            self.result = None;
+        }
+        let kind = match (&self.method, &self.result, &self.error) {
+            (Some(_), None, None) if self.id.is_some() => Kind::Request,
+            (Some(_), None, None) => Kind::Notice,
+            (None, Some(_), None) => Kind::Result,
+            (None, None, Some(_)) => Kind::Error,
+            (None, None, None) => {
+                return Err(HeadError::invalid("none of method, result and error is there"));
+            }
+            (..) => return Err(HeadError::invalid("only one of method, result and error may be there")),
+        };
+        let id = match self.id {
+            Some(span) if kind == Kind::Error && &body[span.clone()] == b"null" => None,
+            Some(span) => Some(
+                Id::at(body, span)
+                    .filter(Id::is_request_id)
+                    .ok_or_else(|| HeadError::invalid("id must be a string or an integer"))?,
+            ),
+            None => None,
+        };
+        if kind == Kind::Result && id.is_none() {
+            return Err(HeadError::invalid("a result needs an id"));
+        }
+        let Self { method, params, result, error, .. } = self;
+        Ok(Head { body, span, kind, id, method, params, result, error })
+    }
+}
+
+/// Unescapes a key before it is compared, so that no spelling gets around the guard.
+pub(super) fn admit<'a>(
+    guard: &mut Guard<'a>,
+    body: &'a [u8],
+    key: Span,
+) -> Result<Option<&'static str>, HeadError> {
+    let key = text::unescape(&body[key]).ok_or_else(|| HeadError::invalid("a key holds a lone surrogate"))?;
+    guard.admit(key).map_err(HeadError::invalid)
+}
+
+/// The id to answer a refused message with, if it is the only one.
+fn answerable_id(body: &[u8], span: &Span) -> Option<Vec<u8>> {
+    let mut ids = scan::members(body, span).filter(|(key, ..)| key == "id").map(|(.., value)| value);
+    let id = Id::at(body, ids.next()?).filter(Id::is_request_id)?;
+    ids.next().is_none().then(|| id.raw().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(body: &str) -> (String, Option<String>) {
+        match Head::parse(body.as_bytes()) {
+            Err(HeadError::Invalid { reason, id }) => (reason, id.map(|id| String::from_utf8(id).unwrap())),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        for (body, kind) in [
+            (r#" {"jsonrpc":"2.0","id":1,"method":"ping"} "#, Kind::Request),
+            (r#"{"jsonrpc":"2.0","method":"ping","params":null}"#, Kind::Notice),
+            (r#"{"jsonrpc":"2.0","id":"a","result":{},"error":null}"#, Kind::Result),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, Kind::Error),
+            (r#"{"jsonrpc":"2.0","id":4,"result":null,"error":{"code":1}}"#, Kind::Error),
+        ] {
+            let head = Head::parse(body.as_bytes()).unwrap();
+            assert_eq!(head.kind, kind, "{body}");
+            assert_eq!(&body[head.span], body.trim());
+        }
+    }
+
+    #[test]
+    fn only_whole_answers_are_answers() {
+        let answer = |body: &str| Head::of_answer(body.as_bytes()).is_ok();
+        assert!(answer(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
+        assert!(answer(r#" {"error":{"code":1},"result":null,"id":null,"jsonrpc":"2.0"} "#));
+        for broken in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}0"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"id":2}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        ] {
+            assert!(!answer(broken), "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_parts_that_matter_are_read() {
+        let body = br#"{"jsonrpc":"2.0","id":1,"m\u0065thod":"completion/complete","params":{"x":{"name":1},
+            "ref":{"type":"ref/prompt","name":"p"},"n\u0061me":"s__\u0074","arguments":{"Name":1,"a":2,"a":3},
+            "cursor":null,"level":3,"_meta":{"progressToken":"t",
+            "io.modelcontextprotocol/protocolVersion":5,"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+        let head = Head::parse(body).unwrap();
+        let params = head.params.as_ref().unwrap();
+        let name = params.name.as_ref().unwrap();
+        assert_eq!((name.as_str(), &body[name.span.clone()]), ("s__t", &br#""s__\u0074""#[..]));
+        assert_eq!(params.reference.as_ref().unwrap().name.as_ref().unwrap().as_str(), "p");
+        assert_eq!(&body[params.arguments.clone().unwrap()], br#"{"Name":1,"a":2,"a":3}"#);
+        assert_eq!(params.mistyped, ["level", crate::meta::PROTOCOL_VERSION]);
+        let meta = head.meta().unwrap();
+        assert_eq!(meta.progress_token.as_ref().unwrap().raw(), br#""t""#);
+        assert!(head.declares_version() && meta.protocol_version.is_none());
+        assert!(meta.client_capabilities.is_some());
+    }
+
+    #[test]
+    fn keys_that_others_might_read_differently_are_refused() {
+        for part in [
+            r#""Method":"x""#,
+            r#""\u006dethod":"x""#,
+            r#""params":{},"params":{}"#,
+            r#""params":{"Name":"x"}"#,
+            r#""params":{"name":"x","n\u0061me":"y"}"#,
+            r#""params":{"a":1,"a":2}"#,
+            r#""params":{"_meta":{"ProgressToken":1}}"#,
+            r#""params":{"ref":{"name":"a","NAME":"b"}}"#,
+            r#""params":{"\ud800":1}"#,
+        ] {
+            let (_, id) = refusal(&format!(r#"{{"jsonrpc":"2.0","method":"m",{part},"id":7}}"#));
+            assert_eq!(id.as_deref(), Some("7"), "{part}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for (body, why) in [
+            ("[]", "a JSON object"),
+            ("{}", "jsonrpc"),
+            (r#"{"jsonrpc":"1.0","method":"x"}"#, "jsonrpc"),
+            (r#"{"jsonrpc":"2.0","id":1}"#, "none of"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#, "only one"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#, "only one"),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, "id must be"),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#, "id must be"),
+            (r#"{"jsonrpc":"2.0","result":1}"#, "needs an id"),
+            (r#"{"jsonrpc":"2.0","method":"x","params":[1]}"#, "params must be"),
+            (r#"{"jsonrpc":"2.0","method":5}"#, "method must be"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":"x"}"#, "error must be"),
+        ] {
+            assert!(refusal(body).0.contains(why), "{body}");
+        }
+    }
+
+    #[test]
+    fn broken_json_is_a_syntax_error_even_behind_an_invalid_part() {
+        for body in [
+            "",
+            "{",
+            r#"{"jsonrpc":"2.0","method":"a","method":"b""#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x"}}"#,
+        ] {
+            let error = Head::parse(body.as_bytes()).unwrap_err();
+            assert_eq!(error.code(), -32700, "{body}: {error}");
+        }
+    }
+}
