@@ -2,12 +2,10 @@
 //! need not change is not even read.
 
 use bytes::Bytes;
-use memchr::memmem;
 
 use super::lists::Caching;
-use wire::answer::{find_result, has_member};
 use wire::error::code;
-use wire::{Era, Head, Patch, RpcError, Span, find_answer_id, scan, text};
+use wire::{Era, Head, Patch, Response, Span, scan, text};
 
 /// What the caller gets.
 pub enum Settled {
@@ -43,31 +41,31 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// `None` when the message is no answer.
-    pub fn settle(&self, answer: &Bytes) -> Option<Settled> {
-        let mut patch = Patch::new(answer);
-        patch.replace(find_answer_id(answer)?, self.id);
-        if self.server == Era::Modern && asks_for_input(answer) {
+    /// `None` when the response does not say which request it answers.
+    pub fn settle(&self, response: &Response) -> Option<Settled> {
+        let mut patch = Patch::new(response.message());
+        patch.replace(response.id()?.span, self.id);
+        if self.server == Era::Modern && response.asks_for_input() {
             return Some(Settled::InputRequired(patch.apply()));
         }
-        let fault = match (self.caller, find_result(answer)) {
+        let fault = match (self.caller, response.result_span()) {
             (Era::Legacy, _) => None,
-            (Era::Modern, Some(start)) => {
-                self.complete(&mut patch, answer, start);
+            (Era::Modern, Some(result)) => {
+                self.complete(&mut patch, response, result);
                 None
             }
-            (Era::Modern, None) => self.translate_error(&mut patch, answer),
+            (Era::Modern, None) => self.translate_error(&mut patch, response),
         };
         Some(Settled::Answer(Answer { message: patch.apply(), fault }))
     }
 
     /// Adds what every modern result has and a legacy server does not say.
-    fn complete(&self, patch: &mut Patch<'_>, answer: &[u8], start: usize) {
+    fn complete(&self, patch: &mut Patch<'_>, response: &Response, result: &Span) {
+        let (answer, start) = (response.message(), result.start);
         if let Some((_, caching)) = &self.reads {
-            return complete_reading(patch, answer, *caching);
+            return complete_reading(patch, answer, result, *caching);
         }
-        let is_told = memmem::find(answer, br#""resultType""#).is_some();
-        if answer[start] != b'{' || is_told && has_member(answer, start, "resultType") {
+        if response.result_type().is_some() {
             return;
         }
         let is_empty = answer[start + 1..].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}');
@@ -77,34 +75,32 @@ impl Asked<'_> {
     }
 
     /// A resource that a legacy server does not know has another code here, and its URI beside it.
-    fn translate_error(&self, patch: &mut Patch<'_>, answer: &[u8]) -> Option<Fault> {
-        let span = Head::parse(answer).ok()?.error?;
-        let error = RpcError::parse(&answer[span.clone()])?;
+    fn translate_error(&self, patch: &mut Patch<'_>, response: &Response) -> Option<Fault> {
+        let (span, error) = (response.error_span()?, response.error()?);
         let status = self.refused_with.filter(|_| self.server == Era::Modern);
         let Some((uri, _)) = self.reads.as_ref().filter(|_| error.is(code::RESOURCE_NOT_FOUND)) else {
             return Some(Fault { code: error.code, status });
         };
         let code = code::INVALID_PARAMS.to_string();
         let data = with_uri(error.data.unwrap_or(b"null"), uri);
-        patch.edit_members(&span, |_| false, &[("code", code.as_bytes()), ("data", &data)]);
+        patch.edit_members(span, |_| false, &[("code", code.as_bytes()), ("data", &data)]);
         Some(Fault { code: code::INVALID_PARAMS.into(), status: None })
     }
 }
 
-fn complete_reading(patch: &mut Patch<'_>, answer: &[u8], caching: Caching) {
-    let Some(result) = Head::parse(answer).ok().and_then(|head| head.result) else { return };
+fn complete_reading(patch: &mut Patch<'_>, answer: &[u8], result: &Span, caching: Caching) {
     let (ttl, scope) = (caching.ttl_ms.to_string(), caching.scope());
     let mut set: Vec<(&str, &[u8])> = Vec::new();
     for (key, value) in [("resultType", &br#""complete""#[..]), ("ttlMs", ttl.as_bytes())] {
-        if scan::member(answer, &result, key).is_none() {
+        if scan::member(answer, result, key).is_none() {
             set.push((key, value));
         }
     }
-    let is_public = || scan::member(answer, &result, "cacheScope").map(|said| &answer[said]);
+    let is_public = || scan::member(answer, result, "cacheScope").map(|said| &answer[said]);
     if caching.is_private || is_public().is_none() {
         set.push(("cacheScope", scope));
     }
-    patch.edit_members(&result, |_| false, &set);
+    patch.edit_members(result, |_| false, &set);
 }
 
 /// The data of an error with the URI in it.
@@ -120,11 +116,6 @@ fn with_uri(data: &[u8], uri: &str) -> Vec<u8> {
     }
 }
 
-fn asks_for_input(answer: &[u8]) -> bool {
-    memmem::find(answer, br#""input_required""#).is_some()
-        && result_member(answer, "resultType").is_some_and(|kind| &answer[kind] == br#""input_required""#)
-}
-
 /// The value of a member of the result.
 pub fn result_member(answer: &[u8], key: &str) -> Option<Span> {
     scan::member(answer, &Head::parse(answer).ok()?.result?, key)
@@ -136,7 +127,7 @@ mod tests {
 
     fn settled(server: Era, reads: Option<(&str, Caching)>, answer: &'static str) -> (String, Option<Fault>) {
         let asked = Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads };
-        match asked.settle(&Bytes::from_static(answer.as_bytes())).unwrap() {
+        match asked.settle(&Response::read(Bytes::from_static(answer.as_bytes())).unwrap()).unwrap() {
             Settled::Answer(answer) => (String::from_utf8(answer.message.to_vec()).unwrap(), answer.fault),
             Settled::InputRequired(_) => panic!("nobody asks"),
         }

@@ -3,19 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use memchr::memmem;
-
 use super::Gateway;
-use super::answer::result_member;
 use super::catalog::Entry;
 use super::result::said_in;
 use telemetry::{Metrics, Outcome};
-use wire::answer::find_result;
-use wire::{Head, RpcError};
-
-/// How the member begins by which a tool says that it failed.
-const ERROR_MARK: &[u8] = br#""isError""#;
+use wire::Response;
 
 /// A call that was asked for. It counts as cancelled unless it is said how it ended.
 pub struct Ending {
@@ -48,10 +40,11 @@ impl Ending {
     }
 
     /// The server answered.
-    pub fn answered(&mut self, answer: &Bytes) {
-        match outcome_of(answer) {
-            Outcome::Ok => (self.outcome, self.reason) = (Outcome::Ok, None),
-            outcome => self.set(outcome, || said_by(answer)),
+    pub fn answered(&mut self, response: &Response) {
+        match (response.is_tool_error(), response.result()) {
+            (true, _) => self.set(Outcome::ToolError, || said_by(response)),
+            (false, Some(_)) => (self.outcome, self.reason) = (Outcome::Ok, None),
+            (false, None) => self.set(Outcome::Failed, || said_by(response)),
         }
     }
 }
@@ -79,30 +72,10 @@ impl Gateway {
     }
 }
 
-/// How an answer turned out. Most answers are judged by a mark that they lack, without being read.
-fn outcome_of(answer: &[u8]) -> Outcome {
-    let is_marked = |at: usize| {
-        let value = answer[at + ERROR_MARK.len()..].iter().find(|byte| !b": \t\r\n".contains(byte));
-        value == Some(&b't')
-    };
-    // Something within the result may have such a member too.
-    let is_tool_error = || result_member(answer, "isError").is_some_and(|flag| &answer[flag] == b"true");
-    if memmem::find_iter(answer, ERROR_MARK).any(is_marked) && is_tool_error() {
-        return Outcome::ToolError;
+/// The words of a response that tells of a failure.
+fn said_by(response: &Response) -> String {
+    match response.error() {
+        Some(error) => format!("{} (code {})", error.message, error.code),
+        None => said_in(response.result().unwrap_or_default()),
     }
-    match find_result(answer) {
-        Some(_) => Outcome::Ok,
-        None => Outcome::Failed,
-    }
-}
-
-/// The words of an answer that tells of a failure.
-fn said_by(answer: &Bytes) -> String {
-    let head = Head::parse(answer).ok();
-    let error = head.as_ref().and_then(|head| head.error.clone());
-    if let Some(error) = error.and_then(|span| RpcError::parse(&answer[span])) {
-        return format!("{} (code {})", error.message, error.code);
-    }
-    let result = head.and_then(|head| head.result).map(|span| &answer[span]);
-    said_in(result.unwrap_or_default())
 }

@@ -17,7 +17,7 @@ use super::route::{self, ReturnedState};
 use super::wording::{Passed, Wording};
 use model::{Mode, Redactor};
 use upstream::Inbound;
-use wire::{Era, Head, Patch};
+use wire::{Era, Head, Patch, Response};
 
 pub use upstream::Replier;
 
@@ -108,7 +108,7 @@ impl Forward {
         self.call.entry().name().as_str()
     }
 
-    fn finish(&mut self, answer: &Bytes) -> Result<Outbound, Refusal> {
+    fn finish(&mut self, response: &Response) -> Result<Outbound, Refusal> {
         let caching = Caching { ttl_ms: 0, is_private: self.reads_are_private };
         let asked = Asked {
             id: &self.id,
@@ -117,7 +117,7 @@ impl Forward {
             refused_with: self.call.refused_with(),
             reads: self.reads.as_deref().map(|uri| (uri, caching)),
         };
-        match asked.settle(answer) {
+        match asked.settle(response) {
             Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),
             Some(Settled::InputRequired(answer)) => Ok(Outbound::InputRequired(answer)),
             None => {

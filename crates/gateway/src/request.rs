@@ -9,13 +9,12 @@ use tokio::sync::mpsc;
 use super::caller::Owner;
 use super::catalog::Entry;
 use super::engine::{Call, Errand, Failure};
-use super::result::members;
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
 use model::{Capabilities, Redactor};
-use upstream::{CallError, Inbound};
+use upstream::Inbound;
 use wire::error::code;
-use wire::{Head, RpcError};
+use wire::{Head, Response, RpcError};
 
 /// A request and what may be done with it.
 pub struct OwnRequest<'a> {
@@ -87,18 +86,11 @@ async fn receive(call: &mut Call, progress: Option<mpsc::Sender<Bytes>>) -> Resu
     }
 }
 
-fn read_result(answer: &Bytes) -> Result<Bytes, NoResult> {
-    let not_understood = |error| {
-        NoResult::Failed(Failure::Call(CallError::Lost(format!("the answer is not understood: {error}"))))
-    };
-    let head = Head::parse(answer).map_err(not_understood)?;
-    if let Some(span) = head.error {
-        return Err(NoResult::of(RpcError::parse(&answer[span])));
-    }
-    let result = head.result.map(|span| answer.slice(span)).unwrap_or_default();
-    match members(&result).get("resultType") {
-        Some(kind) if kind.get() == r#""input_required""# => Err(NoResult::NeedsInput),
-        Some(_) | None => Ok(result),
+fn read_result(response: &Response) -> Result<Bytes, NoResult> {
+    match response.result_span() {
+        Some(_) if response.asks_for_input() => Err(NoResult::NeedsInput),
+        Some(result) => Ok(response.message().slice(result.clone())),
+        None => Err(NoResult::of(response.error())),
     }
 }
 

@@ -303,7 +303,7 @@ mod tests {
         calls.sort(authored::result(b"2", b"{}"), None);
         for ticket in [first, second] {
             let Ok(Inbound::Answer(answer)) = ticket.next().await else { panic!("no answer") };
-            assert!(!answer.windows(5).any(|window| window == b"stray"));
+            assert!(!answer.message().windows(5).any(|window| window == b"stray"));
         }
     }
 

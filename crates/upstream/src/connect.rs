@@ -20,7 +20,7 @@ use super::stdio::{Child, StderrTail};
 use super::token::Tokens;
 use super::{Options, lists};
 use model::{Capabilities, Offering, Process, Redactor, ServerConfig, ServerName, Transport};
-use wire::{Era, Head, Version};
+use wire::{Era, Version};
 
 /// What a server turned out to offer.
 #[derive(Clone, Debug)]
@@ -329,9 +329,7 @@ async fn hear_out(mut exchange: Exchange) -> bool {
     loop {
         match exchange.next().await {
             // A graceful end is a result.
-            Ok(Inbound::Answer(answer)) => {
-                return Head::parse(&answer).is_ok_and(|head| head.result.is_some());
-            }
+            Ok(Inbound::Answer(answer)) => return answer.result().is_some(),
             Ok(Inbound::Notice(_) | Inbound::Request(_)) => {}
             Err(_) => return true,
         }

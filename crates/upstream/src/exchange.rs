@@ -11,7 +11,7 @@ use super::error::CallError;
 use super::http::AnswerStream;
 use super::link::Link;
 use super::ticket::Ticket;
-use wire::{Head, Version};
+use wire::{Response, Version};
 
 /// A message that belongs to a call, as the upstream sent it.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub enum Inbound {
     /// The upstream asks the caller for something; see [`Exchange::refuse`].
     Request(Bytes),
     /// The answer: a result or an error. Nothing comes after it.
-    Answer(Bytes),
+    Answer(Response),
 }
 
 pub struct Exchange {
@@ -42,7 +42,7 @@ impl Exchange {
                 biased;
                 inbound = self.ticket.next() => {
                     self.answered |= !matches!(inbound, Ok(Inbound::Notice(_) | Inbound::Request(_)));
-                    return inbound.and_then(whole);
+                    return inbound;
                 }
                 message = read(&mut self.stream) => match message {
                     // By far the most usual case needs no sorting.
@@ -73,7 +73,7 @@ impl Exchange {
     }
 
     /// Waits for the answer and drops what comes before it.
-    pub async fn answer(mut self, limit: Option<Duration>) -> Result<Bytes, CallError> {
+    pub async fn answer(mut self, limit: Option<Duration>) -> Result<Response, CallError> {
         let answer = async {
             loop {
                 match self.next().await? {
@@ -114,16 +114,6 @@ impl Replier {
     pub fn refuse(&self, question: &[u8]) {
         self.0.refuse(question);
     }
-}
-
-/// An answer is passed on as bytes, so those are checked: a caller must not get what is no message.
-fn whole(inbound: Inbound) -> Result<Inbound, CallError> {
-    if let Inbound::Answer(answer) = &inbound
-        && let Err(error) = Head::of_answer(answer)
-    {
-        return Err(CallError::Lost(format!("the answer is not understood: {error}")));
-    }
-    Ok(inbound)
 }
 
 async fn read(stream: &mut Option<AnswerStream>) -> Result<Bytes, CallError> {

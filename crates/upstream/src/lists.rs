@@ -11,7 +11,7 @@ use super::link::{Carrier, Link, Purpose, Request};
 use super::probe::{Greeting, Refusal, result_of};
 use model::{Offering, Prompt, Resource, Template, Tool};
 use wire::error::code;
-use wire::{Era, Head, HeaderParam, RpcError};
+use wire::{Era, HeaderParam, Response};
 
 /// A server that never stops giving pages is broken.
 const MAX_PAGES: usize = 10_000;
@@ -125,11 +125,8 @@ struct Page {
     next: Option<Box<RawValue>>,
 }
 
-fn is_unknown_method(answer: &[u8]) -> bool {
-    let error = Head::parse(answer).ok().and_then(|head| head.error);
-    error
-        .and_then(|span| RpcError::parse(&answer[span]))
-        .is_some_and(|error| error.is(code::METHOD_NOT_FOUND))
+fn is_unknown_method(answer: &Response) -> bool {
+    answer.error().is_some_and(|error| error.is(code::METHOD_NOT_FOUND))
 }
 
 /// A modern server over HTTP wants some arguments in headers too. A tool that asks for that in a way the revision

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -15,7 +14,7 @@ use super::connect::Step;
 use super::error::CallError;
 use super::link::{Link, Purpose, modern_meta};
 use wire::error::code;
-use wire::{Era, Head, RpcError, Version, authored, meta};
+use wire::{Era, Response, RpcError, Version, authored, meta};
 
 /// A process that does not answer the probe in this time is also sent `initialize`.
 const STDIO_PATIENCE: Duration = Duration::from_secs(2);
@@ -152,7 +151,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refus
     })
 }
 
-async fn discover(link: &Arc<Link>) -> Result<Bytes, CallError> {
+async fn discover(link: &Arc<Link>) -> Result<Response, CallError> {
     let ask = async || {
         let id = link.calls.next_id();
         let body = authored::discover(id, &modern_meta(None));
@@ -167,10 +166,12 @@ async fn discover(link: &Arc<Link>) -> Result<Bytes, CallError> {
 }
 
 /// The versions that a server wants instead of the one it refused; empty when it refused none.
-fn refused_for(answer: &[u8]) -> Vec<String> {
-    let head = Head::parse(answer).ok();
-    let error = head.and_then(|head| RpcError::parse(&answer[head.error?]));
-    error.filter(|error| error.is(code::UNSUPPORTED_PROTOCOL_VERSION)).map(supported_by).unwrap_or_default()
+fn refused_for(answer: &Response) -> Vec<String> {
+    answer
+        .error()
+        .filter(|error| error.is(code::UNSUPPORTED_PROTOCOL_VERSION))
+        .map(supported_by)
+        .unwrap_or_default()
 }
 
 fn supported_by(error: RpcError<'_>) -> Vec<String> {
@@ -183,15 +184,14 @@ fn supported_by(error: RpcError<'_>) -> Vec<String> {
 }
 
 /// `None`: the answer is not that of a modern server, so `initialize` decides.
-fn judge(answer: Result<Bytes, CallError>) -> Result<Option<Greeting>, Refusal> {
+fn judge(answer: Result<Response, CallError>) -> Result<Option<Greeting>, Refusal> {
     let answer = match answer {
         Ok(answer) => answer,
         Err(error @ (CallError::NotSent(_) | CallError::Unauthorized(_))) => return Err(error.into()),
         Err(error @ CallError::Status { status: 429 | 502 | 503 | 504, .. }) => return Err(error.into()),
         Err(_) => return Ok(None),
     };
-    let Ok(head) = Head::parse(&answer) else { return Ok(None) };
-    if let Some(error) = head.error.and_then(|span| RpcError::parse(&answer[span])) {
+    if let Some(error) = answer.error() {
         return judge_error(error);
     }
     #[derive(Deserialize)]
@@ -204,7 +204,7 @@ fn judge(answer: Result<Bytes, CallError>) -> Result<Option<Greeting>, Refusal> 
         meta: Option<HashMap<String, Box<RawValue>>>,
         server_info: Option<Box<RawValue>>,
     }
-    let result = head.result.map(|span| &answer[span]).unwrap_or_default();
+    let result = answer.result().unwrap_or_default();
     let Ok(found) = serde_json::from_slice::<Discovered>(result) else { return Ok(None) };
     if !found.supported_versions.iter().any(|version| version == Version::MODERN.as_str()) {
         return only_others(&found.supported_versions);
@@ -244,15 +244,11 @@ fn only_others(supported: &[String]) -> Result<Option<Greeting>, Refusal> {
 }
 
 /// The result in an answer; an error becomes the sentence that says which request it answered.
-pub fn result_of<'a>(answer: &'a [u8], method: &str) -> Result<&'a [u8], Refusal> {
-    let head = Head::parse(answer)
-        .map_err(|error| Refusal::Words(format!("its answer to {method} is no message: {error}")))?;
-    if let Some(span) = head.result {
-        return Ok(&answer[span]);
-    }
-    let error = head.error.and_then(|span| RpcError::parse(&answer[span]));
-    Err(Refusal::Words(match error {
-        Some(error) => format!("{method} failed: {} ({})", error.message, error.code),
-        None => format!("{method} failed without a reason"),
-    }))
+pub fn result_of<'a>(answer: &'a Response, method: &str) -> Result<&'a [u8], Refusal> {
+    answer.result().ok_or_else(|| {
+        Refusal::Words(match answer.error() {
+            Some(error) => format!("{method} failed: {} ({})", error.message, error.code),
+            None => format!("{method} failed without a reason"),
+        })
+    })
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::error::CallError;
 use super::exchange::Inbound;
+use wire::Response;
 
 /// A caller who does not read loses notices, never the answer.
 const NOTICE_BACKLOG: usize = 256;
@@ -52,7 +53,7 @@ impl Ticket {
                 return Poll::Ready(Ok(notice));
             }
             if let Some(answer) = waiting.answer.take() {
-                return Poll::Ready(answer.map(Inbound::Answer));
+                return Poll::Ready(answer.and_then(read));
             }
             waiting.reader = Some(context.waker().clone());
             Poll::Pending
@@ -83,5 +84,14 @@ impl Waiting {
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
+    }
+}
+
+/// Reads an answer here, in the task of its caller, so that a large one delays nobody else on the link. What is no whole
+/// response must not reach a caller.
+fn read(answer: Bytes) -> Result<Inbound, CallError> {
+    match Response::read(answer) {
+        Ok(response) => Ok(Inbound::Answer(response)),
+        Err(error) => Err(CallError::Lost(format!("the answer is not understood: {error}"))),
     }
 }

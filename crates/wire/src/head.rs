@@ -1,6 +1,6 @@
 //! The head of one JSON-RPC message: envelope and the few parts of params that the gateway acts on, read in
-//! one borrowed pass that also proves the whole body to be JSON. Results and arguments are spans, never
-//! looked into.
+//! one borrowed pass that also proves the whole body to be JSON. Arguments are spans, never looked into; of a result
+//! only the keys at its top level are.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,6 +9,7 @@ use super::error::code;
 use super::guard::Guard;
 use super::id::Id;
 pub use super::params::{Meta, Params, Reference};
+use super::response::Marks;
 use super::scan::{self, Scan, Span, SyntaxError};
 use super::text;
 pub use super::text::Text;
@@ -36,6 +37,7 @@ pub struct Head<'a> {
     pub params: Option<Params<'a>>,
     pub result: Option<Span>,
     pub error: Option<Span>,
+    pub(super) marks: Marks,
 }
 
 /// Why a body is no message that the gateway takes.
@@ -103,19 +105,7 @@ impl<'a> Head<'a> {
         self.params.as_ref()?.meta.as_ref()
     }
 
-    /// Reads an answer that is passed on as it is, in one pass: it is one whole JSON object with a result, which is an
-    /// object, or an error.
-    pub fn of_answer(body: &'a [u8]) -> Result<Self, HeadError> {
-        let head = Self::read(body, Scan::of_answer(body)?)?;
-        match (head.kind, &head.result) {
-            (Kind::Result, Some(result)) if body[result.start] == b'{' => Ok(head),
-            (Kind::Result, _) => Err(HeadError::invalid("result must be an object")),
-            (Kind::Error, _) => Ok(head),
-            (Kind::Request | Kind::Notice, _) => Err(HeadError::invalid("it is no answer")),
-        }
-    }
-
-    fn read(body: &'a [u8], mut scan: Scan<'a>) -> Result<Self, HeadError> {
+    pub(super) fn read(body: &'a [u8], mut scan: Scan<'a>) -> Result<Self, HeadError> {
         if scan.peek().is_some_and(|byte| byte != b'{') {
             return Err(HeadError::invalid("a message is a JSON object"));
         }
@@ -140,6 +130,7 @@ struct Envelope<'a> {
     params: Option<Params<'a>>,
     result: Option<Span>,
     error: Option<Span>,
+    marks: Marks,
 }
 
 impl<'a> Envelope<'a> {
@@ -147,6 +138,11 @@ impl<'a> Envelope<'a> {
         let next = scan.peek();
         if key == Some("params") && next == Some(b'{') {
             self.params = Some(Params::read(scan)?);
+            return Ok(());
+        }
+        if key == Some("result") && next == Some(b'{') {
+            let (result, marks) = Marks::read(scan)?;
+            (self.result, self.marks) = (Some(result), marks);
             return Ok(());
         }
         let span = scan.value()?;
@@ -197,8 +193,8 @@ impl<'a> Envelope<'a> {
         if kind == Kind::Result && id.is_none() {
             return Err(HeadError::invalid("a result needs an id"));
         }
-        let Self { method, params, result, error, .. } = self;
-        Ok(Head { body, span, kind, id, method, params, result, error })
+        let Self { method, params, result, error, marks, .. } = self;
+        Ok(Head { body, span, kind, id, method, params, result, error, marks })
     }
 }
 
@@ -242,23 +238,6 @@ mod tests {
             let head = Head::parse(body.as_bytes()).unwrap();
             assert_eq!(head.kind, kind, "{body}");
             assert_eq!(&body[head.span], body.trim());
-        }
-    }
-
-    #[test]
-    fn only_whole_answers_are_answers() {
-        let answer = |body: &str| Head::of_answer(body.as_bytes()).is_ok();
-        assert!(answer(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
-        assert!(answer(r#" {"error":{"code":1},"result":null,"id":null,"jsonrpc":"2.0"} "#));
-        for broken in [
-            r#"{"jsonrpc":"2.0","id":1,"result":{"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{}}0"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{},"id":2}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
-        ] {
-            assert!(!answer(broken), "{broken}");
         }
     }
 

@@ -7,7 +7,6 @@
 //! [`headers`] with `annotation` (what differs between protocol revisions).
 
 mod annotation;
-pub mod answer;
 pub mod authored;
 pub mod era;
 pub mod error;
@@ -18,6 +17,7 @@ pub mod id;
 pub mod meta;
 pub mod params;
 pub mod patch;
+pub mod response;
 pub mod scan;
 pub mod sse;
 pub mod text;
@@ -32,5 +32,6 @@ pub use headers::HeaderParam;
 pub use id::{Id, find_answer_id};
 pub use params::{Meta, Params, Reference};
 pub use patch::Patch;
+pub use response::Response;
 pub use scan::Span;
 pub use text::Text;

@@ -13,8 +13,8 @@ pub type Span = Range<usize>;
 /// Deepest nesting accepted. It is what serde_json accepts too, so that no later typed read of a part can
 /// fail on depth, and it lets a `u128` be the stack.
 pub const MAX_DEPTH: usize = 127;
-/// Deepest nesting of an answer that is only passed on.
-pub const MAX_ANSWER_DEPTH: usize = 1000;
+/// Deepest nesting of a response that is only passed on.
+pub const MAX_RESPONSE_DEPTH: usize = 1000;
 
 /// A position in a body. `enter`, then `key` and `value` in turn until `key` gives `None`, walks an object
 /// whose members may be entered the same way; `value` alone skips whatever comes next.
@@ -37,9 +37,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// For an answer that is passed on, which may be nested deeper than what is read here.
-    pub(super) fn of_answer(body: &'a [u8]) -> Result<Self, SyntaxError> {
-        Ok(Self { max_depth: MAX_ANSWER_DEPTH, ..Self::new(body)? })
+    /// For a response that is passed on, which may be nested deeper than what is read here.
+    pub(super) fn of_response(body: &'a [u8]) -> Result<Self, SyntaxError> {
+        Ok(Self { max_depth: MAX_RESPONSE_DEPTH, ..Self::new(body)? })
     }
 
     /// For a look at the start of a body that will be passed on unparsed: its UTF-8 is the reader's concern.
@@ -56,13 +56,6 @@ impl<'a> Scan<'a> {
         let mut ahead = self.clone();
         ahead.skip_space();
         ahead.byte()
-    }
-
-    /// Where what comes next begins; `None` at the end of the body.
-    pub(super) fn next_start(&self) -> Option<usize> {
-        let mut ahead = self.clone();
-        ahead.skip_space();
-        ahead.byte().map(|_| ahead.at)
     }
 
     /// Steps into the object or array that comes next and returns where it starts.
@@ -311,12 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn answers_may_be_nested_deeper_and_every_bracket_counts() {
-        let check = |body: &str| Scan::of_answer(body.as_bytes()).and_then(|mut scan| scan.value()).is_ok();
+    fn responses_may_be_nested_deeper_and_every_bracket_counts() {
+        let check = |body: &str| Scan::of_response(body.as_bytes()).and_then(|mut scan| scan.value()).is_ok();
         let nested =
             |count, inner: &str| format!("{}{inner}{}", r#"[{"a":"#.repeat(count), "}]".repeat(count));
-        assert!(check(&nested(MAX_ANSWER_DEPTH / 2, "1")));
-        assert!(!check(&nested(MAX_ANSWER_DEPTH / 2, "[]")));
+        assert!(check(&nested(MAX_RESPONSE_DEPTH / 2, "1")));
+        assert!(!check(&nested(MAX_RESPONSE_DEPTH / 2, "[]")));
         for depth in [63, 64, 65, 128, 300] {
             let whole = nested(depth, "1");
             for at in 0..whole.len() {

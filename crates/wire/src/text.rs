@@ -44,7 +44,7 @@ enum Surrogates {
 
 fn decode(token: &[u8]) -> Option<(Cow<'_, str>, Surrogates)> {
     let inner = std::str::from_utf8(token).ok()?.strip_prefix('"')?.strip_suffix('"')?;
-    let Some(first) = inner.find('\\') else {
+    let Some(first) = inner.bytes().position(|byte| byte == b'\\') else {
         return Some((Cow::Borrowed(inner), Surrogates::Paired));
     };
     let mut out = String::with_capacity(inner.len());

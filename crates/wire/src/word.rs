@@ -26,8 +26,7 @@ pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
     )
 }
 
-/// `in_word` only says whether a word may hold a hit; `is_hit` then finds the byte, so borrows that spread to
-/// higher bytes of the word do no harm.
+/// The lowest mark of a word is exact: a borrow spreads only upwards, from a byte that is a hit itself.
 fn find(
     bytes: &[u8],
     from: usize,
@@ -37,18 +36,16 @@ fn find(
     let mut at = from;
     // Most strings are short, so blocks begin only after the first few words. After them the hit is near.
     let mut blocks_from = from.saturating_add(BLOCK);
-    loop {
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let marks = in_word(u64::from_le_bytes(*chunk)) & HIGHS;
+        if marks != 0 {
+            return Some(at + marks.trailing_zeros() as usize / 8);
+        }
+        at += 8;
         if at >= blocks_from {
             at = skip_blocks(bytes, at, &is_hit);
             blocks_from = usize::MAX;
         }
-        let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { break };
-        if in_word(u64::from_le_bytes(*chunk)) & HIGHS != 0
-            && let Some(offset) = chunk.iter().position(|&byte| is_hit(byte))
-        {
-            return Some(at + offset);
-        }
-        at += 8;
     }
     bytes.get(at..)?.iter().position(|&byte| is_hit(byte)).map(|offset| at + offset)
 }

@@ -1,10 +1,10 @@
 //! Any bytes as a message: serde_json agrees on what is JSON, a quickly found id stands at top level, and what a header
-//! repeats of the message reads back. The same bytes are read as the schema of a tool and as an error object, too.
+//! repeats of the message reads back; the parts of a response are those that its members have. The same bytes are read as the schema of a tool and as an error object, too.
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
-use wire::answer::{find_result, has_member};
-use wire::scan::{MAX_DEPTH, members, whole};
-use wire::{Head, HeadError, HeaderParam, Kind, RpcError, find_answer_id, headers};
+use wire::scan::{MAX_DEPTH, member, members, whole};
+use wire::{Head, HeadError, HeaderParam, Kind, Response, RpcError, find_answer_id, headers};
 
 pub const DICTIONARY: &[&str] = &[
     "\"jsonrpc\":\"2.0\"",
@@ -70,9 +70,10 @@ pub fn run(body: &[u8]) {
     if let (Ok(object), Some(id)) = (&ours, find_answer_id(body)) {
         assert!(members(body, object).any(|(key, _, value)| key == "id" && value == id));
     }
-    if let Some(start) = find_result(body) {
-        assert!(start <= body.len());
-        let _ = has_member(body, start, "resultType");
+    if let (Ok(_), Ok(response)) = (&ours, Response::read(Bytes::copy_from_slice(body))) {
+        assert!(response.result().is_some() != response.error_span().is_some());
+        let said = response.result_span().and_then(|result| member(body, result, "resultType"));
+        assert_eq!(said.map(|span| &body[span]), response.result_type());
     }
     if ours.is_ok() {
         let _ = RpcError::parse(body);
