@@ -148,7 +148,7 @@ impl<'a> Envelope<'a> {
         let span = scan.value()?;
         let raw = &scan.body[span.clone()];
         match key {
-            Some("jsonrpc") => self.versioned = text::unescape(raw).is_some_and(|version| version == "2.0"),
+            Some("jsonrpc") => self.versioned = text::says(raw, "2.0"),
             Some("id") => self.id = Some(span),
             Some("method") => {
                 let method =
@@ -204,8 +204,7 @@ pub(super) fn admit<'a>(
     body: &'a [u8],
     key: Span,
 ) -> Result<Option<&'static str>, HeadError> {
-    let key = text::unescape(&body[key]).ok_or_else(|| HeadError::invalid("a key holds a lone surrogate"))?;
-    guard.admit(key).map_err(HeadError::invalid)
+    guard.admit_token(&body[key]).map_err(HeadError::invalid)
 }
 
 /// The id to answer a refused message with, if it is the only one.
