@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { quote, split } from '../src/logic/commandline'
-import { effective, isIncluded, toggleServer, toggleTool } from '../src/logic/members'
+import { byServer, effective, isIncluded, toggleServer, toggleTool } from '../src/logic/members'
 import { checkGroupName, checkServerName, checkUrl, guessName } from '../src/logic/naming'
 import { find, index, parameterNames } from '../src/logic/search'
 import { snippets } from '../src/logic/snippets'
@@ -114,6 +114,19 @@ test('a preview has what is enabled', () => {
   const group = { included_servers: ['s'], included_tools: ['t__x'], excluded_tools: ['s__b'] }
   const all = [tool('s__a'), tool('s__b'), tool('s__c', false), tool('t__x'), tool('t__y')]
   expect(effective(group, all).map((one) => one.canonical_name)).toEqual(['s__a', 't__x'])
+})
+
+test('tools are listed by server, in the order of the servers', () => {
+  const [a, b, c] = [tool('t__a'), tool('s__b'), tool('t__c')]
+  expect(byServer(['s', 'u', 't'], [a, b, c])).toEqual([
+    ['s', [b]],
+    ['u', []],
+    ['t', [a, c]],
+  ])
+  expect(byServer([], [a, b])).toEqual([
+    ['t', [a]],
+    ['s', [b]],
+  ])
 })
 
 test('every snippet has the address, and those that are JSON are valid', () => {
