@@ -32,6 +32,11 @@ impl Packages {
         Ok(Packages { folder: folder.to_owned() })
     }
 
+    /// Runs one of the scripts of `package.json`.
+    pub fn script(&self, name: &str) -> Result<()> {
+        command::show(&self.folder, &["npm", "run", "--silent", name])
+    }
+
     /// Runs a script with the Node that is among the packages.
     pub fn run(&self, script: &str, arguments: &[&str]) -> Result<()> {
         self.run_with(script, arguments, &[])
