@@ -23,7 +23,7 @@ const CHECKS: &[&str] = &["format:check", "lint", "check", "test"];
 /// Runs the checks of the sources, and holds `web/dist` and the generated types against them.
 pub fn check(run: &mut Run) -> Result<()> {
     let (web, cache) = places(&run.root)?;
-    let packages = Packages::install(&web, &web)?;
+    let packages = Packages::install(&run.root, &web, &web)?;
     for check in CHECKS {
         packages.script(check)?;
     }
@@ -44,7 +44,7 @@ pub fn check(run: &mut Run) -> Result<()> {
 /// Generates the types and builds `web/dist`.
 pub fn update(run: &mut Run) -> Result<()> {
     let (web, _) = places(&run.root)?;
-    let packages = Packages::install(&web, &web)?;
+    let packages = Packages::install(&run.root, &web, &web)?;
     generate(run, &packages, &web.join(TYPES))?;
     build(&packages, &web.join("dist"))
 }
