@@ -18,7 +18,7 @@ use super::probe::{self, Greeting};
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
 use super::token::Tokens;
-use super::{Options, lists};
+use super::{Boxed, Options, lists};
 use model::{Capabilities, Offering, Process, Redactor, ServerConfig, ServerName, Transport};
 use wire::{Era, Version};
 
@@ -61,7 +61,14 @@ pub struct Destination<'a> {
 }
 
 /// Connects and reads everything. `known` is the era that this server had the last time, which saves the probe.
-pub async fn connect(
+pub fn connect<'a>(
+    to: &'a Destination<'a>,
+    known: Option<Era>,
+) -> Boxed<'a, Result<(Arc<Link>, Discovery), ConnectError>> {
+    Box::pin(connect_in_time(to, known))
+}
+
+async fn connect_in_time(
     to: &Destination<'_>,
     known: Option<Era>,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
@@ -123,7 +130,15 @@ async fn attempt(
 }
 
 /// A further link to a server that is connected: shakes hands for callers with these capabilities, reads nothing.
-pub async fn connect_further(
+pub fn connect_further<'a>(
+    to: &'a Destination<'a>,
+    capabilities: Capabilities,
+    known: Option<Era>,
+) -> Boxed<'a, Result<Arc<Link>, ConnectError>> {
+    Box::pin(connect_further_in_time(to, capabilities, known))
+}
+
+async fn connect_further_in_time(
     to: &Destination<'_>,
     capabilities: Capabilities,
     known: Option<Era>,

@@ -27,6 +27,7 @@ pub mod token;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
@@ -62,6 +63,9 @@ pub struct Options {
     pub newsroom: Newsroom,
     pub oauth: oauth::Settings,
 }
+
+/// A future behind a pointer. A crate that awaits it does not compile its code once more, as it does with an `async fn`.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// How the gateway names itself to upstreams.
 const CLIENT: ClientInfo<'static> = ClientInfo { name: "toolgate", version: env!("CARGO_PKG_VERSION") };

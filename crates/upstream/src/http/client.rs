@@ -17,7 +17,7 @@ use super::dial::{Connection, Tls, dial};
 use super::pool::Pool;
 use crate::error::{CallError, Denial};
 use crate::token::{Cause, Tokens};
-use crate::{CLIENT, MAX_MESSAGE};
+use crate::{Boxed, CLIENT, MAX_MESSAGE};
 use model::{Endpoint, Redactor};
 
 const MAX_REDIRECTS: usize = 5;
@@ -63,6 +63,9 @@ pub struct Received {
     pub body: Body,
 }
 
+/// Makes the headers of a request, anew for each time that it is sent.
+pub type Headers<'a> = dyn Fn() -> HeaderMap + Send + Sync + 'a;
+
 impl HttpClient {
     pub fn new(endpoint: &Endpoint, redactor: Redactor, tokens: Option<Arc<Tokens>>, tls: Tls) -> Self {
         Self {
@@ -82,19 +85,18 @@ impl HttpClient {
     }
 
     /// One request; `NotSent` when the upstream certainly did not see it.
-    pub async fn send(
-        &self,
+    pub fn send<'a>(
+        &'a self,
         method: Method,
-        target: &Target,
-        headers: impl Fn() -> HeaderMap,
-        body: &Bytes,
-    ) -> Result<Received, CallError> {
+        target: &'a Target,
+        headers: &'a Headers<'a>,
+        body: &'a Bytes,
+    ) -> Boxed<'a, Result<Received, CallError>> {
         match &self.tokens {
             Some(tokens) if tokens.has_grant() => {
-                // In a box, since few servers need it.
-                Box::pin(self.send_authorized(tokens, method, target, headers, body)).await
+                Box::pin(self.send_authorized(tokens, method, target, headers, body))
             }
-            Some(_) | None => self.send_plain(method, target, headers, body).await,
+            Some(_) | None => Box::pin(self.send_plain(method, target, headers, body)),
         }
     }
 
@@ -104,7 +106,7 @@ impl HttpClient {
         tokens: &Arc<Tokens>,
         method: Method,
         target: &Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
     ) -> Result<Received, CallError> {
         let with = |token: &Option<HeaderValue>| {
@@ -113,18 +115,18 @@ impl HttpClient {
             headers
         };
         let token = tokens.header().await?;
-        let received = self.send_plain(method.clone(), target, || with(&token), body).await?;
+        let received = self.send_plain(method.clone(), target, &|| with(&token), body).await?;
         let Some(old) = token.filter(|_| received.status == 401) else { return Ok(received) };
         received.body.discard().await;
         let token = Some(tokens.renew(&old, Cause::Refusal).await?);
-        self.send_plain(method, target, || with(&token), body).await
+        self.send_plain(method, target, &|| with(&token), body).await
     }
 
     async fn send_plain(
         &self,
         method: Method,
         target: &Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
     ) -> Result<Received, CallError> {
         let received = self.send_once(&method, target, headers(), body).await?;
@@ -138,7 +140,7 @@ impl HttpClient {
         &self,
         method: Method,
         mut target: Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
         mut received: Received,
     ) -> Result<Received, CallError> {
