@@ -34,7 +34,8 @@ pub struct Head<'a> {
     pub kind: Kind,
     pub id: Option<Id<'a>>,
     pub method: Option<Cow<'a, str>>,
-    pub params: Option<Params<'a>>,
+    /// In a box, since a head is moved often and most messages from servers have none.
+    pub params: Option<Box<Params<'a>>>,
     pub result: Option<Span>,
     pub error: Option<Span>,
     pub(super) marks: Marks,
@@ -127,7 +128,7 @@ struct Envelope<'a> {
     versioned: bool,
     id: Option<Span>,
     method: Option<Cow<'a, str>>,
-    params: Option<Params<'a>>,
+    params: Option<Box<Params<'a>>>,
     result: Option<Span>,
     error: Option<Span>,
     marks: Marks,
@@ -137,7 +138,7 @@ impl<'a> Envelope<'a> {
     fn take(&mut self, scan: &mut Scan<'a>, key: Option<&'static str>) -> Result<(), HeadError> {
         let next = scan.peek();
         if key == Some("params") && next == Some(b'{') {
-            self.params = Some(Params::read(scan)?);
+            self.params = Some(Box::new(Params::read(scan)?));
             return Ok(());
         }
         if key == Some("result") && next == Some(b'{') {
