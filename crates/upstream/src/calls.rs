@@ -14,7 +14,7 @@ use super::link::Purpose;
 use super::ticket::Ticket;
 use model::Capabilities;
 use wire::error::code;
-use wire::{Head, Id, Kind, authored, find_answer_id};
+use wire::{Head, Id, MessageKind, authored, find_answer_id};
 
 pub struct Calls {
     capabilities: Capabilities,
@@ -109,7 +109,7 @@ impl Calls {
             }
         };
         match head.kind {
-            Kind::Result | Kind::Error => {
+            MessageKind::Result | MessageKind::Error => {
                 let id = answered_call(head.id.as_ref(), own);
                 drop(head);
                 match id {
@@ -118,7 +118,7 @@ impl Calls {
                 }
                 None
             }
-            Kind::Notice => {
+            MessageKind::Notice => {
                 match head.method.as_deref().unwrap_or_default() {
                     "notifications/tools/list_changed"
                     | "notifications/prompts/list_changed"
@@ -146,7 +146,7 @@ impl Calls {
                 }
                 None
             }
-            Kind::Request => {
+            MessageKind::Request => {
                 let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
                 let method = head.method.as_deref().unwrap_or_default().to_owned();
                 drop(head);

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::error::code;
-use super::guard::Guard;
 use super::id::Id;
+use super::keys::Keys;
 pub use super::params::{Meta, Params, Reference};
 use super::response::Marks;
 use super::scan::{self, Scan, Span, SyntaxError};
@@ -17,7 +17,7 @@ pub use super::text::Text;
 const KEYS: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     Request,
     Notice,
     Result,
@@ -31,7 +31,7 @@ pub struct Head<'a> {
     pub body: &'a [u8],
     /// The message's object, without the white space around it.
     pub span: Span,
-    pub kind: Kind,
+    pub kind: MessageKind,
     pub id: Option<Id<'a>>,
     pub method: Option<Cow<'a, str>>,
     pub params: Option<Params<'a>>,
@@ -110,10 +110,10 @@ impl<'a> Head<'a> {
             return Err(HeadError::invalid("a message is a JSON object"));
         }
         let mut envelope = Envelope::default();
-        let mut guard = Guard::new(KEYS);
+        let mut keys = Keys::new(KEYS);
         let start = scan.enter()?;
         while let Some(key) = scan.key()? {
-            envelope.take(&mut scan, admit(&mut guard, body, key)?)?;
+            envelope.take(&mut scan, admit(&mut keys, body, key)?)?;
         }
         let span = start..scan.position();
         scan.finish()?;
@@ -172,17 +172,17 @@ impl<'a> Envelope<'a> {
             self.result = None;
         }
         let kind = match (&self.method, &self.result, &self.error) {
-            (Some(_), None, None) if self.id.is_some() => Kind::Request,
-            (Some(_), None, None) => Kind::Notice,
-            (None, Some(_), None) => Kind::Result,
-            (None, None, Some(_)) => Kind::Error,
+            (Some(_), None, None) if self.id.is_some() => MessageKind::Request,
+            (Some(_), None, None) => MessageKind::Notice,
+            (None, Some(_), None) => MessageKind::Result,
+            (None, None, Some(_)) => MessageKind::Error,
             (None, None, None) => {
                 return Err(HeadError::invalid("none of method, result and error is there"));
             }
             (..) => return Err(HeadError::invalid("only one of method, result and error may be there")),
         };
         let id = match self.id {
-            Some(span) if kind == Kind::Error && &body[span.clone()] == b"null" => None,
+            Some(span) if kind == MessageKind::Error && &body[span.clone()] == b"null" => None,
             Some(span) => Some(
                 Id::at(body, span)
                     .filter(Id::is_request_id)
@@ -190,7 +190,7 @@ impl<'a> Envelope<'a> {
             ),
             None => None,
         };
-        if kind == Kind::Result && id.is_none() {
+        if kind == MessageKind::Result && id.is_none() {
             return Err(HeadError::invalid("a result needs an id"));
         }
         let Self { method, params, result, error, marks, .. } = self;
@@ -198,14 +198,14 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Unescapes a key before it is compared, so that no spelling gets around the guard.
+/// Unescapes a key before it is compared, so that no spelling gets around the check.
 pub(super) fn admit<'a>(
-    guard: &mut Guard<'a>,
+    keys: &mut Keys<'a>,
     body: &'a [u8],
     key: Span,
 ) -> Result<Option<&'static str>, HeadError> {
     let key = text::unescape(&body[key]).ok_or_else(|| HeadError::invalid("a key holds a lone surrogate"))?;
-    guard.admit(key).map_err(HeadError::invalid)
+    keys.admit(key).map_err(HeadError::invalid)
 }
 
 /// The id to answer a refused message with, if it is the only one.
@@ -229,11 +229,11 @@ mod tests {
     #[test]
     fn kinds_are_told_apart() {
         for (body, kind) in [
-            (r#" {"jsonrpc":"2.0","id":1,"method":"ping"} "#, Kind::Request),
-            (r#"{"jsonrpc":"2.0","method":"ping","params":null}"#, Kind::Notice),
-            (r#"{"jsonrpc":"2.0","id":"a","result":{},"error":null}"#, Kind::Result),
-            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, Kind::Error),
-            (r#"{"jsonrpc":"2.0","id":4,"result":null,"error":{"code":1}}"#, Kind::Error),
+            (r#" {"jsonrpc":"2.0","id":1,"method":"ping"} "#, MessageKind::Request),
+            (r#"{"jsonrpc":"2.0","method":"ping","params":null}"#, MessageKind::Notice),
+            (r#"{"jsonrpc":"2.0","id":"a","result":{},"error":null}"#, MessageKind::Result),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, MessageKind::Error),
+            (r#"{"jsonrpc":"2.0","id":4,"result":null,"error":{"code":1}}"#, MessageKind::Error),
         ] {
             let head = Head::parse(body.as_bytes()).unwrap();
             assert_eq!(head.kind, kind, "{body}");

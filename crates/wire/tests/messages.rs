@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wire::scan::{self, Span, members};
 use wire::sse::{Event, Scanner, TooLong, frame};
-use wire::{Head, HeadError, Kind, Patch, find_answer_id, text};
+use wire::{Head, HeadError, MessageKind, Patch, find_answer_id, text};
 
 /// JSON values with short, hostile keys, so that `id` and the like turn up at every depth.
 fn value() -> impl Strategy<Value = Value> {
@@ -182,7 +182,7 @@ proptest! {
         match Head::parse(&body) {
             Ok(head) => {
                 prop_assert!(is_json(&body));
-                prop_assert_eq!(head.result.is_some(), head.kind == Kind::Result);
+                prop_assert_eq!(head.result.is_some(), head.kind == MessageKind::Result);
             }
             Err(HeadError::Syntax { at, .. }) => prop_assert!(!is_json(&body) && at <= body.len()),
             Err(HeadError::Invalid { .. }) => prop_assert!(is_json(&body)),

@@ -18,7 +18,7 @@ use crate::error::CallError;
 use crate::link::{Carrier, Link};
 use crate::pace::Pace;
 use wire::headers::{self, HeaderParam};
-use wire::{Era, Head, Kind, Version};
+use wire::{Era, Head, MessageKind, Version};
 
 const NOTICE_LIMIT: Duration = Duration::from_secs(10);
 const END_SESSION_LIMIT: Duration = Duration::from_secs(2);
@@ -98,12 +98,14 @@ impl Streamable {
         let status = received.status;
         let body = received.body.message().await.map_err(|reason| self.client.lost(&reason))?;
         match Head::parse(&body) {
-            Ok(Head { kind: Kind::Error, id: None, .. })
+            Ok(Head { kind: MessageKind::Error, id: None, .. })
                 if status == 400 && self.session.get().is_some() && blames_session(&body) =>
             {
                 Err(self.client.session_lost())
             }
-            Ok(Head { kind: Kind::Error, .. }) => Ok(AnswerStream::Refused { status, message: Some(body) }),
+            Ok(Head { kind: MessageKind::Error, .. }) => {
+                Ok(AnswerStream::Refused { status, message: Some(body) })
+            }
             Ok(_) | Err(_) => Err(self.client.status_text(status, &body)),
         }
     }
