@@ -117,9 +117,6 @@ impl From<FieldError> for Error {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Conflict(name) => {
-                Self::conflict(format!("server {:?} is already registered", name.as_str()))
-            }
             StoreError::NotFound(name) => Self::unknown_server(name.as_str()),
             StoreError::Unavailable(cause) => Self::unavailable(store::describe(&cause)),
             StoreError::Unsure(reason) => Self::unsure(&reason),

@@ -62,8 +62,6 @@ pub struct Store {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("server \"{0}\" is already stored")]
-    Conflict(ServerName),
     #[error("server \"{0}\" is not stored")]
     NotFound(ServerName),
     /// Nothing was written; the same request may work later.

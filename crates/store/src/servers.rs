@@ -50,21 +50,6 @@ impl Store {
         Ok(servers.collect())
     }
 
-    pub async fn insert_server(
-        &self,
-        registration: &Registration,
-        offering: &Offering,
-        now_ms: i64,
-    ) -> Result<(), StoreError> {
-        const SQL: &str = "INSERT INTO servers (name, config, enabled, protocol_version, is_private,
-            created_at, updated_at) VALUES ($1, $2, $3, '', 0, $4, $4) ON CONFLICT DO NOTHING";
-        let mut tx = self.write().await?;
-        if self.put(&mut tx, SQL, registration, now_ms).await? == 0 {
-            return Err(StoreError::Conflict(registration.config.name.clone()));
-        }
-        complete(tx, registration, offering, now_ms).await
-    }
-
     /// Whether or not the server is there already; it keeps the time of its creation.
     pub async fn replace_server(
         &self,
@@ -78,7 +63,12 @@ impl Store {
             ON CONFLICT (name) DO UPDATE SET config = excluded.config, enabled = excluded.enabled,
             updated_at = excluded.updated_at";
         let mut tx = self.write().await?;
-        self.put(&mut tx, SQL, registration, now_ms).await?;
+        let config = config::seal(&self.seal, registration);
+        let (name, enabled) = (registration.config.name.as_str(), i64::from(registration.flags.enabled));
+        on!(&mut tx, |db| {
+            let query = sqlx::query(SQL).bind(name).bind(config).bind(enabled).bind(now_ms);
+            query.execute(db).await.map(|_| ())
+        })?;
         grants::change(&mut tx, &self.seal, &registration.config.name, grant, now_ms).await?;
         complete(tx, registration, offering, now_ms).await
     }
@@ -120,21 +110,6 @@ impl Store {
         }
         tx.commit().await?;
         Ok(true)
-    }
-
-    async fn put(
-        &self,
-        tx: &mut Tx,
-        sql: &'static str,
-        registration: &Registration,
-        now_ms: i64,
-    ) -> Result<u64, sqlx::Error> {
-        let config = config::seal(&self.seal, registration);
-        let (name, enabled) = (registration.config.name.as_str(), i64::from(registration.flags.enabled));
-        on!(tx, |db| {
-            let query = sqlx::query(sql).bind(name).bind(config).bind(enabled).bind(now_ms);
-            query.execute(db).await.map(|done| done.rows_affected())
-        })
     }
 }
 

@@ -53,19 +53,14 @@ impl<'a> Patch<'a> {
         self.replace(at..at, what)
     }
 
-    /// Removes the members of `object` whose key `is_unwanted`.
-    pub fn remove_members(&mut self, object: &Span, is_unwanted: impl Fn(&str) -> bool) -> &mut Self {
-        self.edit_members(object, is_unwanted, &[])
-    }
-
     /// Gives `object` the member `key` with the raw JSON `value`, in the place of its present one or at the
     /// end.
     pub fn set_member(&mut self, object: &Span, key: &str, value: &[u8]) -> &mut Self {
         self.edit_members(object, |_| false, &[(key, value)])
     }
 
-    /// Both at once. Call it once per object: the commas come out right only if all changes are known
-    /// together.
+    /// Removes the members of `object` whose key `is_unwanted`, and sets those of `set`. Call it once per object: the
+    /// commas come out right only if all changes are known together.
     pub fn edit_members(
         &mut self,
         object: &Span,

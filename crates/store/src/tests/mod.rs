@@ -11,6 +11,7 @@ use std::path::Path;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::db::on;
 use super::{OpenError, OpenOptions, Store, StoredServer};
 use model::{Offering, Prompt, Registration, Resource, Secret, ServerName, Template, Tool};
 
@@ -66,4 +67,13 @@ async fn only_server(store: &Store) -> StoredServer {
     let mut servers = store.load_servers().await.unwrap();
     assert_eq!(servers.len(), 1);
     servers.remove(0)
+}
+
+/// The number that goes up with every change to the database.
+async fn epoch(store: &Store) -> i64 {
+    const SQL: &str = "SELECT CAST(value AS BIGINT) FROM settings WHERE key = 'epoch'";
+    let mut tx = store.read().await.unwrap();
+    let epoch: Option<i64> = on!(&mut tx, |db| sqlx::query_scalar(SQL).fetch_optional(db).await).unwrap();
+    tx.commit().await.unwrap();
+    epoch.unwrap_or(0)
 }
