@@ -16,7 +16,7 @@ use model::{
     SessionMode, Tool,
 };
 use upstream::Upstream;
-use wire::{HeaderParam, Patch, Span, scan, text};
+use wire::{HeaderParam, Patch, Span, text, walk};
 
 #[derive(Clone, Default)]
 pub struct Catalog {
@@ -315,8 +315,8 @@ impl Listed {
 fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option<Span>> {
     let name_in = |definition: &RawValue| {
         let body = definition.get().as_bytes();
-        let object = scan::whole(body).ok()?;
-        let mut names = scan::members(body, &object).filter(|(key, ..)| key == "name");
+        let object = walk::whole(body).ok()?;
+        let mut names = walk::members(body, &object).filter(|(key, ..)| key == "name");
         let (_, _, value) = names.next()?;
         names.next().is_none().then_some(value)
     };
@@ -325,7 +325,7 @@ fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option
 
 /// A definition with one member replaced and every other byte as it was.
 pub fn with_member(definition: &[u8], key: &str, value: &str) -> Vec<u8> {
-    let Ok(object) = scan::whole(definition) else { return definition.to_vec() };
+    let Ok(object) = walk::whole(definition) else { return definition.to_vec() };
     let mut patch = Patch::new(definition);
     patch.set_member(&object, key, &text::quote(value));
     patch.apply().into()

@@ -18,7 +18,7 @@ use gateway::caller::{Caller, Logs, Owner, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel};
-use wire::{Era, Head, MessageKind, Version, authored, scan, text};
+use wire::{Era, Head, MessageKind, Version, authored, text, walk};
 
 /// Who sends a message, and how it may be answered.
 #[derive(Clone)]
@@ -117,11 +117,11 @@ impl Mcp {
         if version.is_some_and(|version| version != Version::V2025_03_26) {
             return Reply::invalid_message(None, "batches exist only in protocol version 2025-03-26");
         }
-        let array = match scan::whole(body) {
+        let array = match walk::whole(body) {
             Ok(array) => array,
             Err(error) => return Reply::unreadable(&error.into()),
         };
-        let messages: Vec<_> = scan::elements(body, &array).map(|span| body.slice(span)).collect();
+        let messages: Vec<_> = walk::elements(body, &array).map(|span| body.slice(span)).collect();
         if messages.is_empty() {
             return Reply::invalid_message(None, "a batch has at least one message");
         }

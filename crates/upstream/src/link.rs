@@ -23,7 +23,7 @@ use model::{Capabilities, LogLevel};
 use wire::authored::ClientInfo;
 use wire::error::code;
 use wire::text::quote;
-use wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, meta, scan};
+use wire::{Era, Head, HeaderParam, Patch, Span, Version, authored, meta, walk};
 
 /// After closing, requests under way (a session's end, a last notice) get this long.
 const CLOSING: Duration = Duration::from_secs(4);
@@ -369,7 +369,7 @@ fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, to
     match (&head.params, head.meta()) {
         (Some(_), Some(present)) => {
             let whole = 0..marks.len();
-            let members: Vec<_> = scan::members(&marks, &whole).collect();
+            let members: Vec<_> = walk::members(&marks, &whole).collect();
             let set: Vec<_> = members.iter().map(|(key, _, value)| (&**key, &marks[value.clone()])).collect();
             patch.edit_members(&present.span, |_| false, &set);
         }

@@ -3,8 +3,9 @@
 //! here.
 
 use super::headers::{HeaderParam, PARAM_PREFIX};
-use super::scan::{self, Span};
+use super::scan::Span;
 use super::text;
+use super::walk;
 
 const ANNOTATION: &str = "x-mcp-header";
 
@@ -17,7 +18,7 @@ impl HeaderParam {
     /// Each annotation must be an HTTP token, unique whatever its case, on a string, integer or boolean that
     /// is reached from the root through `properties` alone.
     pub fn from_schema(schema: &[u8]) -> Result<Vec<Self>, String> {
-        let root = scan::whole(schema).map_err(|error| format!("the input schema is {error}"))?;
+        let root = walk::whole(schema).map_err(|error| format!("the input schema is {error}"))?;
         let mut reader = Reader { schema, found: Vec::new() };
         reader.read(&root, &Position::Property(Vec::new()))?;
         Ok(reader.found)
@@ -49,10 +50,10 @@ impl Position {
 impl Reader<'_> {
     /// The scan has bounded the depth, and with it this recursion.
     fn read(&mut self, schema: &Span, position: &Position) -> Result<(), String> {
-        for item in scan::elements(self.schema, schema) {
+        for item in walk::elements(self.schema, schema) {
             self.read(&item, &Position::Elsewhere)?;
         }
-        for (key, _, value) in scan::members(self.schema, schema) {
+        for (key, _, value) in walk::members(self.schema, schema) {
             match key.as_ref() {
                 ANNOTATION => self.annotate(schema, &value, position)?,
                 "properties" => self.read_map(&value, position)?,
@@ -65,7 +66,7 @@ impl Reader<'_> {
     }
 
     fn read_map(&mut self, map: &Span, position: &Position) -> Result<(), String> {
-        for (name, _, schema) in scan::members(self.schema, map) {
+        for (name, _, schema) in walk::members(self.schema, map) {
             self.read(&schema, &position.below(&name))?;
         }
         Ok(())
@@ -86,7 +87,7 @@ impl Reader<'_> {
         if name.is_empty() || !name.bytes().all(is_token) {
             return Err(format!("x-mcp-header {name:?} of property {property:?} is not an HTTP token"));
         }
-        let kind = scan::member(self.schema, schema, "type").map(|span| &self.schema[span]);
+        let kind = walk::member(self.schema, schema, "type").map(|span| &self.schema[span]);
         let kind = kind.and_then(text::unescape);
         if !matches!(kind.as_deref(), Some("string" | "integer" | "boolean")) {
             return Err(format!(

@@ -3,16 +3,16 @@
 //! only the keys at its top level are.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use super::error::code;
+use super::head_error::HeadError;
 use super::id::Id;
 use super::keys::Keys;
+use super::marks::Marks;
 pub use super::params::{Meta, Params, Reference};
-use super::response::Marks;
-use super::scan::{self, Scan, Span, SyntaxError};
+use super::scan::{Scan, Span};
 use super::text;
 pub use super::text::Text;
+use super::walk;
 
 const KEYS: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 
@@ -40,56 +40,12 @@ pub struct Head<'a> {
     pub(super) marks: Marks,
 }
 
-/// Why a body is no message that the gateway takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeadError {
-    Syntax {
-        at: usize,
-        reason: &'static str,
-    },
-    /// JSON, but no acceptable message; `id` is the raw id to answer with, where there is one.
-    Invalid {
-        reason: String,
-        id: Option<Vec<u8>>,
-    },
-}
-
-impl HeadError {
-    pub fn code(&self) -> i32 {
-        match self {
-            Self::Syntax { .. } => code::PARSE_ERROR,
-            Self::Invalid { .. } => code::INVALID_REQUEST,
-        }
-    }
-
-    pub(super) fn invalid(reason: impl Into<String>) -> Self {
-        Self::Invalid { reason: reason.into(), id: None }
-    }
-}
-
-impl fmt::Display for HeadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax { at, reason } => SyntaxError { at: *at, reason }.fmt(f),
-            Self::Invalid { reason, .. } => write!(f, "not a valid JSON-RPC message: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for HeadError {}
-
-impl From<SyntaxError> for HeadError {
-    fn from(error: SyntaxError) -> Self {
-        Self::Syntax { at: error.at, reason: error.reason }
-    }
-}
-
 impl<'a> Head<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, HeadError> {
         match Self::read(body, Scan::new(body)?) {
             Err(HeadError::Invalid { reason, .. }) => {
                 // Reading stopped early: the rest may not even be JSON, or hold the id to answer with.
-                let span = scan::whole(body)?;
+                let span = walk::whole(body)?;
                 Err(HeadError::Invalid { reason, id: answerable_id(body, &span) })
             }
             other => other,
@@ -113,7 +69,7 @@ impl<'a> Head<'a> {
         let mut keys = Keys::new(KEYS);
         let start = scan.enter()?;
         while let Some(key) = scan.key()? {
-            envelope.take(&mut scan, admit(&mut keys, body, key)?)?;
+            envelope.take(&mut scan, keys.read(body, key)?)?;
         }
         let span = start..scan.position();
         scan.finish()?;
@@ -198,19 +154,9 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Unescapes a key before it is compared, so that no spelling gets around the check.
-pub(super) fn admit<'a>(
-    keys: &mut Keys<'a>,
-    body: &'a [u8],
-    key: Span,
-) -> Result<Option<&'static str>, HeadError> {
-    let key = text::unescape(&body[key]).ok_or_else(|| HeadError::invalid("a key holds a lone surrogate"))?;
-    keys.admit(key).map_err(HeadError::invalid)
-}
-
 /// The id to answer a refused message with, if it is the only one.
 fn answerable_id(body: &[u8], span: &Span) -> Option<Vec<u8>> {
-    let mut ids = scan::members(body, span).filter(|(key, ..)| key == "id").map(|(.., value)| value);
+    let mut ids = walk::members(body, span).filter(|(key, ..)| key == "id").map(|(.., value)| value);
     let id = Id::at(body, ids.next()?).filter(Id::is_request_id)?;
     ids.next().is_none().then(|| id.raw().to_vec())
 }

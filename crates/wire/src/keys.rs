@@ -4,6 +4,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use super::head_error::HeadError;
+use super::scan::Span;
+use super::text;
+
 /// The keys met so far in one object.
 #[derive(Debug)]
 pub struct Keys<'a> {
@@ -18,6 +22,13 @@ impl<'a> Keys<'a> {
     pub fn new(known: &'static [&'static str]) -> Self {
         debug_assert!(known.len() <= 32);
         Self { known, met: 0, others: HashSet::new() }
+    }
+
+    /// Admits the key at `key` in `body`. It is unescaped before it is compared, so that no spelling gets around the check.
+    pub(super) fn read(&mut self, body: &'a [u8], key: Span) -> Result<Option<&'static str>, HeadError> {
+        let key = text::unescape(&body[key]);
+        let key = key.ok_or_else(|| HeadError::invalid("a key holds a lone surrogate"))?;
+        self.admit(key).map_err(HeadError::invalid)
     }
 
     /// The known key that `key` (unescaped) is, or `None` for a key that passes unread; the reason if it is

@@ -2,7 +2,7 @@
 //! as absent and is listed in `mistyped`, so that the method decides whether that matters; null is plainly
 //! absent.
 
-use super::head::{HeadError, admit};
+use super::head_error::HeadError;
 use super::id::Id;
 use super::keys::Keys;
 use super::meta;
@@ -159,7 +159,7 @@ fn each<'a>(
     let mut keys = Keys::new(known);
     let start = scan.enter()?;
     while let Some(key) = scan.key()? {
-        match admit(&mut keys, scan.body, key)? {
+        match keys.read(scan.body, key)? {
             Some(key) => take(scan, key)?,
             None => _ = scan.value()?,
         }

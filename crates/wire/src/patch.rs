@@ -6,8 +6,9 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::scan::{self, Span};
+use super::scan::Span;
 use super::text;
+use super::walk;
 
 /// Edits to one body, given in any order. Insertions at one place keep the order in which they were given and
 /// come before a replacement that starts there.
@@ -69,7 +70,7 @@ impl<'a> Patch<'a> {
     ) -> &mut Self {
         let mut replaced = vec![false; set.len()];
         let mut commas = Commas::default();
-        for (key, key_span, value) in scan::members(self.body, object) {
+        for (key, key_span, value) in walk::members(self.body, object) {
             let new = set.iter().position(|(name, _)| *name == key);
             match new {
                 Some(index) if !replaced[index] => {

@@ -4,10 +4,11 @@
 use bytes::Bytes;
 
 use super::error::RpcError;
-use super::head::{Head, HeadError, MessageKind};
+use super::head::{Head, MessageKind};
+use super::head_error::HeadError;
 use super::id::Id;
-use super::scan::{Scan, Span, SyntaxError};
-use super::text;
+use super::marks::Marks;
+use super::scan::{Scan, Span};
 
 /// A JSON-RPC response: one JSON object with a result, which is an object, or an error.
 #[derive(Debug, Clone)]
@@ -21,13 +22,6 @@ pub struct Response {
 enum Payload {
     Result(Span, Marks),
     Error(Span),
-}
-
-/// What a result says about itself at its top level.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Marks {
-    is_error: Option<Span>,
-    result_type: Option<Span>,
 }
 
 impl Response {
@@ -99,23 +93,6 @@ impl Response {
             Payload::Result(_, marks) => pick(marks).map(|span| &self.message[span.clone()]),
             Payload::Error(_) => None,
         }
-    }
-}
-
-impl Marks {
-    /// Reads the object that comes next. Of several members with the same key the first counts.
-    pub(super) fn read(scan: &mut Scan<'_>) -> Result<(Span, Self), SyntaxError> {
-        let mut marks = Self::default();
-        let start = scan.enter()?;
-        while let Some(key) = scan.key()? {
-            let value = scan.value()?;
-            match text::unescape(&scan.body[key]).as_deref() {
-                Some("isError") => marks.is_error = marks.is_error.or(Some(value)),
-                Some("resultType") => marks.result_type = marks.result_type.or(Some(value)),
-                Some(_) | None => {}
-            }
-        }
-        Ok((start..scan.position(), marks))
     }
 }
 

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use wire::scan::{MAX_DEPTH, member, members, whole};
+use wire::scan::MAX_DEPTH;
+use wire::walk::{member, members, whole};
 use wire::{Head, HeadError, HeaderParam, MessageKind, Response, RpcError, find_answer_id, headers};
 
 pub const DICTIONARY: &[&str] = &[

@@ -1,0 +1,28 @@
+//! What a result says about itself at its top level: whether a tool failed, and of which type the result is.
+
+use super::scan::{Scan, Span, SyntaxError};
+use super::text;
+
+/// What a result says about itself at its top level.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Marks {
+    pub(super) is_error: Option<Span>,
+    pub(super) result_type: Option<Span>,
+}
+
+impl Marks {
+    /// Reads the object that comes next. Of several members with the same key the first counts.
+    pub(super) fn read(scan: &mut Scan<'_>) -> Result<(Span, Self), SyntaxError> {
+        let mut marks = Self::default();
+        let start = scan.enter()?;
+        while let Some(key) = scan.key()? {
+            let value = scan.value()?;
+            match text::unescape(&scan.body[key]).as_deref() {
+                Some("isError") => marks.is_error = marks.is_error.or(Some(value)),
+                Some("resultType") => marks.result_type = marks.result_type.or(Some(value)),
+                Some(_) | None => {}
+            }
+        }
+        Ok((start..scan.position(), marks))
+    }
+}
