@@ -53,8 +53,8 @@ use tokio_util::task::TaskTracker;
 use model::{LogLevel, Mode, Offering, ServerName, time};
 use store::Store;
 use telemetry::Metrics;
-use upstream::token::Tokens;
-use upstream::{Event, Options, Owner, Upstream};
+use upstream::credentials::Credentials;
+use upstream::{Options, Owner, ServerEvent, Upstream};
 
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, Kind};
@@ -88,7 +88,7 @@ pub struct Gateway {
     /// Servers that are being registered, replaced or removed, which may take as long as connecting does.
     in_change: Mutex<HashSet<ServerName>>,
     upstream_options: Options,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<ServerEvent>,
     lists: ListCache,
     subscriptions: Subscriptions,
     /// The most verbose that any agent asked for.
@@ -132,11 +132,10 @@ impl Gateway {
             let config = server.registration.config.clone();
             let grant =
                 grants.remove(config.name.as_str()).and_then(|text| grants::read(&config.name, &text));
-            let tokens = Tokens::new(&config, &options, keeper.clone(), grant, true);
-            let upstream =
-                server.registration.flags.enabled.then(|| {
-                    Upstream::resume(config, options.clone(), events.clone(), tokens, &server.offering)
-                });
+            let credentials = Credentials::new(&config, &options, keeper.clone(), grant, true);
+            let upstream = server.registration.flags.enabled.then(|| {
+                Upstream::resume(config, options.clone(), events.clone(), credentials, &server.offering)
+            });
             let discovered = server.discovered_at_ms;
             Entry::new(
                 server.registration,
@@ -206,12 +205,12 @@ impl Gateway {
     }
 
     /// Takes over what upstreams find out by themselves.
-    async fn follow(self: Arc<Self>, mut events: mpsc::UnboundedReceiver<Event>) {
+    async fn follow(self: Arc<Self>, mut events: mpsc::UnboundedReceiver<ServerEvent>) {
         while let Some(event) = events.recv().await {
             match event {
-                Event::Offered(upstream, offering) => self.take_offering(&upstream, offering).await,
+                ServerEvent::Offered(upstream, offering) => self.take_offering(&upstream, offering).await,
                 // That nobody listens is no error.
-                Event::Updated(upstream, uri) => {
+                ServerEvent::Updated(upstream, uri) => {
                     let _ = self.updated.send((upstream.config().name.to_string(), uri));
                 }
             }

@@ -116,7 +116,8 @@ impl Gateway {
                 Some(uri)
             }
         };
-        let known = self.tokens_for(&mut registration).await?.and_then(|tokens| tokens.grant());
+        let known =
+            self.credentials_for(&mut registration).await?.and_then(|credentials| credentials.grant());
         let serves = entry.upstream.as_ref().is_some_and(|upstream| match upstream.state().status {
             Status::Connected | Status::Degraded => true,
             Status::Connecting | Status::Failed | Status::Disabled => false,
@@ -141,10 +142,12 @@ impl Gateway {
         purpose: Purpose,
         keeps: Keeps,
     ) -> Result<Pending, Error> {
-        let tokens = self.tokens_for(&mut registration).await?;
-        let (known, lacking) = match &tokens {
+        let credentials = self.credentials_for(&mut registration).await?;
+        let (known, lacking) = match &credentials {
             // What is over may be so because the authorization server forgot the client.
-            Some(tokens) => (tokens.grant().filter(|_| !tokens.is_over()), tokens.lacking()),
+            Some(credentials) => {
+                (credentials.grant().filter(|_| !credentials.is_over()), credentials.lacking())
+            }
             None => (None, vec![]),
         };
         let name = registration.config.name.clone();
@@ -176,8 +179,8 @@ impl Gateway {
         if let Some(endpoint) = registration.config.endpoint_mut() {
             endpoint.oauth.issued = Default::default();
         }
-        let tokens = self.new_tokens(&registration, Some(grant), false);
-        match self.connect_with(&registration, tokens).await {
+        let credentials = self.new_credentials(&registration, Some(grant), false);
+        match self.connect_with(&registration, credentials).await {
             Ok(connected) => self.commit(registration, connected, keeps).await,
             Err(Unconnected::Denied(denial)) => Err(Error::upstream(denial.text)),
             Err(Unconnected::Failed(error)) => Err(error),

@@ -13,7 +13,7 @@ use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
 use model::{Offering, Registration, ServerName};
 use store::GrantChange;
-use upstream::token::{Held, Tokens};
+use upstream::credentials::{Credentials, HeldGrant};
 use upstream::{ConnectError, Denial, Upstream};
 
 /// What became visible or hidden when a server was switched.
@@ -139,7 +139,7 @@ impl Gateway {
                     prompts_affected: vec![],
                 });
             }
-            let tokens = gateway.tokens_for(&mut (*before.registration).clone()).await?;
+            let credentials = gateway.credentials_for(&mut (*before.registration).clone()).await?;
             {
                 let _turn = gateway.turn().await?;
                 let now = now_ms();
@@ -147,7 +147,7 @@ impl Gateway {
                 let catalog = gateway.catalog();
                 let mut entry =
                     catalog.require(name.as_str())?.with_flags(|flags| flags.enabled = enabled, now);
-                entry.upstream = enabled.then(|| gateway.resume(&entry, tokens));
+                entry.upstream = enabled.then(|| gateway.resume(&entry, credentials));
                 gateway.swap(catalog.with(entry));
             }
             tracing::info!(server = %name, enabled, "switched a server");
@@ -178,18 +178,18 @@ impl Gateway {
     }
 
     async fn connect(&self, registration: &mut Registration) -> Result<Connected, Unconnected> {
-        let tokens = self.tokens_for(registration).await.map_err(Unconnected::Failed)?;
-        self.connect_with(registration, tokens).await
+        let credentials = self.credentials_for(registration).await.map_err(Unconnected::Failed)?;
+        self.connect_with(registration, credentials).await
     }
 
     pub(super) async fn connect_with(
         &self,
         registration: &Registration,
-        tokens: Option<Arc<Tokens>>,
+        credentials: Option<Arc<Credentials>>,
     ) -> Result<Connected, Unconnected> {
         let config = registration.config.clone();
         let options = self.upstream_options.clone();
-        let connecting = Upstream::connect(config, options, self.events.clone(), tokens);
+        let connecting = Upstream::connect(config, options, self.events.clone(), credentials);
         match self.stop.run_until_cancelled(connecting).await {
             Some(Ok((upstream, discovery))) => Ok(Connected { upstream, offering: discovery.offering }),
             Some(Err(ConnectError::Unauthorized(denial))) => Err(Unconnected::Denied(denial)),
@@ -198,10 +198,10 @@ impl Gateway {
         }
     }
 
-    fn resume(&self, entry: &Entry, tokens: Option<Arc<Tokens>>) -> Upstream {
+    fn resume(&self, entry: &Entry, credentials: Option<Arc<Credentials>>) -> Upstream {
         let config = entry.registration.config.clone();
         let (options, events) = (self.upstream_options.clone(), self.events.clone());
-        let upstream = Upstream::resume(config, options, events, tokens, entry.offering());
+        let upstream = Upstream::resume(config, options, events, credentials, entry.offering());
         self.hand_over(&upstream);
         upstream
     }
@@ -218,8 +218,8 @@ impl Gateway {
         let replaced = self.catalog().get(name.as_str()).and_then(|old| old.upstream.clone());
         let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
         // Before the turn, since a renewal that is under way may take a while.
-        let held = match upstream.tokens().filter(|_| is_new) {
-            Some(tokens) => Some(tokens.hold().await),
+        let held = match upstream.credentials().filter(|_| is_new) {
+            Some(credentials) => Some(credentials.hold().await),
             None => None,
         };
         if let Err(error) =
@@ -255,7 +255,7 @@ impl Gateway {
         upstream: &Upstream,
         offering: &Arc<Offering>,
         keeps: Keeps,
-        held: Option<Held<'_>>,
+        held: Option<HeldGrant<'_>>,
         is_new: bool,
     ) -> Result<(), Error> {
         let _turn = self.turn().await?;

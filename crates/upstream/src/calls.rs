@@ -19,18 +19,18 @@ use wire::{Head, Id, MessageKind, authored, find_answer_id};
 pub struct Calls {
     capabilities: Capabilities,
     last_id: AtomicU64,
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingCalls>,
     pub signals: Signals,
 }
 
 #[derive(Default)]
-struct Pending {
-    calls: HashMap<u64, Waiting>,
+struct PendingCalls {
+    calls: HashMap<u64, PendingCall>,
     /// Set once; from then on every call fails with it.
     lost: Option<String>,
 }
 
-struct Waiting {
+struct PendingCall {
     purpose: Purpose,
     slot: Ticket,
 }
@@ -56,7 +56,7 @@ impl Calls {
             return Err(CallError::NotSent(reason.clone()));
         }
         let slot = Ticket::default();
-        pending.calls.insert(id, Waiting { purpose, slot: slot.clone() });
+        pending.calls.insert(id, PendingCall { purpose, slot: slot.clone() });
         Ok(slot)
     }
 
@@ -201,7 +201,7 @@ impl Calls {
         ids.next().filter(|_| ids.next().is_none())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, PendingCalls> {
         self.pending.lock().expect("no code panics while it holds the calls")
     }
 }

@@ -2,12 +2,13 @@
 //! Reading order: `supervise` and `attend` (one server, kept alive), `connect` with
 //! `probe` and `lists` (what connecting means), `link` and
 //! `exchange` (a request and what comes back), `calls` (who gets which message), `pool` (further links), then the
-//! transports. `oauth` and `token` are about servers that want OAuth.
+//! transports. `oauth` and `credentials` are about servers that want OAuth.
 //! Nothing here knows the database or who is asking.
 
 mod attend;
 mod calls;
 mod connect;
+pub mod credentials;
 mod error;
 mod exchange;
 mod failures;
@@ -23,7 +24,6 @@ mod sse;
 pub mod stdio;
 mod supervise;
 mod ticket;
-pub mod token;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,12 +36,12 @@ use wire::authored::ClientInfo;
 pub use connect::Discovery;
 pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, Inbound, Replier};
-pub use failures::Failure;
+pub use failures::FailureNote;
 pub use http::Tls;
-pub use link::{Link, OnBehalf, Purpose, Request};
+pub use link::{Link, LinkRequest, OnBehalf, Purpose};
 pub use news::{News, Newsroom};
 pub use pool::Owner;
-pub use supervise::{Event, State, Upstream};
+pub use supervise::{LinkState, ServerEvent, Upstream};
 
 /// What every link of this gateway has in common.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ pub struct Options {
     pub tasks: TaskTracker,
     /// Where watchers learn what happens.
     pub newsroom: Newsroom,
-    pub oauth: oauth::Settings,
+    pub oauth: oauth::OAuthIdentity,
 }
 
 /// How the gateway names itself to upstreams.

@@ -64,7 +64,7 @@ pub enum Carrier {
 }
 
 /// A request of the gateway's own wording.
-pub struct Request<'a> {
+pub struct LinkRequest<'a> {
     pub method: &'a str,
     /// The members of `params` besides `_meta`, values as JSON.
     pub params: &'a [(&'a str, &'a [u8])],
@@ -150,7 +150,7 @@ impl Link {
         self.header_params.store(Arc::new(params));
     }
 
-    pub async fn request(self: &Arc<Self>, request: Request<'_>) -> Result<Exchange, CallError> {
+    pub async fn request(self: &Arc<Self>, request: LinkRequest<'_>) -> Result<Exchange, CallError> {
         let id = self.calls.next_id();
         let params = self.params_of(&request, id);
         let body = authored::request(id, request.method, Some(&params));
@@ -343,7 +343,7 @@ impl Link {
         }
     }
 
-    fn params_of(&self, request: &Request<'_>, id: u64) -> Vec<u8> {
+    fn params_of(&self, request: &LinkRequest<'_>, id: u64) -> Vec<u8> {
         let token = request.progress.then_some(id);
         let meta = match (self.era(), token) {
             (Era::Modern, token) => Some(modern_meta(token)),

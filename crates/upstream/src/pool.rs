@@ -17,10 +17,10 @@ use model::{Capabilities, PrincipalId, SessionMode};
 const MAX_PROCESSES: usize = 4;
 
 #[derive(Default)]
-pub struct Pool(Mutex<HashMap<Key, Slot>>);
+pub struct LinkPool(Mutex<HashMap<LinkKey, SharedLink>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct LinkKey {
     capabilities: Capabilities,
     /// Whose link it is; none where it is shared.
     owner: Option<Owner>,
@@ -37,15 +37,15 @@ pub enum Owner {
     Anybody,
 }
 
-type Slot = Arc<Place>;
+type SharedLink = Arc<PooledLink>;
 
-struct Place {
+struct PooledLink {
     /// Opened by the first who needs it while the others wait.
     link: OnceCell<Arc<Link>>,
     last_used: Mutex<Instant>,
 }
 
-impl Place {
+impl PooledLink {
     fn touch(&self) {
         *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
     }
@@ -75,7 +75,7 @@ impl Upstream {
         if !needs_own && capabilities.is_empty() {
             return Ok(first);
         }
-        let Some(slot) = self.0.pool.slot(Key { capabilities, owner }, is_process) else {
+        let Some(slot) = self.0.pool.slot(LinkKey { capabilities, owner }, is_process) else {
             return Ok(first);
         };
         slot.touch();
@@ -86,11 +86,11 @@ impl Upstream {
         Box::pin(self.open(&slot, capabilities)).await
     }
 
-    async fn open(&self, slot: &Slot, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
+    async fn open(&self, slot: &SharedLink, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
         let shared = &self.0;
         let open = || async {
-            let destination = shared.destination();
-            let opened = connect_further(&destination, capabilities, shared.era());
+            let target = shared.target();
+            let opened = connect_further(&target, capabilities, shared.era());
             let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
             let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
             let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
@@ -128,7 +128,7 @@ impl Upstream {
 
     /// Closes what callers without sessions have not used for so long. Sessions have an end of their own.
     pub async fn release_idle(&self, limit: Duration) {
-        let is_over = |key: &Key, slot: &Slot| match key.owner {
+        let is_over = |key: &LinkKey, slot: &SharedLink| match key.owner {
             Some(Owner::Principal(_) | Owner::Anybody) => slot.is_idle(limit),
             Some(Owner::Session(_)) | None => false,
         };
@@ -136,7 +136,7 @@ impl Upstream {
     }
 }
 
-async fn close_all(slots: Vec<Slot>) {
+async fn close_all(slots: Vec<SharedLink>) {
     for slot in slots {
         if let Some(link) = slot.link.get() {
             link.close().await;
@@ -144,11 +144,11 @@ async fn close_all(slots: Vec<Slot>) {
     }
 }
 
-impl Pool {
+impl LinkPool {
     /// `None` when the first link must do.
-    fn slot(&self, key: Key, is_process: bool) -> Option<Slot> {
+    fn slot(&self, key: LinkKey, is_process: bool) -> Option<SharedLink> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        let is_usable = |slot: &Slot| slot.link.get().is_none_or(|link| !link.calls.is_lost());
+        let is_usable = |slot: &SharedLink| slot.link.get().is_none_or(|link| !link.calls.is_lost());
         if let Some(slot) = slots.get(&key).filter(|slot| is_usable(slot)) {
             return Some(slot.clone());
         }
@@ -163,7 +163,7 @@ impl Pool {
             });
             return fitting.max_by_key(|(other, _)| other.capabilities.len()).map(|(_, slot)| slot.clone());
         }
-        let place = || Arc::new(Place { link: OnceCell::new(), last_used: Mutex::new(Instant::now()) });
+        let place = || Arc::new(PooledLink { link: OnceCell::new(), last_used: Mutex::new(Instant::now()) });
         Some(slots.entry(key).or_insert_with(place).clone())
     }
 
@@ -178,7 +178,7 @@ impl Pool {
         slots.values().filter_map(|slot| slot.link.get().cloned()).collect()
     }
 
-    fn has_any(&self, is_meant: impl Fn(&Key) -> bool) -> bool {
+    fn has_any(&self, is_meant: impl Fn(&LinkKey) -> bool) -> bool {
         let slots = self.0.lock().expect("no code panics while it holds the slots");
         slots
             .iter()
@@ -189,7 +189,7 @@ impl Pool {
         self.take(|_, _| true).iter().filter_map(|slot| slot.link.get().cloned()).collect()
     }
 
-    fn take(&self, is_meant: impl Fn(&Key, &Slot) -> bool) -> Vec<Slot> {
+    fn take(&self, is_meant: impl Fn(&LinkKey, &SharedLink) -> bool) -> Vec<SharedLink> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
         slots.extract_if(|key, slot| is_meant(key, slot)).map(|(_, slot)| slot).collect()
     }
