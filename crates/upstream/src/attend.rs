@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::connect::{Discovery, connect, read_again};
+use super::connect::{connect, read_again};
 use super::error::ConnectError;
 use super::link::Link;
+use super::lists::Discovery;
 use super::supervise::{Refresh, ServerEvent, Shared, Upstream};
 use model::{Offering, Status};
 

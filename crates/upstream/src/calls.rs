@@ -9,12 +9,11 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::error::CallError;
-use super::exchange::Inbound;
-use super::link::Purpose;
+use super::inbound::{Inbound, answered_id};
 use super::ticket::Ticket;
 use model::Capabilities;
 use wire::error::code;
-use wire::{Head, Id, MessageKind, authored, find_answer_id};
+use wire::{Head, Id, MessageKind, authored};
 
 pub struct Calls {
     capabilities: Capabilities,
@@ -33,6 +32,15 @@ struct PendingCalls {
 struct PendingCall {
     purpose: Purpose,
     slot: Ticket,
+}
+
+/// For whom a request is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// For a caller, whom the upstream may ask something meanwhile.
+    Caller,
+    /// For the gateway itself: lists, subscriptions, the handshake.
+    OurOwn,
 }
 
 impl Calls {
@@ -219,12 +227,6 @@ fn answered_call(id: Option<&Id<'_>>, own: Option<u64>) -> Option<u64> {
 fn quoted_number(id: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(id.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()?;
     digits.parse().ok().filter(|number: &u64| number.to_string() == digits)
-}
-
-/// The call that a message answers, found without reading all of it.
-pub fn answered_id(message: &[u8]) -> Option<u64> {
-    let span = find_answer_id(message)?;
-    Id::at(message, span)?.as_u64()
 }
 
 /// What a link noticed that concerns the server as a whole; its supervisor looks after it.

@@ -2,53 +2,29 @@
 //! within one time limit, and when it fails the sentence says how far it came.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
+use super::Options;
+use super::calls::Purpose;
 use super::credentials::Credentials;
 use super::error::{CallError, ConnectError, Denial, seconds};
-use super::exchange::{Exchange, Inbound};
+use super::exchange::Exchange;
 use super::http::{HttpClient, Streamable, start_listening};
-use super::link::{Carrier, Link, LinkRequest, Purpose};
-use super::news::{News, Newsroom};
+use super::inbound::Inbound;
+use super::link::{Carrier, Link};
+use super::lists::{self, Discovery};
 use super::pace::Pace;
 use super::probe::{self, Handshake};
+use super::request::LinkRequest;
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
-use super::{Options, lists};
-use model::{Capabilities, Offering, Process, Redactor, ServerConfig, ServerName, Transport};
+use super::step::Step;
+use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport};
 use wire::{Era, Version};
-
-/// What a server turned out to offer.
-#[derive(Clone, Debug)]
-pub struct Discovery {
-    pub offering: Arc<Offering>,
-    /// What is wrong although the server can be used.
-    pub problems: Vec<String>,
-}
-
-/// What connecting is busy with, for those who watch and for the sentence when its time is up.
-pub struct Step {
-    doing: Mutex<String>,
-    server: ServerName,
-    newsroom: Newsroom,
-}
-
-impl Step {
-    fn of(config: &ServerConfig, options: &Options) -> Self {
-        let (server, newsroom) = (config.name.clone(), options.newsroom.clone());
-        Self { doing: Mutex::default(), server, newsroom }
-    }
-
-    pub fn set(&self, doing: impl Into<String>) {
-        let doing = doing.into();
-        self.newsroom.tell(News::Step(self.server.clone(), doing.clone()));
-        *self.doing.lock().expect("no code panics while it holds the step") = doing;
-    }
-}
 
 /// What is connected to, and with what.
 #[derive(Clone, Copy)]
@@ -100,8 +76,7 @@ pub async fn read_again(
 }
 
 fn late(config: &ServerConfig, options: &Options, step: &Step) -> ConnectError {
-    let doing = step.doing.lock().expect("no code panics while it holds the step").clone();
-    let limit = seconds(options.init_timeout);
+    let (doing, limit) = (step.doing(), seconds(options.init_timeout));
     ConnectError::Failed(format!("{} did not finish {doing} within {limit}", config.target()))
 }
 

@@ -1,8 +1,8 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
-//! Reading order: `supervise` and `attend` (one server, kept alive), `connect` with
-//! `probe` and `lists` (what connecting means), `link` and
-//! `exchange` (a request and what comes back), `calls` (who gets which message), `pool` (further links), then the
-//! transports. `oauth` and `credentials` are about servers that want OAuth.
+//! Reading order: `supervise`, `start` and `attend` (one server, kept alive), `connect` with `step`, `probe` and `lists`
+//! (what connecting means), `link`, `request` and `exchange` (a request and what comes back), `calls`, `inbound` and
+//! `ticket` (who gets which message), `pool` and `further` (further links), then the transports. `oauth` and
+//! `credentials` are about servers that want OAuth.
 //! Nothing here knows the database or who is asking.
 
 mod attend;
@@ -12,7 +12,9 @@ pub mod credentials;
 mod error;
 mod exchange;
 mod failures;
+mod further;
 mod http;
+mod inbound;
 mod link;
 mod lists;
 mod news;
@@ -20,8 +22,11 @@ pub mod oauth;
 mod pace;
 mod pool;
 mod probe;
+mod request;
 mod sse;
+mod start;
 pub mod stdio;
+mod step;
 mod supervise;
 mod ticket;
 
@@ -33,14 +38,17 @@ use tokio_util::task::TaskTracker;
 
 use wire::authored::ClientInfo;
 
-pub use connect::Discovery;
+pub use calls::Purpose;
 pub use error::{CallError, ConnectError, Denial};
-pub use exchange::{Exchange, Inbound, Replier};
+pub use exchange::{Exchange, Replier};
 pub use failures::FailureNote;
 pub use http::Tls;
-pub use link::{Link, LinkRequest, OnBehalf, Purpose};
+pub use inbound::Inbound;
+pub use link::Link;
+pub use lists::Discovery;
 pub use news::{News, Newsroom};
 pub use pool::Owner;
+pub use request::{LinkRequest, OnBehalf};
 pub use supervise::{LinkState, ServerEvent, Upstream};
 
 /// What every link of this gateway has in common.

@@ -6,12 +6,22 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::connect::{Discovery, Step};
-use super::link::{Carrier, Link, LinkRequest, Purpose};
+use super::calls::Purpose;
+use super::link::{Carrier, Link};
 use super::probe::{Handshake, ProbeError, result_of};
+use super::request::LinkRequest;
+use super::step::Step;
 use model::{Offering, Prompt, Resource, Template, Tool};
 use wire::error::code;
 use wire::{Era, HeaderParam, Response};
+
+/// What a server turned out to offer.
+#[derive(Clone, Debug)]
+pub struct Discovery {
+    pub offering: Arc<Offering>,
+    /// What is wrong although the server can be used.
+    pub problems: Vec<String>,
+}
 
 /// A server that never stops giving pages is broken.
 const MAX_PAGES: usize = 10_000;

@@ -10,9 +10,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::CLIENT;
-use super::connect::Step;
+use super::calls::Purpose;
 use super::error::CallError;
-use super::link::{Link, Purpose, modern_meta};
+use super::link::Link;
+use super::request::modern_meta;
+use super::step::Step;
 use wire::error::code;
 use wire::{Era, Response, RpcError, Version, authored, meta};
 

@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Options;
-use super::attend::Supervisor;
-use super::connect::{ConnectTarget, Discovery, connect};
+use super::connect::ConnectTarget;
 use super::credentials::Credentials;
 use super::error::{CallError, ConnectError, seconds};
 use super::failures::{FailureNote, Failures};
 use super::link::Link;
+use super::lists::Discovery;
 use super::news::News;
 use super::pool::LinkPool;
 use super::stdio::StderrTail;
@@ -27,7 +27,7 @@ use wire::{Era, text};
 pub struct LinkState {
     pub status: Status,
     pub reason: String,
-    link: Option<Arc<Link>>,
+    pub(super) link: Option<Arc<Link>>,
 }
 
 /// What the gateway should know without asking.
@@ -48,107 +48,29 @@ pub(super) struct Shared {
     pub events: mpsc::UnboundedSender<ServerEvent>,
     /// Where the server may want OAuth.
     pub credentials: Option<Arc<Credentials>>,
-    state: watch::Sender<LinkState>,
+    pub state: watch::Sender<LinkState>,
     /// What the lists said the last time they were read.
     pub offering: ArcSwapOption<Offering>,
     pub stderr: StderrTail,
-    failures: Failures,
+    pub failures: Failures,
     /// The era found the last time; forgotten when something fails.
-    known_era: Mutex<Option<Era>>,
+    pub known_era: Mutex<Option<Era>>,
     /// A caller wants the server back now.
     pub wanted: Notify,
-    refreshes: mpsc::UnboundedSender<Refresh>,
+    pub refreshes: mpsc::UnboundedSender<Refresh>,
     pub pool: LinkPool,
     /// The most verbose log level that anybody asked for.
-    level: Mutex<Option<LogLevel>>,
+    pub level: Mutex<Option<LogLevel>>,
     /// Resources that somebody wants to hear about.
-    wanted_resources: Mutex<BTreeSet<String>>,
-    permits: Option<Arc<Semaphore>>,
+    pub wanted_resources: Mutex<BTreeSet<String>>,
+    pub permits: Option<Arc<Semaphore>>,
     pub stop: CancellationToken,
-    task: TaskTracker,
+    pub task: TaskTracker,
 }
 
 pub type Refresh = oneshot::Sender<Result<Arc<Offering>, ConnectError>>;
 
 impl Upstream {
-    /// Connects now and hands over what was found; the supervisor takes over from there.
-    pub async fn connect(
-        config: ServerConfig,
-        options: Options,
-        events: mpsc::UnboundedSender<ServerEvent>,
-        credentials: Option<Arc<Credentials>>,
-    ) -> Result<(Self, Discovery), ConnectError> {
-        let stderr = StderrTail::default();
-        let target = ConnectTarget {
-            config: &config,
-            options: &options,
-            stderr: &stderr,
-            credentials: credentials.as_ref(),
-        };
-        let (link, discovery) = connect(&target, None).await?;
-        let known = link.version().map(|version| version.era());
-        let connected = Some((link, discovery.clone()));
-        let upstream = Self::start(config, options, events, credentials, known, stderr, connected);
-        Ok((upstream, discovery))
-    }
-
-    /// Connects in the background. `offering` is what is stored of the server.
-    pub fn resume(
-        config: ServerConfig,
-        options: Options,
-        events: mpsc::UnboundedSender<ServerEvent>,
-        credentials: Option<Arc<Credentials>>,
-        offering: &Offering,
-    ) -> Self {
-        let known = wire::Version::parse(&offering.protocol_version).map(|version| version.era());
-        Self::start(config, options, events, credentials, known, StderrTail::default(), None)
-    }
-
-    fn start(
-        config: ServerConfig,
-        options: Options,
-        events: mpsc::UnboundedSender<ServerEvent>,
-        credentials: Option<Arc<Credentials>>,
-        known_era: Option<Era>,
-        stderr: StderrTail,
-        connected: Option<(Arc<Link>, Discovery)>,
-    ) -> Self {
-        let (refreshes, refresh_requests) = mpsc::unbounded_channel();
-        let permits =
-            usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        let shared = Arc::new(Shared {
-            config,
-            options,
-            events,
-            credentials,
-            state: watch::Sender::new(LinkState {
-                status: Status::Connecting,
-                reason: String::new(),
-                link: None,
-            }),
-            offering: ArcSwapOption::new(connected.as_ref().map(|(_, discovery)| discovery.offering.clone())),
-            stderr,
-            failures: Failures::default(),
-            known_era: Mutex::new(known_era),
-            wanted: Notify::new(),
-            refreshes,
-            pool: LinkPool::default(),
-            level: Mutex::default(),
-            wanted_resources: Mutex::default(),
-            permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
-            stop: CancellationToken::new(),
-            task: TaskTracker::new(),
-        });
-        if let Some((link, discovery)) = &connected {
-            shared.show_connected(link, discovery);
-        }
-        let upstream = Self(shared.clone());
-        let supervisor = Supervisor { upstream: upstream.clone(), refreshes: refresh_requests };
-        shared.task.spawn(supervisor.run(connected));
-        shared.task.close();
-        upstream
-    }
-
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hyper::header::HeaderMap;
 
 use super::client::{HttpClient, IncomingBody};
+// In a circle: a stream that breaks off is resumed by the transport that opened it.
 use super::streamable::Resumer;
 use crate::MAX_MESSAGE;
 use crate::error::CallError;
