@@ -1,4 +1,4 @@
-//! The sessions in which people authorize servers: how they are finished, how they went, and when they are forgotten.
+//! Authorizations that people are asked for: how they are finished, how they went, and when they are forgotten.
 //! Beginning one is done in `oauth`.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::oauth::{Content, Purpose};
 use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
 use model::{Redactor, Registration, Secret, ServerName, time};
-use store::{SessionKey, SessionStatus, StoreError, StoredSession};
+use store::{AuthorizationKey, AuthorizationStatus, StoreError, StoredAuthorization};
 use upstream::oauth::{Provider, Unfinished};
 
 const CLEANING: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ const SAVING_PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1500)];
 
 /// What the person brought back.
-pub struct Response {
+pub struct AuthorizationResponse {
     pub code: Result<Secret, Refused>,
     pub issuer: Option<String>,
 }
@@ -42,124 +42,129 @@ pub struct SessionRecord {
 }
 
 impl Gateway {
-    pub async fn oauth_session(&self, id: &str) -> Result<SessionRecord, Error> {
-        let session = self.find_session(SessionKey::Id(id)).await?;
-        let is_expired = session.expires_at_ms <= now_ms();
-        let status = match session.status {
-            SessionStatus::Pending if is_expired => "expired",
-            SessionStatus::Pending | SessionStatus::Finishing => "pending",
-            SessionStatus::Completed => "completed",
-            SessionStatus::Failed => "failed",
+    pub async fn authorization(&self, id: &str) -> Result<SessionRecord, Error> {
+        let authorization = self.find_authorization(AuthorizationKey::Id(id)).await?;
+        let is_expired = authorization.expires_at_ms <= now_ms();
+        let status = match authorization.status {
+            AuthorizationStatus::Pending if is_expired => "expired",
+            AuthorizationStatus::Pending | AuthorizationStatus::Finishing => "pending",
+            AuthorizationStatus::Completed => "completed",
+            AuthorizationStatus::Failed => "failed",
         };
         let error = match status {
             "expired" => "nobody authorized the server in time; register it again".to_owned(),
-            _ => session.error,
+            _ => authorization.error,
         };
         Ok(SessionRecord {
-            session_id: session.id,
+            session_id: authorization.id,
             status,
-            server_name: session.server,
-            expires_at: time::rfc3339(session.expires_at_ms),
+            server_name: authorization.server,
+            expires_at: time::rfc3339(authorization.expires_at_ms),
             error,
         })
     }
 
-    /// Finishes a session by its id; `state` proves that the answer belongs to it.
-    pub async fn complete_oauth_session(
+    /// Finishes an authorization by its id; `state` proves that the answer belongs to it.
+    pub async fn complete_authorization(
         self: &Arc<Self>,
         id: &str,
         state: &Secret,
-        response: Response,
+        response: AuthorizationResponse,
     ) -> Result<ServerRecord, Error> {
-        let session = self.find_session(SessionKey::Id(id)).await?;
-        check_open(&session)?;
-        if !self.store.session_has_state(id, state).await? {
+        let authorization = self.find_authorization(AuthorizationKey::Id(id)).await?;
+        check_open(&authorization)?;
+        if !self.store.authorization_has_state(id, state).await? {
             return Err(Error::invalid("state: does not belong to this session"));
         }
-        self.finish(session, response).await
+        self.finish(authorization, response).await
     }
 
-    /// Finishes the session that a person comes back to.
+    /// Finishes the authorization that a person comes back to.
     pub async fn complete_oauth_callback(
         self: &Arc<Self>,
         state: &Secret,
-        response: Response,
+        response: AuthorizationResponse,
     ) -> Result<ServerRecord, Error> {
-        let session = self.find_session(SessionKey::State(state)).await?;
-        check_open(&session)?;
-        self.finish(session, response).await
+        let authorization = self.find_authorization(AuthorizationKey::State(state)).await?;
+        check_open(&authorization)?;
+        self.finish(authorization, response).await
     }
 
     /// One that is over for too long is as good as removed.
-    async fn find_session(&self, key: SessionKey<'_>) -> Result<StoredSession, Error> {
+    async fn find_authorization(&self, key: AuthorizationKey<'_>) -> Result<StoredAuthorization, Error> {
         let unknown =
             || Error::not_found("there is no such authorization session; it may be over for a while");
-        let session = self.store.session(key).await?.ok_or_else(unknown)?;
-        let over_since = session.finished_at_ms.unwrap_or(session.expires_at_ms);
-        if over_since.saturating_add(self.oauth_session_life_ms()) <= now_ms() {
+        let authorization = self.store.authorization(key).await?.ok_or_else(unknown)?;
+        let over_since = authorization.finished_at_ms.unwrap_or(authorization.expires_at_ms);
+        if over_since.saturating_add(self.authorization_life_ms()) <= now_ms() {
             Err(unknown())
         } else {
-            Ok(session)
+            Ok(authorization)
         }
     }
 
     async fn finish(
         self: &Arc<Self>,
-        session: StoredSession,
-        response: Response,
+        authorization: StoredAuthorization,
+        response: AuthorizationResponse,
     ) -> Result<ServerRecord, Error> {
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let name = ServerName::parse(&session.server)
+            let name = ServerName::parse(&authorization.server)
                 .map_err(|problem| Error::internal(format!("an OAuth session of a server that {problem}")))?;
             // Before anything is used up, so that whoever waits can try again.
             let _change = gateway.begin_change(&name)?;
             // A code works once, so it is not taken to a database that cannot store what it gives.
             drop(gateway.turn().await?);
-            if !gateway.store.claim_session(&session.id, now_ms()).await? {
+            if !gateway.store.claim_authorization(&authorization.id, now_ms()).await? {
                 return Err(Error::invalid("this authorization session is not waiting any more"));
             }
-            let finished = gateway.finish_claimed(&session, response).await;
+            let finished = gateway.finish_claimed(&authorization, response).await;
             let reason = finished.as_ref().err().map(ToString::to_string);
-            gateway.settle(session.id, reason).await;
+            gateway.settle(authorization.id, reason).await;
             finished
         })
         .await
     }
 
-    /// Notes how a session ended. What it was about is done or not done by now, whatever the disk says to this.
-    async fn settle(&self, session: String, error: Option<String>) {
-        if let Err(failure) = self.store.settle_session(&session, error.as_deref(), now_ms()).await {
+    /// Notes how an authorization ended. What it was about is done or not done by now, whatever the disk says to this.
+    async fn settle(&self, authorization: String, error: Option<String>) {
+        if let Err(failure) =
+            self.store.settle_authorization(&authorization, error.as_deref(), now_ms()).await
+        {
             tracing::warn!(error = %failure, "the end of an authorization is noted later");
-            let mut unsettled = self.unsettled.lock().expect("no code panics while it holds the sessions");
-            unsettled.push((session, error));
+            let mut unsettled =
+                self.unsettled.lock().expect("no code panics while it holds the authorizations");
+            unsettled.push((authorization, error));
         }
     }
 
     /// Notes the ends that could not be noted before.
     pub(super) async fn settle_late(&self) -> Result<(), StoreError> {
-        let waiting =
-            || self.unsettled.lock().expect("no code panics while it holds the sessions").first().cloned();
-        while let Some((session, error)) = waiting() {
-            self.store.settle_session(&session, error.as_deref(), now_ms()).await?;
-            let mut unsettled = self.unsettled.lock().expect("no code panics while it holds the sessions");
-            unsettled.retain(|(settled, _)| *settled != session);
+        let waiting = || {
+            self.unsettled.lock().expect("no code panics while it holds the authorizations").first().cloned()
+        };
+        while let Some((authorization, error)) = waiting() {
+            self.store.settle_authorization(&authorization, error.as_deref(), now_ms()).await?;
+            let mut unsettled =
+                self.unsettled.lock().expect("no code panics while it holds the authorizations");
+            unsettled.retain(|(settled, _)| *settled != authorization);
         }
         Ok(())
     }
 
     async fn finish_claimed(
         self: &Arc<Self>,
-        session: &StoredSession,
-        response: Response,
+        authorization: &StoredAuthorization,
+        response: AuthorizationResponse,
     ) -> Result<ServerRecord, Error> {
         let damaged = || Error::internal("an OAuth session cannot be read");
-        let content = session.content.as_ref().ok_or_else(damaged)?;
+        let content = authorization.content.as_ref().ok_or_else(damaged)?;
         let mut content: Content = serde_json::from_str(content.expose()).map_err(|_| damaged())?;
         let code = response.code.map_err(|refused| {
             let description = refused.description.map(|text| format!(": {text}")).unwrap_or_default();
             Error::invalid(format!("the authorization server refused: {}{description}", refused.error))
         })?;
-        let registration = self.registration_of(&session.server, &content)?;
+        let registration = self.registration_of(&authorization.server, &content)?;
         let endpoint = registration.config.endpoint().ok_or_else(damaged)?;
         content.flow.announce(&endpoint.oauth.issued);
         endpoint.oauth.issued.add(code.clone());
@@ -174,23 +179,23 @@ impl Gateway {
             Unfinished::Refused(reason) => Error::upstream(redactor.redact(&reason)),
         })?;
         content.grant = Some(grant.clone());
-        self.keep_grant(&session.id, &content.to_secret()).await?;
+        self.keep_grant(&authorization.id, &content.to_secret()).await?;
         self.adopt(registration, grant, content.keeps).await
     }
 
     /// A grant is stored before it is used. Its code is used up, so storing it is worth several attempts.
-    async fn keep_grant(&self, session: &str, content: &Secret) -> Result<(), Error> {
+    async fn keep_grant(&self, authorization: &str, content: &Secret) -> Result<(), Error> {
         for pause in SAVING_PAUSES {
-            match self.store.update_session(session, content).await {
+            match self.store.update_authorization(authorization, content).await {
                 Ok(()) => return Ok(()),
                 Err(error) => tracing::warn!(%error, "a grant is stored once more"),
             }
             tokio::time::sleep(pause).await;
         }
-        Ok(self.store.update_session(session, content).await?)
+        Ok(self.store.update_authorization(authorization, content).await?)
     }
 
-    /// The registration that a session is about, as it is now.
+    /// The registration that an authorization is about, as it is now.
     fn registration_of(&self, name: &str, content: &Content) -> Result<Registration, Error> {
         let catalog = self.catalog();
         match (content.purpose, catalog.get(name)) {
@@ -202,34 +207,34 @@ impl Gateway {
         Ok(Registration::parse(content.registration.clone())?)
     }
 
-    /// Sessions that nobody asks for any more go, too.
-    pub(super) async fn keep_sessions_clean(self: Arc<Self>) {
+    /// Authorizations that nobody asks for any more go, too.
+    pub(super) async fn keep_authorizations_clean(self: Arc<Self>) {
         loop {
-            if let Err(error) = self.clean_sessions().await {
+            if let Err(error) = self.clean_authorizations().await {
                 tracing::warn!(%error, "old authorization sessions stay for now");
             }
             tokio::time::sleep(CLEANING).await;
         }
     }
 
-    async fn clean_sessions(&self) -> Result<(), Error> {
-        Ok(self.store.clean_sessions(now_ms(), self.oauth_session_life_ms()).await?)
+    async fn clean_authorizations(&self) -> Result<(), Error> {
+        Ok(self.store.clean_authorizations(now_ms(), self.authorization_life_ms()).await?)
     }
 
-    pub(super) fn oauth_session_life_ms(&self) -> i64 {
-        i64::try_from(self.oauth_session_life.as_millis()).unwrap_or(i64::MAX)
+    pub(super) fn authorization_life_ms(&self) -> i64 {
+        i64::try_from(self.authorization_life.as_millis()).unwrap_or(i64::MAX)
     }
 }
 
-fn check_open(session: &StoredSession) -> Result<(), Error> {
-    let reason = match session.status {
-        SessionStatus::Pending if session.expires_at_ms <= now_ms() => {
+fn check_open(authorization: &StoredAuthorization) -> Result<(), Error> {
+    let reason = match authorization.status {
+        AuthorizationStatus::Pending if authorization.expires_at_ms <= now_ms() => {
             "has expired; register the server again"
         }
-        SessionStatus::Pending => return Ok(()),
-        SessionStatus::Finishing => "is being finished already",
-        SessionStatus::Completed => "is completed already",
-        SessionStatus::Failed => "has failed; register the server again",
+        AuthorizationStatus::Pending => return Ok(()),
+        AuthorizationStatus::Finishing => "is being finished already",
+        AuthorizationStatus::Completed => "is completed already",
+        AuthorizationStatus::Failed => "has failed; register the server again",
     };
     Err(Error::invalid(format!("this authorization session {reason}")))
 }

@@ -7,6 +7,7 @@
 
 pub mod access;
 pub mod answer;
+pub mod authorizations;
 pub mod caller;
 pub mod catalog;
 pub mod clients;
@@ -32,7 +33,6 @@ pub mod resources;
 mod result;
 pub mod route;
 pub mod servers;
-pub mod sessions;
 pub mod subscriptions;
 pub mod tools;
 pub mod users;
@@ -77,13 +77,13 @@ pub struct Gateway {
     /// The store, as upstreams see it.
     keeper: Arc<Keeper>,
     /// How long an authorization waits for a person, and how long its end is remembered.
-    oauth_session_life: Duration,
+    authorization_life: Duration,
     catalog: ArcSwap<Catalog>,
     /// Whoever changes the store and the catalog holds this: the two never tell different stories for long.
     turn: tokio::sync::Mutex<()>,
-    /// Authorization sessions whose end could not be stored yet, with the reason of those that failed.
+    /// Authorizations whose end could not be stored yet, with the reason of those that failed.
     unsettled: Mutex<Vec<(String, Option<String>)>>,
-    /// Whether sessions that the last stop interrupted still have to be ended in the database.
+    /// Whether authorizations that the last stop interrupted still have to be ended in the database.
     has_interrupted: AtomicBool,
     /// Servers that are being registered, replaced or removed, which may take as long as connecting does.
     in_change: Mutex<HashSet<ServerName>>,
@@ -109,7 +109,7 @@ impl Gateway {
         store: Store,
         mode: Mode,
         options: Options,
-        oauth_session_life: Duration,
+        authorization_life: Duration,
         metrics: Metrics,
     ) -> Result<Arc<Self>, Error> {
         let is_initialized = check_mode(&store, mode).await?;
@@ -117,7 +117,7 @@ impl Gateway {
             tracing::info!("not initialized yet; the answer to POST /init has the token of the admin");
         }
         // On a full disk the gateway starts all the same: what it has is served, what it must write waits.
-        let swept = store.fail_interrupted_sessions(now_ms()).await;
+        let swept = store.fail_interrupted_authorizations(now_ms()).await;
         if let Err(error) = &swept {
             tracing::warn!(%error, "authorizations that the last stop interrupted still count as under way");
         }
@@ -149,7 +149,7 @@ impl Gateway {
             catalog: ArcSwap::from_pointee(Catalog::new(entries, groups).with_access(access).following(0)),
             store,
             keeper: keeper.clone(),
-            oauth_session_life,
+            authorization_life,
             turn: tokio::sync::Mutex::default(),
             unsettled: Mutex::default(),
             has_interrupted: AtomicBool::new(swept.is_err()),
@@ -169,7 +169,7 @@ impl Gateway {
         let follow = gateway.clone().follow(received);
         let stop = gateway.stop.clone();
         gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
-        let (clean, stop) = (gateway.clone().keep_sessions_clean(), gateway.stop.clone());
+        let (clean, stop) = (gateway.clone().keep_authorizations_clean(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(clean).await });
         let (heal, stop) = (gateway.clone().keep_store_healthy(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(heal).await });

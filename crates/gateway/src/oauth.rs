@@ -1,5 +1,5 @@
 //! Authorizing servers that want OAuth: what a registration needs beyond connecting, and how a person is asked for it.
-//! Talking to authorization servers is done in `upstream::oauth`, finishing what a person agreed to in `sessions`.
+//! Talking to authorization servers is done in `upstream::oauth`, finishing what a person agreed to in `authorizations`.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) enum Purpose {
     Reauthorize,
 }
 
-/// What finishing a session takes; sealed while it waits.
+/// What finishing an authorization takes; sealed while it waits.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Content {
     pub purpose: Purpose,
@@ -159,8 +159,10 @@ impl Gateway {
         let content =
             Content { purpose, registration: registration.to_json(), keeps, flow: begun.flow, grant: None };
         let id = random_id();
-        let expires_at = now.saturating_add(self.oauth_session_life_ms());
-        self.store.insert_session(&id, &name, &begun.state, &content.to_secret(), expires_at, now).await?;
+        let expires_at = now.saturating_add(self.authorization_life_ms());
+        self.store
+            .insert_authorization(&id, &name, &begun.state, &content.to_secret(), expires_at, now)
+            .await?;
         tracing::info!(server = %name, "waits for a person's authorization");
         Ok(Pending {
             session_id: id,
@@ -190,7 +192,7 @@ impl Gateway {
 
 impl Content {
     pub fn to_secret(&self) -> Secret {
-        Secret::new(serde_json::to_string(self).expect("a session is made of strings"))
+        Secret::new(serde_json::to_string(self).expect("an authorization is made of strings"))
     }
 }
 

@@ -47,9 +47,9 @@ impl Gateway {
             + self.correct_groups().await?
             + self.correct_users().await?
             + self.correct_clients().await?;
-        // Before any session is finished, which takes a turn first: those that are found now were interrupted.
+        // Before any authorization is finished, which takes a turn first: those that are found now were interrupted.
         if self.has_interrupted.load(Ordering::Relaxed) {
-            self.store.fail_interrupted_sessions(now_ms()).await?;
+            self.store.fail_interrupted_authorizations(now_ms()).await?;
             self.has_interrupted.store(false, Ordering::Relaxed);
         }
         self.settle_late().await?;

@@ -10,7 +10,7 @@ use super::failure;
 use super::health::HealthSender;
 use super::key::{self, KeyOrigin};
 use super::sqlite::Sqlite;
-use super::tokens::Tokens;
+use super::tokens::TokenColumns;
 use super::{Store, StoreError, lock, migrate};
 use model::Secret;
 use seal::Seal;
@@ -23,7 +23,7 @@ pub struct OpenOptions {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum OpenStoreError {
     #[error("database {} is in use by another toolgate process", database.display())]
     InUse { database: PathBuf },
     #[error(
@@ -63,18 +63,18 @@ pub enum OpenError {
     Content { database: PathBuf, cause: StoreError },
 }
 
-impl OpenError {
+impl OpenStoreError {
     pub(super) fn from_sqlx(database: &Path, cause: sqlx::Error) -> Self {
         let database = database.to_owned();
         match failure::is_damage(&cause) {
-            true => OpenError::Damaged { database, cause: failure::describe(&cause) },
-            false => OpenError::Database { database, cause },
+            true => OpenStoreError::Damaged { database, cause: failure::describe(&cause) },
+            false => OpenStoreError::Database { database, cause },
         }
     }
 }
 
 impl Store {
-    pub async fn open(options: OpenOptions) -> Result<Store, OpenError> {
+    pub async fn open(options: OpenOptions) -> Result<Store, OpenStoreError> {
         let database = lock::locate(&options.path)?;
         let lock = lock::take(&database)?;
         let contents = lock::prepare(&database)?;
@@ -82,12 +82,12 @@ impl Store {
         let (key, origin) = key::load(given, &database, contents)?;
         let health = HealthSender::default();
         let opened = Sqlite::open(&database, health.clone()).await;
-        let opened = opened.map_err(|cause| OpenError::from_sqlx(&database, cause))?;
+        let opened = opened.map_err(|cause| OpenStoreError::from_sqlx(&database, cause))?;
         let seal = Seal::new(&key);
         let store = Store {
             database: Database::Sqlite(opened),
             health,
-            tokens: Tokens::new(&seal),
+            tokens: TokenColumns::new(&seal),
             seal,
             lock: Some(lock),
         };
@@ -109,12 +109,12 @@ impl Store {
         }
     }
 
-    async fn make_ready(&self, database: &Path, origin: KeyOrigin) -> Result<(), OpenError> {
+    async fn make_ready(&self, database: &Path, origin: KeyOrigin) -> Result<(), OpenStoreError> {
         migrate::run(&self.database, database).await?;
         match self.key_fits().await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(OpenError::KeyMismatch { database: database.to_owned(), origin }),
-            Err(cause) => Err(OpenError::Content { database: database.to_owned(), cause }),
+            Ok(false) => Err(OpenStoreError::KeyMismatch { database: database.to_owned(), origin }),
+            Err(cause) => Err(OpenStoreError::Content { database: database.to_owned(), cause }),
         }
     }
 }

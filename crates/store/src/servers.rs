@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::catalogs::{self, Lists};
+use super::catalogs::{self, StoredLists};
 use super::db::{Tx, on};
 use super::disabled::{self, Disabled};
 use super::grants::{self, GrantChange};
@@ -36,13 +36,13 @@ impl Store {
             "SELECT name, config, enabled, protocol_version, server_info, capabilities, instructions,
             ttl_ms, is_private, created_at, updated_at, discovered_at FROM servers ORDER BY name";
         let mut tx = self.read().await?;
-        let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        let rows: Vec<ServerRow> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         let mut lists = catalogs::load(&mut tx).await?;
         let mut disabled = disabled::load(&mut tx).await?;
         tx.commit().await?;
         let servers = rows.into_iter().map(|row| {
             let name = row.0.clone();
-            let lists = lists.remove(&name).unwrap_or_else(|| Ok(Lists::default()));
+            let lists = lists.remove(&name).unwrap_or_else(|| Ok(StoredLists::default()));
             let disabled = disabled.remove(&name).unwrap_or_else(|| Ok(Disabled::default()));
             let assembled = lists.and_then(|lists| assemble(&self.seal, row, lists, disabled?));
             assembled.map_err(|problem| StoreError::Corrupt(format!("server \"{name}\": {problem}")))
@@ -167,7 +167,7 @@ async fn describe(
 }
 
 /// The columns of a server, in the order of the query that reads them.
-type Row = (
+type ServerRow = (
     String,
     Vec<u8>,
     i64,
@@ -182,7 +182,12 @@ type Row = (
     Option<i64>,
 );
 
-fn assemble(seal: &Seal, row: Row, lists: Lists, disabled: Disabled) -> Result<StoredServer, String> {
+fn assemble(
+    seal: &Seal,
+    row: ServerRow,
+    lists: StoredLists,
+    disabled: Disabled,
+) -> Result<StoredServer, String> {
     let (name, config, enabled, protocol_version, server_info, capabilities, instructions, ..) = &row;
     let (.., ttl_ms, is_private, created_at_ms, updated_at_ms, discovered_at_ms) = row;
     let flags =

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{epoch, http, name, odd_offering, only_server, open, registration};
 use crate::db::on;
-use crate::{GrantChange, Kind, Store, StoreError};
+use crate::{DisabledKind, GrantChange, Store, StoreError};
 use model::{Offering, Registration};
 
 fn full_http() -> Registration {
@@ -83,9 +83,9 @@ async fn flags_change_alone_and_outlive_new_lists() {
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
     store.replace_server(&http("a"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
     let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    store.set_disabled(&name("a"), Kind::Tool, &names(&["a", "later", "a"]), true, 2).await.unwrap();
-    store.set_disabled(&name("a"), Kind::Prompt, &names(&["p"]), true, 3).await.unwrap();
-    store.set_disabled(&name("a"), Kind::Tool, &names(&["a", "never"]), false, 4).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Tool, &names(&["a", "later", "a"]), true, 2).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Prompt, &names(&["p"]), true, 3).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Tool, &names(&["a", "never"]), false, 4).await.unwrap();
     store.set_enabled(&name("a"), false, 5).await.unwrap();
     store.update_offering(&name("a"), &Offering::default(), 6).await.unwrap();
 
@@ -120,7 +120,7 @@ async fn a_change_to_an_unknown_server_is_refused_and_changes_nothing() {
     let unknown = name("nobody");
     let answers = [
         store.set_enabled(&unknown, true, 1).await,
-        store.set_disabled(&unknown, Kind::Tool, &["x".into()], true, 1).await,
+        store.set_disabled(&unknown, DisabledKind::Tool, &["x".into()], true, 1).await,
         store.update_offering(&unknown, &odd_offering(), 1).await,
     ];
     for answer in answers {
@@ -146,7 +146,7 @@ async fn every_write_raises_the_epoch() {
     rose(&store).await;
     store.set_enabled(&name("a"), false, 1).await.unwrap();
     rose(&store).await;
-    store.set_disabled(&name("a"), Kind::Prompt, &["p".into()], true, 1).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Prompt, &["p".into()], true, 1).await.unwrap();
     rose(&store).await;
     store.set_mode("development").await.unwrap();
     rose(&store).await;

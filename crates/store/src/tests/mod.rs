@@ -1,6 +1,7 @@
-//! What the store promises, tried on real files. `place` is about opening, `content` and `people` about what comes back,
-//! `secrecy` about what the files give away.
+//! What the store promises, tried on real files. `place` is about opening, `before` about databases of earlier versions,
+//! `content` and `people` about what comes back, `secrecy` about what the files give away.
 
+mod before;
 mod content;
 mod people;
 mod place;
@@ -12,14 +13,14 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::db::on;
-use super::{OpenError, OpenOptions, Store, StoredServer};
+use super::{OpenOptions, OpenStoreError, Store, StoredServer};
 use model::{Offering, Prompt, Registration, Resource, Secret, ServerName, Template, Tool};
 
-async fn open(path: impl AsRef<Path>) -> Result<Store, OpenError> {
+async fn open(path: impl AsRef<Path>) -> Result<Store, OpenStoreError> {
     Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key: None }).await
 }
 
-async fn open_with_key(path: impl AsRef<Path>, key: &str) -> Result<Store, OpenError> {
+async fn open_with_key(path: impl AsRef<Path>, key: &str) -> Result<Store, OpenStoreError> {
     let secret_key = Some(Secret::new(key));
     Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key }).await
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use super::{http, only_server, open, open_with_key};
 use crate::db::on;
-use crate::{GrantChange, OpenError, Store};
+use crate::{GrantChange, OpenStoreError, Store};
 use model::Offering;
 
-fn sentence(opened: Result<Store, OpenError>) -> String {
+fn sentence(opened: Result<Store, OpenStoreError>) -> String {
     opened.unwrap_err().to_string()
 }
 
