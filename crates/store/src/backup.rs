@@ -10,8 +10,9 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
 use super::failure::describe;
-use super::key::{self, KeyOrigin};
+use super::key;
 use super::lock::PRIVATE;
+use super::open_error::KeyOrigin;
 use super::sqlite::Sqlite;
 use super::{OpenOptions, OpenStoreError};
 use model::Secret;

@@ -2,7 +2,8 @@
 //! gateway may be running on the database meanwhile.
 
 use super::failure::describe;
-use super::key::{self, KeyOrigin};
+use super::key;
+use super::open_error::KeyOrigin;
 use super::sqlite::Sqlite;
 use super::{OpenOptions, OpenStoreError, Store, StoreError};
 

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::StoreError;
 use super::db::{Tx, on};
-use super::{Store, StoreError, servers};
 use model::{Flags, ServerName};
 
 /// What can be switched off one by one.
@@ -30,26 +30,22 @@ pub(super) struct Disabled {
     pub(super) prompts: BTreeSet<String>,
 }
 
-impl Store {
-    pub async fn set_disabled(
-        &self,
-        server: &ServerName,
-        kind: DisabledKind,
-        names: &[String],
-        disabled: bool,
-        now_ms: i64,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.write().await?;
-        servers::touch(&mut tx, server, now_ms).await?;
-        for name in names {
-            if disabled {
-                insert(&mut tx, server, kind, name).await?;
-            } else {
-                remove(&mut tx, server, kind, name).await?;
-            }
+/// Switches things of a server off or on again.
+pub(super) async fn set(
+    tx: &mut Tx,
+    server: &ServerName,
+    kind: DisabledKind,
+    names: &[String],
+    disabled: bool,
+) -> Result<(), sqlx::Error> {
+    for name in names {
+        if disabled {
+            insert(tx, server, kind, name).await?;
+        } else {
+            remove(tx, server, kind, name).await?;
         }
-        tx.commit().await
     }
+    Ok(())
 }
 
 /// By server, or what is wrong with a row of it.

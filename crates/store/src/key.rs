@@ -1,7 +1,6 @@
 //! Where the secret key of a database comes from: a value given by the operator, or the file beside it.
 //! A key is made only for a database that is still empty; what was sealed under a lost key stays lost.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -9,30 +8,14 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::OpenStoreError;
 use super::lock::{Contents, PRIVATE};
+use super::open_error::{KeyOrigin, OpenStoreError};
 use seal::SecretKey;
 
 const FILE_NAME: &str = "toolgate.key";
 
 /// More than any well-formed key file has; what is longer is no key.
 const MAX_FILE_LENGTH: u64 = 256;
-
-/// Names the place a key came from, for sentences about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyOrigin {
-    Environment,
-    File(PathBuf),
-}
-
-impl fmt::Display for KeyOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyOrigin::Environment => f.write_str("TOOLGATE_SECRET_KEY"),
-            KeyOrigin::File(path) => write!(f, "key file {}", path.display()),
-        }
-    }
-}
 
 /// The key of a database that has one.
 pub(super) fn find(given: Option<&str>, database: &Path) -> Result<(SecretKey, KeyOrigin), OpenStoreError> {

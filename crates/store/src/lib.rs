@@ -17,6 +17,7 @@ mod key;
 mod lock;
 mod migrate;
 mod open;
+mod open_error;
 mod servers;
 mod settings;
 mod sqlite;
@@ -44,8 +45,8 @@ pub use disabled::DisabledKind;
 pub use failure::describe;
 pub use grants::GrantChange;
 pub use health::Health;
-pub use key::KeyOrigin;
-pub use open::{OpenOptions, OpenStoreError};
+pub use open::OpenOptions;
+pub use open_error::{KeyOrigin, OpenStoreError};
 pub use servers::StoredServer;
 pub use tokens::TokenHash;
 

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::OpenStoreError;
+use super::open_error::OpenStoreError;
 
 /// Nobody but the owner; SQLite gives its `-wal` and `-shm` files the mode of the database.
 pub(super) const PRIVATE: u32 = 0o600;

@@ -6,8 +6,8 @@ use std::path::Path;
 use sqlx::SqlSafeStr;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
-use super::OpenStoreError;
 use super::db::Database;
+use super::open_error::OpenStoreError;
 
 /// Version, name and SQL of a migration.
 type MigrationText = (i64, &'static str, &'static str);

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::catalogs::{self, StoredLists};
 use super::db::{Tx, on};
-use super::disabled::{self, Disabled};
+use super::disabled::{self, Disabled, DisabledKind};
 use super::grants::{self, GrantChange};
 use super::{Store, StoreError, config};
 use model::{Flags, Offering, Registration, ServerName};
@@ -96,6 +96,20 @@ impl Store {
         tx.commit().await
     }
 
+    pub async fn set_disabled(
+        &self,
+        name: &ServerName,
+        kind: DisabledKind,
+        names: &[String],
+        disabled: bool,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.write().await?;
+        touch(&mut tx, name, now_ms).await?;
+        disabled::set(&mut tx, name, kind, names, disabled).await?;
+        tx.commit().await
+    }
+
     /// Whether there was such a server. Its lists and flags go with it.
     pub async fn delete_server(&self, name: &ServerName) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM servers WHERE name = $1";
@@ -114,7 +128,7 @@ impl Store {
 }
 
 /// Notes a change that people made to a server, and that there is such a server.
-pub(super) async fn touch(tx: &mut Tx, name: &ServerName, now_ms: i64) -> Result<(), StoreError> {
+async fn touch(tx: &mut Tx, name: &ServerName, now_ms: i64) -> Result<(), StoreError> {
     const SQL: &str = "UPDATE servers SET updated_at = $2 WHERE name = $1";
     let touched = on!(tx, |db| {
         let query = sqlx::query(SQL).bind(name.as_str()).bind(now_ms);

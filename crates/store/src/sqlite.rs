@@ -15,7 +15,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::failure::{describe, is_disk_failure, may_leave_residue};
 use super::health::HealthSender;
-use super::{OpenStoreError, StoreError, lock};
+use super::open_error::OpenStoreError;
+use super::{StoreError, lock};
 
 /// Raises the number that goes up with every change.
 pub(super) const BUMP_EPOCH: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
