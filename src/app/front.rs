@@ -28,8 +28,8 @@ use crate::http::reply::NoContent;
 use crate::http::revocable::{Until, until_revoked};
 use crate::http::{Face, guard};
 use crate::routes;
-use gateway::access::Principal;
-use mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
+use gateway::principals::Principal;
+use mcp::{self, Ask, Place, Mcp, Reply, Routing, Viewer};
 use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::oauth::{Content, Purpose};
+use super::oauth::{AuthorizationPurpose, Content};
 use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
 use model::{Redactor, Registration, Secret, ServerName, time};
@@ -199,10 +199,10 @@ impl Gateway {
     fn registration_of(&self, name: &str, content: &Content) -> Result<Registration, Error> {
         let catalog = self.catalog();
         match (content.purpose, catalog.get(name)) {
-            (Purpose::Reauthorize, Some(entry)) => return Ok((*entry.registration).clone()),
-            (Purpose::Reauthorize, None) => return Err(Error::unknown_server(name)),
-            (Purpose::Register, Some(_)) => return Err(Error::already_registered(name)),
-            (Purpose::Register, None) | (Purpose::Replace, _) => {}
+            (AuthorizationPurpose::Reauthorize, Some(entry)) => return Ok((*entry.registration).clone()),
+            (AuthorizationPurpose::Reauthorize, None) => return Err(Error::unknown_server(name)),
+            (AuthorizationPurpose::Register, Some(_)) => return Err(Error::already_registered(name)),
+            (AuthorizationPurpose::Register, None) | (AuthorizationPurpose::Replace, _) => {}
         }
         Ok(Registration::parse(content.registration.clone())?)
     }

@@ -1,16 +1,16 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
 //! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
-//! `resources`, `groups` and `oauth` (what people do with it), `access`, `users` and `clients` (who may), `engine` and
+//! `resources`, `groups` and `oauth` (what people do with it), `principals`, `users` and `clients` (who may), `engine` and
 //! `ending` (how a request travels to a server, and what came of it), `wording`, `forward` and `request` (what it says).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
-pub mod access;
 pub mod answer;
 pub mod authorizations;
 pub mod caller;
 pub mod catalog;
 pub mod clients;
+pub mod destination;
 pub mod difference;
 mod ending;
 mod engine;
@@ -24,6 +24,7 @@ pub mod invoke;
 pub mod lists;
 pub mod oauth;
 pub mod overview;
+pub mod principals;
 pub mod prompts;
 mod reconcile;
 pub mod record;
@@ -31,7 +32,6 @@ pub mod refusal;
 mod request;
 pub mod resources;
 mod result;
-pub mod route;
 pub mod servers;
 pub mod subscriptions;
 pub mod tools;
@@ -57,14 +57,14 @@ use upstream::credentials::Credentials;
 use upstream::{Options, Owner, ServerEvent, Upstream};
 
 pub use catalog::{Catalog, Entry};
-pub use error::{Error, Kind};
+pub use error::{Error, ErrorKind};
 
 pub use store::Health as StoreHealth;
 pub use upstream::News;
 
-use access::Access;
 use grants::Keeper;
 use lists::ListCache;
+use principals::Principals;
 use subscriptions::Subscriptions;
 
 /// What still goes on when all servers are stopped gets this long.
@@ -127,7 +127,7 @@ impl Gateway {
         let (events, received) = mpsc::unbounded_channel();
         let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
         let (users, clients) = (store.load_users().await?, store.load_clients().await?);
-        let access = Access::new(&store, is_initialized, users, clients);
+        let principals = Principals::new(&store, is_initialized, users, clients);
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
             let grant =
@@ -146,7 +146,9 @@ impl Gateway {
             )
         });
         let gateway = Arc::new(Self {
-            catalog: ArcSwap::from_pointee(Catalog::new(entries, groups).with_access(access).following(0)),
+            catalog: ArcSwap::from_pointee(
+                Catalog::new(entries, groups).with_principals(principals).following(0),
+            ),
             store,
             keeper: keeper.clone(),
             authorization_life,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::catalog::Entry;
-use super::oauth::{Outcome, Purpose};
+use super::oauth::{AuthorizationPurpose, RegistrationOutcome};
 use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
 use model::{Offering, Registration, ServerName};
@@ -18,8 +18,7 @@ use upstream::{ConnectError, Denial, Upstream};
 
 /// What became visible or hidden when a server was switched.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SwitchedServer)]
-pub struct Switched {
+pub struct SwitchedServer {
     pub name: String,
     pub tools_affected: Vec<String>,
     pub prompts_affected: Vec<String>,
@@ -50,7 +49,7 @@ impl Gateway {
         self: &Arc<Self>,
         input: Map<String, Value>,
         existing: Existing,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<RegistrationOutcome, Error> {
         let keeps = Keeps::unless_named(&input);
         let mut registration = Registration::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
@@ -60,11 +59,13 @@ impl Gateway {
                 return Err(Error::already_registered(name.as_str()));
             }
             let purpose = match existing {
-                Existing::Refuse => Purpose::Register,
-                Existing::Replace => Purpose::Replace,
+                Existing::Refuse => AuthorizationPurpose::Register,
+                Existing::Replace => AuthorizationPurpose::Replace,
             };
             match gateway.connect(&mut registration).await {
-                Ok(connected) => gateway.commit(registration, connected, keeps).await.map(Outcome::stored),
+                Ok(connected) => {
+                    gateway.commit(registration, connected, keeps).await.map(RegistrationOutcome::stored)
+                }
                 Err(Unconnected::Denied(denial)) => {
                     gateway.authorize(registration, denial, purpose, keeps).await
                 }
@@ -75,7 +76,11 @@ impl Gateway {
     }
 
     /// Changes the given keys; a changed way of connecting is tried before it replaces the old one.
-    pub async fn amend(self: &Arc<Self>, name: &str, changes: Map<String, Value>) -> Result<Outcome, Error> {
+    pub async fn amend(
+        self: &Arc<Self>,
+        name: &str,
+        changes: Map<String, Value>,
+    ) -> Result<RegistrationOutcome, Error> {
         let name = self.catalog().require(name)?.name().clone();
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
@@ -92,17 +97,22 @@ impl Gateway {
                     Connected { upstream: upstream.clone(), offering: entry.offering().clone() }
                 }
                 None if same_link && !registration.flags.enabled => {
-                    return gateway.commit_unconnected(registration, keeps).await.map(Outcome::stored);
+                    return gateway
+                        .commit_unconnected(registration, keeps)
+                        .await
+                        .map(RegistrationOutcome::stored);
                 }
                 Some(_) | None => match gateway.connect(&mut registration).await {
                     Ok(connected) => connected,
                     Err(Unconnected::Denied(denial)) => {
-                        return gateway.authorize(registration, denial, Purpose::Replace, keeps).await;
+                        return gateway
+                            .authorize(registration, denial, AuthorizationPurpose::Replace, keeps)
+                            .await;
                     }
                     Err(Unconnected::Failed(error)) => return Err(error),
                 },
             };
-            gateway.commit(registration, connected, keeps).await.map(Outcome::stored)
+            gateway.commit(registration, connected, keeps).await.map(RegistrationOutcome::stored)
         })
         .await
     }
@@ -127,13 +137,13 @@ impl Gateway {
         .await
     }
 
-    pub async fn switch_server(self: &Arc<Self>, name: &str, enabled: bool) -> Result<Switched, Error> {
+    pub async fn switch_server(self: &Arc<Self>, name: &str, enabled: bool) -> Result<SwitchedServer, Error> {
         let name = self.catalog().require(name)?.name().clone();
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
             let before = gateway.catalog().require(name.as_str())?.clone();
             if before.is_enabled() == enabled {
-                return Ok(Switched {
+                return Ok(SwitchedServer {
                     name: name.to_string(),
                     tools_affected: vec![],
                     prompts_affected: vec![],
@@ -363,12 +373,12 @@ impl Drop for Change {
 }
 
 /// What a server shows when it is enabled.
-fn affected(entry: &Entry) -> Switched {
+fn affected(entry: &Entry) -> SwitchedServer {
     let flags = &entry.registration.flags;
     let qualify = |name: &str| entry.name().qualify(name);
     let tools = entry.tools().map(|tool| tool.name.as_str());
     let prompts = entry.prompts().map(|prompt| prompt.name.as_str());
-    Switched {
+    SwitchedServer {
         name: entry.name().to_string(),
         tools_affected: tools.filter(|tool| !flags.disabled_tools.contains(*tool)).map(qualify).collect(),
         prompts_affected: prompts

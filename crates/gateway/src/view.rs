@@ -20,7 +20,7 @@ pub struct Lens<'a> {
 #[derive(Clone, Copy)]
 pub enum Part<'a> {
     Everything,
-    Group(&'a Members),
+    Group(&'a GroupMembers),
     Server(&'a str),
 }
 
@@ -100,7 +100,7 @@ pub struct View<'a> {
 impl Catalog {
     /// `None` when there is no such group, no such enabled server for this viewer, or no such client.
     pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
-        self.lens_for(&viewer.scope, self.access().allow_list(viewer.client)?)
+        self.lens_for(&viewer.scope, self.principals().allow_list(viewer.client)?)
     }
 
     fn lens_for<'a>(&'a self, scope: &'a Scope, allowed: &'a AllowList) -> Option<Lens<'a>> {
@@ -144,7 +144,7 @@ impl Catalog {
 }
 
 /// A group's members, taken apart once for looking up often.
-pub struct Members {
+pub struct GroupMembers {
     servers: HashSet<String>,
     tools: Named,
     excluded: Named,
@@ -154,7 +154,7 @@ pub struct Members {
     any_server_resources: HashSet<String>,
 }
 
-impl Members {
+impl GroupMembers {
     pub fn of(group: &Group) -> Self {
         let mut resources =
             Named { everything: has_everything(&group.included_resources), ..Named::default() };

@@ -15,9 +15,9 @@ use super::stream::{self, Outlet};
 use super::{Mcp, bridge};
 use gateway::answer::Answer;
 use gateway::caller::{Caller, Owner};
+use gateway::destination::ReturnedState;
 use gateway::forward::{Forward, Outbound};
 use gateway::refusal::Refusal;
-use gateway::route::ReturnedState;
 use model::Capabilities;
 use wire::{Era, Head};
 

@@ -9,9 +9,9 @@ use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::{Ask, Mcp};
 use gateway::caller::{Caller, Logs, Scope, Viewer};
+use gateway::destination::ReturnedState;
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
-use gateway::route::ReturnedState;
 use model::{Capabilities, LogLevel};
 use wire::{Era, Head, MessageKind, Version, authored, meta};
 

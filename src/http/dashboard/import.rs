@@ -14,7 +14,7 @@ use crate::http::error::Refusal;
 use crate::http::extract::json_object;
 use crate::http::reply::{Answer, Json};
 use gateway::catalog::Catalog;
-use gateway::oauth::{Outcome as Registered, Pending};
+use gateway::oauth::{PendingAuthorization, RegistrationOutcome as Registered};
 use gateway::servers::Existing;
 use model::import::{self, Action, EntryOutcome, Import, ImportEntry, Plan};
 use model::{FieldError, Fields};
@@ -68,7 +68,7 @@ pub struct ImportOutcome {
     reason: Option<String>,
     /// The page on which a person must authorize the server first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    authorization_required: Option<Pending>,
+    authorization_required: Option<PendingAuthorization>,
 }
 
 /// What importing this text would do. Nothing is stored.

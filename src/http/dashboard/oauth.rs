@@ -12,9 +12,9 @@ use crate::http::address::base_url;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Json, Page};
 use gateway::authorizations::{AuthorizationResponse, Refused, SessionRecord};
-use gateway::oauth::{Outcome, Pending};
+use gateway::oauth::{PendingAuthorization, RegistrationOutcome};
 use gateway::servers::Existing;
-use gateway::{Error, Kind};
+use gateway::{Error, ErrorKind};
 use model::{Fields, Secret};
 
 /// Where authorization servers send people back to.
@@ -26,9 +26,9 @@ pub async fn register(
     headers: &HeaderMap,
     mut input: Map<String, Value>,
     existing: Existing,
-) -> Result<Outcome, Error> {
+) -> Result<RegistrationOutcome, Error> {
     match face.gateway.register(input.clone(), existing).await {
-        Err(error) if error.kind == Kind::OAuthRequired => {
+        Err(error) if error.kind == ErrorKind::OAuthRequired => {
             input.insert("oauth_redirect_uri".to_owned(), callback(face, headers).into());
             face.gateway.register(input, existing).await
         }
@@ -90,11 +90,11 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
 /// A person must agree before there is anything more to say.
 #[derive(serde::Serialize, ToSchema)]
 pub struct AuthorizationRequired {
-    authorization_required: Pending,
+    authorization_required: PendingAuthorization,
 }
 
-impl From<Pending> for AuthorizationRequired {
-    fn from(authorization_required: Pending) -> Self {
+impl From<PendingAuthorization> for AuthorizationRequired {
+    fn from(authorization_required: PendingAuthorization) -> Self {
         Self { authorization_required }
     }
 }
