@@ -8,8 +8,8 @@ use memchr::memmem;
 use serde_json::value::RawValue;
 
 use super::Error;
+use super::members::GroupMembers;
 use super::principals::Principals;
-use super::view::GroupMembers;
 use model::name::SEPARATOR;
 use model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,

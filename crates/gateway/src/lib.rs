@@ -1,7 +1,8 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
-//! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
-//! `resources`, `groups` and `oauth` (what people do with it), `principals`, `users` and `clients` (who may), `engine` and
-//! `ending` (how a request travels to a server, and what came of it), `wording`, `forward` and `request` (what it says).
+//! Reading order: `catalog` (what there is), `members` and `view` (what an endpoint shows of it), `servers`, `change`,
+//! `tools`, `prompts`, `resources` and `groups` (what people do with it), `oauth` and `authorizations` (servers that want
+//! OAuth), `principals`, `users`, `clients` and `revocation` (who may), `destination`, `engine` and `ending` (how a request
+//! travels to a server, and what came of it), `wording`, `forward` and `request` (what it says).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
@@ -9,6 +10,7 @@ pub mod answer;
 pub mod authorizations;
 pub mod caller;
 pub mod catalog;
+mod change;
 pub mod clients;
 pub mod destination;
 pub mod difference;
@@ -22,6 +24,7 @@ pub mod groups;
 pub mod init;
 pub mod invoke;
 pub mod lists;
+pub mod members;
 pub mod oauth;
 pub mod overview;
 pub mod principals;
@@ -32,6 +35,7 @@ pub mod refusal;
 mod request;
 pub mod resources;
 mod result;
+mod revocation;
 pub mod servers;
 pub mod subscriptions;
 pub mod tools;

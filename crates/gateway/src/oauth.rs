@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::change::{Keeps, Unconnected};
 use super::record::ServerRecord;
-use super::servers::{Keeps, Unconnected};
 use super::{Error, Gateway, now_ms};
 use model::{Redactor, Registration, Secret, Status, time};
 use upstream::Denial;

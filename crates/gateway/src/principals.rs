@@ -1,14 +1,11 @@
 //! Who may come in: users and clients with their tokens, as an immutable part of the catalog. A change of rights is a
 //! change of the catalog, so it counts for the very next request, and views follow it at once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Gateway;
-use super::caller::Owner;
-use super::catalog::Catalog;
 use model::{AllowList, Client, HolderName, PrincipalId, Role, Token, User};
 use store::{Store, TokenHash};
 
@@ -56,7 +53,7 @@ impl Principal {
     }
 
     /// The token, which is the credential that points to this principal.
-    fn credential(&self) -> u64 {
+    pub fn credential(&self) -> u64 {
         match self {
             Principal::User(user) => user.holder.token.id(),
             Principal::Client(client) => client.holder.token.id(),
@@ -94,6 +91,11 @@ impl Principals {
 
     pub fn find(&self, hash: &TokenHash) -> Option<&Principal> {
         self.by_token.get(hash)
+    }
+
+    /// Everybody who holds a token.
+    pub fn all(&self) -> impl Iterator<Item = &Principal> {
+        self.by_token.values()
     }
 
     /// `None` when there is no such client (any more).
@@ -184,39 +186,5 @@ impl<T> TokenHolder<T> {
         let kept = before.filter(|before| token(&before.holder).id() == token(&holder).id());
         let revoked = kept.map(|before| before.revoked.clone()).unwrap_or_default();
         Self { holder, hash, revoked }
-    }
-}
-
-impl Gateway {
-    /// Whose token this is, if it is anybody's now. May wait: not every credential is known here from the start.
-    pub async fn identify(&self, token: &[u8]) -> Option<Principal> {
-        let hash = self.store.token_hash(token);
-        self.catalog.load().principals().find(&hash).cloned()
-    }
-
-    pub fn is_initialized(&self) -> bool {
-        self.catalog.load().principals().is_initialized
-    }
-
-    /// Lets new rights count, then ends what goes on under tokens that are no longer valid. Whoever has another token
-    /// instead keeps what belongs to them.
-    pub(super) fn swap_principals(self: &Arc<Self>, catalog: &Catalog, principals: Principals) {
-        let before = catalog.principals().by_token.values();
-        let valid: HashSet<_> = principals.by_token.values().map(Principal::credential).collect();
-        let known: HashSet<_> = principals.by_token.values().map(Principal::id).collect();
-        let revoked: Vec<_> =
-            before.filter(|principal| !valid.contains(&principal.credential())).cloned().collect();
-        self.publish(catalog.with_principals(principals));
-        // Before anybody hears of the change: sessions that end by it must not seem to end by themselves.
-        for principal in &revoked {
-            principal.revoked().cancel();
-        }
-        self.changed.send_replace(());
-        let gateway = self.clone();
-        self.tasks.spawn(async move {
-            for principal in revoked.iter().filter(|principal| !known.contains(&principal.id())) {
-                gateway.release_links_of(Owner::Principal(principal.id())).await;
-            }
-        });
     }
 }
