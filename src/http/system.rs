@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
 use super::error::Refusal;
@@ -84,7 +85,8 @@ pub async fn metrics(State(face): State<Face>) -> Answer<Response> {
     let statuses = catalog.entries().map(|entry| ServerRecord::of(entry).status);
     let health = face.gateway.store_health().borrow().clone();
     let store = StoreState { is_writable: health.is_ok(), failures: health.failures };
-    let mut response = face.gateway.metrics.render(statuses, store).into_response();
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    let mut response = face.gateway.metrics.render(statuses, store, tasks).into_response();
     let text = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, text);
     Ok(response)

@@ -15,7 +15,10 @@ const PATIENCE = 30_000
 let browser
 
 async function launch() {
-  const options = { executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] }
+  const options = {
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu'],
+  }
   // Chromium itself dies now and then while it starts on a machine without a desktop; that says nothing about us.
   for (let attempts = 1; ; attempts++) {
     try {
@@ -29,9 +32,17 @@ async function launch() {
 after(() => browser?.close())
 
 /** Opens the dashboard. `seen` has everything that was asked and answered. */
-export async function open(test, gateway, { hash = '#/', width = 1280, height = 800, scheme = 'light', mayFail = [] } = {}) {
+export async function open(
+  test,
+  gateway,
+  { hash = '#/', width = 1280, height = 800, scheme = 'light', mayFail = [] } = {},
+) {
   browser ??= await launch()
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, permissions: ['clipboard-read', 'clipboard-write'] })
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: scheme,
+    permissions: ['clipboard-read', 'clipboard-write'],
+  })
   test.after(() => context.close())
   const page = await context.newPage()
   page.setDefaultTimeout(PATIENCE)
@@ -41,7 +52,8 @@ export async function open(test, gateway, { hash = '#/', width = 1280, height = 
     if (!url.startsWith(`${gateway.url}/`) && !/^(data|blob):/.test(url)) seen.foreign.push(url)
   })
   page.on('console', (message) => {
-    if (message.type() === 'error' && !mayFail.some((part) => message.text().includes(part))) seen.errors.push(message.text())
+    if (message.type() === 'error' && !mayFail.some((part) => message.text().includes(part)))
+      seen.errors.push(message.text())
   })
   page.on('pageerror', (error) => seen.errors.push(error.message))
   page.on('response', async (response) => {
@@ -67,7 +79,13 @@ export async function assertAccessible(page, name) {
   await page.evaluate(axe)
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }))
   const serious = violations.filter((one) => one.impact === 'serious' || one.impact === 'critical')
-  const told = serious.map((one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).slice(0, 3).join(' | ')}`)
+  const told = serious.map(
+    (one) =>
+      `${one.id}: ${one.help}: ${one.nodes
+        .map((node) => node.html)
+        .slice(0, 3)
+        .join(' | ')}`,
+  )
   assert.deepEqual(told, [], `${name} has no serious violation`)
 }
 

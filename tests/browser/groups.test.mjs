@@ -18,7 +18,7 @@ async function toolsAt(url) {
 test('a group is made, used through its endpoint by a real client, changed and deleted', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('a'))
-  await gateway.register(stdio('b', { tools: [] , tool_count: 3 }))
+  await gateway.register(stdio('b', { tools: [], tool_count: 3 }))
   const visit = await open(t, gateway, { hash: '#/groups' })
   const { page } = visit
   await page.getByRole('link', { name: 'New group' }).click()

@@ -41,7 +41,8 @@ test('a server is added by signing in, and authorized again later', async (t) =>
   await second.getByRole('heading', { name: 'Authorization successful' }).waitFor()
   await page.getByText('secured is authorized').waitFor()
   const all = (await page.content()) + visit.seen.bodies.join('\n')
-  for (const secret of [provider.token, 'refresh-0001', 'code-0']) assert.ok(!all.includes(secret), `${secret} is shown`)
+  for (const secret of [provider.token, 'refresh-0001', 'code-0'])
+    assert.ok(!all.includes(secret), `${secret} is shown`)
   assertClean(visit)
 })
 
@@ -62,7 +63,9 @@ test('a person who says no is told so, and may try again', async (t) => {
 
 test('a pasted server that wants a sign-in leads there, too', async (t) => {
   const { fake, visit, page } = await prepare(t, '#/servers/add?by=paste')
-  await page.getByLabel('The file, or a part of it').fill(JSON.stringify({ mcpServers: { secured: { url: fake.url } } }))
+  await page
+    .getByLabel('The file, or a part of it')
+    .fill(JSON.stringify({ mcpServers: { secured: { url: fake.url } } }))
   const opened = page.context().waitForEvent('page')
   await page.getByRole('button', { name: 'Register 1 server' }).click()
   const first = await opened

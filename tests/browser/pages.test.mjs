@@ -25,22 +25,35 @@ const PAGES = [
   ['resource', '#/resources/github/fake%3A%2F%2Ftext'],
   ['system', '#/system'],
 ]
-const EMPTY = PAGES.filter(([name]) => ['overview', 'servers', 'tools', 'groups', 'prompts', 'resources', 'system', 'add-by-command'].includes(name))
+const EMPTY = PAGES.filter(([name]) =>
+  ['overview', 'servers', 'tools', 'groups', 'prompts', 'resources', 'system', 'add-by-command'].includes(name),
+)
 
 async function fill(t, gateway) {
-  await gateway.register(stdio('github', { stderr: ['GitHub MCP server running on stdio'] }, { description: 'Issues and pull requests', env: { TOKEN: 'secret' } }))
+  await gateway.register(
+    stdio(
+      'github',
+      { stderr: ['GitHub MCP server running on stdio'] },
+      { description: 'Issues and pull requests', env: { TOKEN: 'secret' } },
+    ),
+  )
   await gateway.register(stdio('time', { tools: [], tool_count: 4, prompts: [], resources: [], templates: [] }))
   const fake = await startFake(t)
   await gateway.register({ name: 'broken', transport: 'streamable_http', url: fake.url })
   await gateway.register(stdio('off', { tools: [], tool_count: 2 }))
   await gateway.ask('POST', '/api/v0/servers/off/disable')
   await gateway.ask('POST', '/api/v0/tools/disable?entity=github__add_tool')
-  await gateway.ask('POST', '/api/v0/tool-groups', { name: 'few', description: 'What the bot needs', included_tools: ['github__add', 'github__echo'] })
+  await gateway.ask('POST', '/api/v0/tool-groups', {
+    name: 'few',
+    description: 'What the bot needs',
+    included_tools: ['github__add', 'github__echo'],
+  })
   await fake.stop()
   await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'broken__echo' }).catch(() => {})
   await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'github__fail' })
   const deadline = Date.now() + 20_000
-  while ((await gateway.ask('GET', '/api/v0/servers/broken')).status !== 'failed') assert.ok(Date.now() < deadline, 'it fails')
+  while ((await gateway.ask('GET', '/api/v0/servers/broken')).status !== 'failed')
+    assert.ok(Date.now() < deadline, 'it fails')
 }
 
 async function visitAll(visit, gateway, pages, suffix) {
@@ -50,13 +63,18 @@ async function visitAll(visit, gateway, pages, suffix) {
     await visit.page.getByText('Loading …').waitFor({ state: 'hidden' })
     await assertAccessible(visit.page, `${name} ${suffix}`)
     await picture(visit.page, `${name}-${suffix}`)
-    const wider = await visit.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+    const wider = await visit.page.evaluate(
+      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    )
     assert.ok(wider <= 0, `${name} ${suffix} is ${wider} pixels wider than the screen`)
   }
 }
 
 for (const scheme of ['light', 'dark']) {
-  for (const [size, width, height] of [['wide', 1280, 800], ['narrow', 390, 780]]) {
+  for (const [size, width, height] of [
+    ['wide', 1280, 800],
+    ['narrow', 390, 780],
+  ]) {
     test(`every page is accessible, ${scheme} and ${size}`, async (t) => {
       const gateway = await startGateway(t)
       const visit = await open(t, gateway, { width, height, scheme })
@@ -72,13 +90,34 @@ test('planted secrets appear nowhere', async (t) => {
   const gateway = await startGateway(t)
   const fake = await startFake(t, { bearer: 'quokka-0003' })
   const url = `${fake.url.replace('http://', 'http://okapi:axolotl@')}?key=tapir-0006`
-  await gateway.register({ name: 'web', transport: 'streamable_http', url, headers: { Authorization: 'Bearer quokka-0003', 'X-Key': 'dugong-0004' } })
+  await gateway.register({
+    name: 'web',
+    transport: 'streamable_http',
+    url,
+    headers: { Authorization: 'Bearer quokka-0003', 'X-Key': 'dugong-0004' },
+  })
   const { command, args } = fakeCommand()
-  await gateway.register({ name: 'local', transport: 'stdio', command, args: [...args, '--stdio'], env: { TOKEN: 'lemur-0001' } })
+  await gateway.register({
+    name: 'local',
+    transport: 'stdio',
+    command,
+    args: [...args, '--stdio'],
+    env: { TOKEN: 'lemur-0001' },
+  })
   const visit = await open(t, gateway)
   const { page, seen } = visit
   let shown = ''
-  for (const hash of ['#/', '#/servers/web', '#/servers/local', '#/servers/add?replace=web', '#/tools/web__echo', '#/prompts', '#/resources', '#/groups/new', '#/system']) {
+  for (const hash of [
+    '#/',
+    '#/servers/web',
+    '#/servers/local',
+    '#/servers/add?replace=web',
+    '#/tools/web__echo',
+    '#/prompts',
+    '#/resources',
+    '#/groups/new',
+    '#/system',
+  ]) {
     await page.goto(`${gateway.url}/${hash}`)
     await page.getByText('Loading …').waitFor({ state: 'hidden' })
     await page.getByRole('main').locator(':scope > *').first().waitFor()
@@ -91,7 +130,10 @@ test('planted secrets appear nowhere', async (t) => {
   assert.ok(shown.includes('TOKEN') && shown.includes('X-Key'), 'names are no secrets')
   const all = shown + seen.bodies.join('\n')
   for (const secret of ['quokka', 'axolotl', 'okapi', 'tapir', 'dugong', 'lemur']) {
-    assert.ok(!all.includes(secret), `${secret} is in ${all.slice(Math.max(0, all.indexOf(secret) - 200), all.indexOf(secret) + 50)}`)
+    assert.ok(
+      !all.includes(secret),
+      `${secret} is in ${all.slice(Math.max(0, all.indexOf(secret) - 200), all.indexOf(secret) + 50)}`,
+    )
   }
   assertClean(visit)
 })
@@ -99,7 +141,10 @@ test('planted secrets appear nowhere', async (t) => {
 test('a gateway that goes away is told, the data stays, and everything is current when it is back', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('s', { tools: [], tool_count: 2 }))
-  const visit = await open(t, gateway, { hash: '#/tools', mayFail: ['ERR_CONNECTION_REFUSED', 'ERR_INCOMPLETE_CHUNKED', 'ERR_CONNECTION_RESET'] })
+  const visit = await open(t, gateway, {
+    hash: '#/tools',
+    mayFail: ['ERR_CONNECTION_REFUSED', 'ERR_INCOMPLETE_CHUNKED', 'ERR_CONNECTION_RESET'],
+  })
   const { page } = visit
   await page.getByText('2 tools').first().waitFor()
   gateway.child.kill('SIGTERM')
@@ -107,7 +152,11 @@ test('a gateway that goes away is told, the data stays, and everything is curren
   await page.getByText('Lost the connection to the gateway, reconnecting').waitFor()
   await page.getByRole('link', { name: /s__filler_0000/ }).waitFor()
   const port = new URL(gateway.url).port
-  const again = spawn(process.env.TOOLGATE, ['start', '--port', port], { cwd: gateway.folder, env: { PATH: process.env.PATH }, stdio: 'ignore' })
+  const again = spawn(process.env.TOOLGATE, ['start', '--port', port], {
+    cwd: gateway.folder,
+    env: { PATH: process.env.PATH },
+    stdio: 'ignore',
+  })
   t.after(() => again.kill('SIGTERM'))
   await page.getByText('Lost the connection').waitFor({ state: 'hidden' })
   await gateway.ask('POST', '/api/v0/tools/disable?entity=s__filler_0000')
@@ -138,10 +187,18 @@ test('snippets for clients have the address of what was chosen', async (t) => {
   const { page } = visit
   for (const client of ['Claude Code', 'Claude Desktop', 'Cursor', 'VS Code', 'ChatGPT', 'Python', 'TypeScript']) {
     await page.getByRole('tab', { name: client, exact: true }).click()
-    await page.getByRole('region', { name: 'Connect an agent' }).locator('pre').getByText(`${gateway.url}/mcp`).waitFor()
+    await page
+      .getByRole('region', { name: 'Connect an agent' })
+      .locator('pre')
+      .getByText(`${gateway.url}/mcp`)
+      .waitFor()
   }
   await page.getByLabel('What the agent sees').selectOption('group few')
-  await page.getByRole('region', { name: 'Connect an agent' }).locator('pre').getByText(`${gateway.url}/v0/groups/few/mcp`).waitFor()
+  await page
+    .getByRole('region', { name: 'Connect an agent' })
+    .locator('pre')
+    .getByText(`${gateway.url}/v0/groups/few/mcp`)
+    .waitFor()
   assertClean(visit)
 })
 
@@ -152,7 +209,8 @@ test('a disk that takes no more is told on every page, until it does again', asy
   const alert = visit.page.getByRole('alert').filter({ hasText: 'Changes cannot be saved' })
   await visit.page.getByRole('main').locator(':scope > *').first().waitFor()
   assert.equal(await alert.count(), 0)
-  const limit = (bytes) => assert.equal(spawnSync('prlimit', [`--pid=${gateway.child.pid}`, `--fsize=${bytes}:`]).status, 0)
+  const limit = (bytes) =>
+    assert.equal(spawnSync('prlimit', [`--pid=${gateway.child.pid}`, `--fsize=${bytes}:`]).status, 0)
   limit('1')
   await assert.rejects(gateway.ask('POST', '/api/v0/tool-groups', { name: 'few', included_servers: ['github'] }), /503/)
   await alert.waitFor()

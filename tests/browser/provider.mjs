@@ -37,7 +37,9 @@ export async function startProvider(test) {
           return to.href.replaceAll('&', '&amp;')
         }
         response.writeHead(200, { 'content-type': 'text/html' })
-        return response.end(`<h1>Sign in</h1><a href="${link('code', code)}">Allow</a> <a href="${link('error', 'access_denied')}">Deny</a>`)
+        return response.end(
+          `<h1>Sign in</h1><a href="${link('code', code)}">Allow</a> <a href="${link('error', 'access_denied')}">Deny</a>`,
+        )
       }
       case '/token':
         return json({ access_token: TOKEN, token_type: 'Bearer', expires_in: 3600, refresh_token: 'refresh-0001' })

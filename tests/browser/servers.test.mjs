@@ -72,7 +72,13 @@ test('a pasted config is shown before it is applied', async (t) => {
   await page.getByRole('link', { name: /Paste a config/ }).click()
   await page.getByLabel('The file, or a part of it').fill('not a config')
   await page.getByText('This cannot be read yet').waitFor()
-  const config = { mcpServers: { local: { ...fakeCommand(), env: { TOKEN: 'lemur-0001' } }, web: { url: fake.url }, broken: { command: 7 } } }
+  const config = {
+    mcpServers: {
+      local: { ...fakeCommand(), env: { TOKEN: 'lemur-0001' } },
+      web: { url: fake.url },
+      broken: { command: 7 },
+    },
+  }
   await page.getByLabel('The file, or a part of it').fill(JSON.stringify(config))
   const preview = page.getByRole('list', { name: 'What would happen' })
   await preview.getByText('will be added').first().waitFor()
@@ -83,7 +89,10 @@ test('a pasted config is shown before it is applied', async (t) => {
   await page.getByLabel('Register web').uncheck()
   await page.getByRole('button', { name: 'Register 1 server' }).click()
   await page.getByRole('heading', { name: 'local' }).waitFor()
-  assert.deepEqual((await gateway.ask('GET', '/api/v0/servers')).map((one) => one.name), ['local'])
+  assert.deepEqual(
+    (await gateway.ask('GET', '/api/v0/servers')).map((one) => one.name),
+    ['local'],
+  )
   assertClean(visit)
 })
 

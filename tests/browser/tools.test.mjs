@@ -12,8 +12,15 @@ const nested = tool(
     title: { type: 'string', minLength: 3 },
     count: { type: 'integer', default: 2 },
     speed: { enum: ['slow', 'fast'] },
-    address: { type: 'object', properties: { street: { type: 'string' }, city: { type: 'string' } }, required: ['city'] },
-    lines: { type: 'array', items: { type: 'object', properties: { sku: { type: 'string' }, gift: { type: 'boolean' } }, required: ['sku'] } },
+    address: {
+      type: 'object',
+      properties: { street: { type: 'string' }, city: { type: 'string' } },
+      required: ['city'],
+    },
+    lines: {
+      type: 'array',
+      items: { type: 'object', properties: { sku: { type: 'string' }, gift: { type: 'boolean' } }, required: ['sku'] },
+    },
     payment: {
       oneOf: [
         { title: 'Card', type: 'object', properties: { number: { type: 'string' } }, required: ['number'] },
@@ -45,15 +52,28 @@ test('a tool with a nested schema is called through its form', async (t) => {
   await page.getByLabel(/^due/).fill('30')
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await page.getByText('#1 worked').waitFor()
-  const wanted = { title: 'chairs', address: { city: 'Oslo' }, count: 2, speed: 'fast', lines: [{ sku: 'c-1', gift: true }, { sku: 'c-2' }], payment: { due: 30 } }
+  const wanted = {
+    title: 'chairs',
+    address: { city: 'Oslo' },
+    count: 2,
+    speed: 'fast',
+    lines: [{ sku: 'c-1', gift: true }, { sku: 'c-2' }],
+    payment: { due: 30 },
+  }
   await page.getByRole('tab', { name: 'Request' }).click()
   assert.deepEqual(JSON.parse(await page.getByLabel('Arguments', { exact: true }).textContent()), wanted)
   await page.getByRole('tab', { name: 'Response' }).click()
   const response = JSON.parse(await page.getByLabel('Response, to the letter', { exact: true }).textContent())
   assert.deepEqual(JSON.parse(response.content[0].text), wanted)
   await page.getByRole('tab', { name: 'curl and CLI' }).click()
-  assert.match(await page.getByLabel('curl', { exact: true }).textContent(), /^curl -X POST http.*shop__order\/invoke -d '\{/)
-  assert.match(await page.getByLabel('toolgate, in a terminal', { exact: true }).textContent(), /^toolgate invoke shop__order --input '\{/)
+  assert.match(
+    await page.getByLabel('curl', { exact: true }).textContent(),
+    /^curl -X POST http.*shop__order\/invoke -d '\{/,
+  )
+  assert.match(
+    await page.getByLabel('toolgate, in a terminal', { exact: true }).textContent(),
+    /^toolgate invoke shop__order --input '\{/,
+  )
 
   // The same as JSON, where large numbers keep their digits; then two results side by side.
   await page.getByRole('button', { name: 'JSON', exact: true }).click()
@@ -79,7 +99,10 @@ test('results are shown by their type', async (t) => {
   const { page } = visit
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await page.getByRole('img', { name: 'Result, image/png' }).waitFor()
-  assert.ok(await page.getByRole('img', { name: 'Result' }).evaluate((image) => image.complete && image.naturalWidth > 0), 'the picture is shown')
+  assert.ok(
+    await page.getByRole('img', { name: 'Result' }).evaluate((image) => image.complete && image.naturalWidth > 0),
+    'the picture is shown',
+  )
   await page.goto(`${gateway.url}/#/tools/s__structured`)
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await page.getByText('Structured content', { exact: true }).waitFor()
@@ -118,7 +141,8 @@ test('progress is shown while a tool runs, and it can be cancelled', async (t) =
   await page.getByRole('progressbar').waitFor()
   await page.getByRole('button', { name: 'Cancel' }).click()
   await page.getByText('#1 cancelled').waitFor()
-  const cancelled = async () => (await gateway.ask('POST', '/api/v0/tools/invoke', { name: 's__cancelled' })).content[0].text
+  const cancelled = async () =>
+    (await gateway.ask('POST', '/api/v0/tools/invoke', { name: 's__cancelled' })).content[0].text
   const deadline = Date.now() + 20_000
   while ((await cancelled()) === '[]') assert.ok(Date.now() < deadline, 'the server is told')
   assertClean(visit)
@@ -146,14 +170,21 @@ test('a tool is switched off and on where it is seen, and others see it at once'
 
 test('a thousand tools are searched while one types', async (t) => {
   const gateway = await startGateway(t)
-  await gateway.register(stdio('many', { tools: [tool('needle', 'Sews', { thread: { type: 'string' } })], tool_count: 1000 }))
+  await gateway.register(
+    stdio('many', { tools: [tool('needle', 'Sews', { thread: { type: 'string' } })], tool_count: 1000 }),
+  )
   const visit = await open(t, gateway, { hash: '#/tools' })
   const { page } = visit
   await page.getByText('1,001 tools').waitFor()
   const rows = await page.locator('[data-row]').count()
   assert.ok(rows < 60, `only what is in sight is on the page, not ${rows} rows`)
   const filter = page.getByRole('searchbox', { name: /Filter tools/ })
-  for (const [query, found] of [['0999', '1 of 1,001'], ['thread', '1 of 1,001'], ['filler_09', '100 of 1,001'], ['sews need', '1 of 1,001']]) {
+  for (const [query, found] of [
+    ['0999', '1 of 1,001'],
+    ['thread', '1 of 1,001'],
+    ['filler_09', '100 of 1,001'],
+    ['sews need', '1 of 1,001'],
+  ]) {
     await filter.fill(query)
     await page.getByText(found, { exact: true }).waitFor()
   }

@@ -4,105 +4,105 @@
 //
 // node shim.mjs http://127.0.0.1:8080 conf__
 
-import http from 'node:http';
+import http from 'node:http'
 
-const [, , gateway, prefix] = process.argv;
-const base = new URL(gateway);
+const [, , gateway, prefix] = process.argv
+const base = new URL(gateway)
 
-const NAMED = new Set(['tools/call', 'prompts/get']);
+const NAMED = new Set(['tools/call', 'prompts/get'])
 
 /** Adds the prefix to the names in a request, and says whether its `Mcp-Name` is one of them. */
 function qualify(message) {
-  const params = message?.params;
+  const params = message?.params
   if (NAMED.has(message?.method)) {
-    if (typeof params?.name === 'string') params.name = prefix + params.name;
-    return true;
+    if (typeof params?.name === 'string') params.name = prefix + params.name
+    return true
   }
   if (message?.method === 'completion/complete' && params?.ref?.type === 'ref/prompt') {
-    params.ref.name = prefix + params.ref.name;
+    params.ref.name = prefix + params.ref.name
   }
-  return false;
+  return false
 }
 
 /** Takes the prefix off the names in a list; other messages are returned as the same text. */
 function strip(text) {
-  let message;
+  let message
   try {
-    message = JSON.parse(text);
+    message = JSON.parse(text)
   } catch {
-    return text;
+    return text
   }
-  let changed = false;
+  let changed = false
   for (const list of [message?.result?.tools, message?.result?.prompts]) {
     for (const item of Array.isArray(list) ? list : []) {
       if (typeof item?.name === 'string' && item.name.startsWith(prefix)) {
-        item.name = item.name.slice(prefix.length);
-        changed = true;
+        item.name = item.name.slice(prefix.length)
+        changed = true
       }
     }
   }
-  return changed ? JSON.stringify(message) : text;
+  return changed ? JSON.stringify(message) : text
 }
 
 async function read(stream) {
-  const chunks = [];
-  for await (const chunk of stream) chunks.push(chunk);
-  return Buffer.concat(chunks);
+  const chunks = []
+  for await (const chunk of stream) chunks.push(chunk)
+  return Buffer.concat(chunks)
 }
 
 /** Line by line, since a message is one `data:` line. */
 async function relayEvents(upstream, response) {
-  let rest = '';
+  let rest = ''
   for await (const chunk of upstream.setEncoding('utf8')) {
-    const lines = (rest + chunk).split('\n');
-    rest = lines.pop();
-    const relayed = lines.map((line) => (line.startsWith('data: ') ? `data: ${strip(line.slice(6))}` : line));
-    if (relayed.length > 0) response.write(`${relayed.join('\n')}\n`);
+    const lines = (rest + chunk).split('\n')
+    rest = lines.pop()
+    const relayed = lines.map((line) => (line.startsWith('data: ') ? `data: ${strip(line.slice(6))}` : line))
+    if (relayed.length > 0) response.write(`${relayed.join('\n')}\n`)
   }
-  response.end(rest);
+  response.end(rest)
 }
 
 async function relay(request, response) {
-  let body = await read(request);
+  let body = await read(request)
   // `Host` and `Origin` stay: the gateway is tested for what it makes of foreign ones.
-  const headers = { ...request.headers };
+  const headers = { ...request.headers }
   try {
-    const message = JSON.parse(body);
-    const named = qualify(message);
-    if (named && headers['mcp-name'] !== undefined) headers['mcp-name'] = prefix + headers['mcp-name'];
-    body = Buffer.from(JSON.stringify(message));
+    const message = JSON.parse(body)
+    const named = qualify(message)
+    if (named && headers['mcp-name'] !== undefined) headers['mcp-name'] = prefix + headers['mcp-name']
+    body = Buffer.from(JSON.stringify(message))
   } catch {
     // Not JSON is the gateway's to refuse.
   }
-  delete headers['content-length'];
-  delete headers['transfer-encoding'];
-  if (body.length > 0) headers['content-length'] = body.length;
+  delete headers['content-length']
+  delete headers['transfer-encoding']
+  if (body.length > 0) headers['content-length'] = body.length
 
-  const { hostname: host, port } = base;
-  const forward = http.request({ host, port, path: request.url, method: request.method, headers });
+  const { hostname: host, port } = base
+  const forward = http.request({ host, port, path: request.url, method: request.method, headers })
   // A client that goes away ends its request at the gateway too.
-  response.on('close', () => forward.destroy());
-  forward.on('error', () => response.destroy());
+  response.on('close', () => forward.destroy())
+  forward.on('error', () => response.destroy())
   forward.on('response', async (upstream) => {
-    const headers = { ...upstream.headers };
-    delete headers['content-length'];
-    delete headers['transfer-encoding'];
+    const headers = { ...upstream.headers }
+    delete headers['content-length']
+    delete headers['transfer-encoding']
     try {
-      response.writeHead(upstream.statusCode, headers);
+      response.writeHead(upstream.statusCode, headers)
       if ((headers['content-type'] ?? '').startsWith('text/event-stream')) {
-        response.flushHeaders();
-        await relayEvents(upstream, response);
+        response.flushHeaders()
+        await relayEvents(upstream, response)
       } else {
-        response.end(strip((await read(upstream)).toString('utf8')));
+        response.end(strip((await read(upstream)).toString('utf8')))
       }
     } catch {
-      response.destroy();
+      response.destroy()
     }
-  });
-  forward.end(body);
+  })
+  forward.end(body)
 }
 
 const server = http.createServer((request, response) => {
-  relay(request, response).catch(() => response.destroy());
-});
-server.listen(0, '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}`));
+  relay(request, response).catch(() => response.destroy())
+})
+server.listen(0, '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}`))

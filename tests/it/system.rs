@@ -1,8 +1,11 @@
 //! Routes about the gateway itself, and what every route has in common.
 
-use serde_json::json;
+use std::net::Ipv4Addr;
 
-use crate::support::{Behaviour, Fake, TestApp, eventually};
+use serde_json::json;
+use toolgate::config::Bind;
+
+use crate::support::{Behaviour, Fake, TestApp, client, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_and_version_answer_exactly() {
@@ -98,6 +101,30 @@ async fn a_removed_server_leaves_no_series_behind() {
     app.delete("/api/v0/servers/gone").await.expect(204);
     let text = app.get("/metrics").await.expect(200).text();
     assert!(!text.contains("gone"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gauge_of_tasks_rises_with_open_streams_and_falls_when_they_end() {
+    let app = TestApp::start_with(|config| {
+        config.telemetry = true;
+        // Each address is served by a task; with one of them that task answers the first request.
+        config.bind = Bind::Address(Ipv4Addr::LOCALHOST.into());
+    })
+    .await;
+    let tasks = async || {
+        let text = app.get("/metrics").await.expect(200).text();
+        let value = text.lines().find_map(|line| line.strip_prefix("toolgate_runtime_tasks "));
+        value.unwrap_or_else(|| panic!("no gauge in\n{text}")).parse::<usize>().unwrap()
+    };
+    let before = tasks().await;
+    let mut streams = Vec::new();
+    for _ in 0..20 {
+        let head = "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+        streams.push(client::raw(&app.address, head.as_bytes()).await);
+    }
+    eventually("every stream has a task", async || tasks().await >= before + streams.len()).await;
+    drop(streams);
+    eventually("no stream left a task behind", async || tasks().await <= before).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,7 +38,12 @@ test('a schema that contains itself does not begin forever', () => {
 })
 
 test('what was not given is left out, however deep', () => {
-  expect(prune({ a: undefined, b: { c: undefined }, d: [undefined, 1], e: null, f: '' })).toEqual({ b: {}, d: [null, 1], e: null, f: '' })
+  expect(prune({ a: undefined, b: { c: undefined }, d: [undefined, 1], e: null, f: '' })).toEqual({
+    b: {},
+    d: [null, 1],
+    e: null,
+    f: '',
+  })
 })
 
 test('mistakes are named with their path', () => {
@@ -48,7 +53,11 @@ test('mistakes are named with their path', () => {
     properties: {
       name: { type: 'string', minLength: 2, pattern: '^[a-z]+$' },
       age: { type: 'integer', minimum: 0, maximum: 9 },
-      items: { type: 'array', minItems: 2, items: { type: 'object', required: ['id'], properties: { id: { type: 'number' } } } },
+      items: {
+        type: 'array',
+        minItems: 2,
+        items: { type: 'object', required: ['id'], properties: { id: { type: 'number' } } },
+      },
       colour: { enum: ['red'] },
       extra: { type: 'object', additionalProperties: { type: 'string' } },
     },
@@ -64,7 +73,10 @@ test('mistakes are named with their path', () => {
     'extra.k must be text',
   ])
   expect(complaints(schema, { name: 'ab', age: 9, items: [{ id: 1 }, { id: 2 }], colour: 'red' })).toEqual([])
-  expect(complaints(schema, { name: 'ab', age: 10, items: [{ id: 1 }, { id: 'x' }] })).toEqual(['items.1.id must be a number', 'age must be at most 9'])
+  expect(complaints(schema, { name: 'ab', age: 10, items: [{ id: 1 }, { id: 'x' }] })).toEqual([
+    'items.1.id must be a number',
+    'age must be at most 9',
+  ])
 })
 
 test('a pattern that browsers do not know is no reason to complain', () => {

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { quote, split } from '../src/logic/commandline'
-import { effective, isIncluded, toggleServer, toggleTool } from '../src/logic/members'
+import { byServer, effective, isIncluded, toggleServer, toggleTool } from '../src/logic/members'
 import { checkGroupName, checkServerName, checkUrl, guessName } from '../src/logic/naming'
 import { find, index, parameterNames } from '../src/logic/search'
 import { snippets } from '../src/logic/snippets'
@@ -10,8 +10,15 @@ import { expand, variables } from '../src/logic/template'
 import { ago, duration, uptime } from '../src/logic/words'
 
 test('a thousand tools are filtered in less than 50 ms', () => {
-  const tools = Array.from({ length: 1000 }, (_, at) => ({ name: `server__tool_${at}`, text: 'Does something with a file, a path and a query. '.repeat(8) }))
-  const indexed = index(tools, (tool) => tool.name, (tool) => tool.text)
+  const tools = Array.from({ length: 1000 }, (_, at) => ({
+    name: `server__tool_${at}`,
+    text: 'Does something with a file, a path and a query. '.repeat(8),
+  }))
+  const indexed = index(
+    tools,
+    (tool) => tool.name,
+    (tool) => tool.text,
+  )
   const begun = performance.now()
   expect(find(indexed, 'tool_99').length).toBe(11)
   expect(performance.now() - begun).toBeLessThan(50)
@@ -24,7 +31,15 @@ test('names count more than descriptions, and all words must occur', () => {
     { name: 'b__time', text: 'When an issue was made' },
     { name: 'c__Éclair', text: 'sweet' },
   ]
-  const search = (query: string) => find(index(things, (one) => one.name, (one) => one.text), query).map((one) => one.name)
+  const search = (query: string) =>
+    find(
+      index(
+        things,
+        (one) => one.name,
+        (one) => one.text,
+      ),
+      query,
+    ).map((one) => one.name)
   expect(search('issue')).toEqual(['a__close_issue', 'a__issue', 'b__time'])
   expect(search('iss')).toEqual(['a__close_issue', 'a__issue', 'b__time'])
   expect(search('issue close')).toEqual(['a__close_issue'])
@@ -40,7 +55,10 @@ test('parameters are found however deep they are', () => {
 
 test('command lines are taken apart as a shell does it', () => {
   expect(split('npx -y pkg')).toEqual({ command: 'npx', args: ['-y', 'pkg'] })
-  expect(split(`sh -c 'echo "a b"' "" x\\ y "q\\"q"`)).toEqual({ command: 'sh', args: ['-c', 'echo "a b"', '', 'x y', 'q"q'] })
+  expect(split(`sh -c 'echo "a b"' "" x\\ y "q\\"q"`)).toEqual({
+    command: 'sh',
+    args: ['-c', 'echo "a b"', '', 'x y', 'q"q'],
+  })
   expect(split('  ')).toHaveProperty('problem')
   expect(split('a "b')).toHaveProperty('problem')
   for (const word of ['plain', "it's", '{"a": 1}', '$HOME', '']) {
@@ -98,10 +116,31 @@ test('a preview has what is enabled', () => {
   expect(effective(group, all).map((one) => one.canonical_name)).toEqual(['s__a', 't__x'])
 })
 
+test('tools are listed by server, in the order of the servers', () => {
+  const [a, b, c] = [tool('t__a'), tool('s__b'), tool('t__c')]
+  expect(byServer(['s', 'u', 't'], [a, b, c])).toEqual([
+    ['s', [b]],
+    ['u', []],
+    ['t', [a, c]],
+  ])
+  expect(byServer([], [a, b])).toEqual([
+    ['t', [a]],
+    ['s', [b]],
+  ])
+})
+
 test('every snippet has the address, and those that are JSON are valid', () => {
   const url = 'http://127.0.0.1:8080/mcp'
   const all = snippets(url)
-  expect(all.map((one) => one.client)).toEqual(['Claude Code', 'Claude Desktop', 'Cursor', 'VS Code', 'ChatGPT', 'Python', 'TypeScript'])
+  expect(all.map((one) => one.client)).toEqual([
+    'Claude Code',
+    'Claude Desktop',
+    'Cursor',
+    'VS Code',
+    'ChatGPT',
+    'Python',
+    'TypeScript',
+  ])
   for (const one of all) {
     expect(one.text).toContain(url)
     if (one.text.startsWith('{')) expect(() => JSON.parse(one.text)).not.toThrow()

@@ -60,8 +60,15 @@ test('every schema has one kind of field', () => {
 })
 
 test('alternatives keep what holds for all of them', () => {
-  const schema = { type: 'object', properties: { id: { type: 'string' } }, oneOf: [{ properties: { a: {} } }, { properties: { b: {} } }] }
-  expect(choices(schema, {}).map((choice) => Object.keys(choice.properties as object).sort())).toEqual([['a', 'id'], ['b', 'id']])
+  const schema = {
+    type: 'object',
+    properties: { id: { type: 'string' } },
+    oneOf: [{ properties: { a: {} } }, { properties: { b: {} } }],
+  }
+  expect(choices(schema, {}).map((choice) => Object.keys(choice.properties as object).sort())).toEqual([
+    ['a', 'id'],
+    ['b', 'id'],
+  ])
 })
 
 test('required parameters come first, each group in its order', () => {

@@ -22,6 +22,7 @@ cargo xtask conformance [FILTER]
                             the official suite alone; FILTER narrows the cases by name, such as client-modern
 cargo xtask clients [FILTER]
                             the real clients alone; FILTER narrows them by name, such as Python
+cargo xtask dashboard       format, lint, types, unit tests and build of the dashboard alone
 cargo xtask browser [FILTER]
                             the dashboard in a real browser alone; FILTER narrows the scripts by name
 cargo xtask chaos [PART...] [--minutes N] [--seed N] [--toolgate FILE]
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         ["clients", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::CLIENTS)
         }
+        ["dashboard"] => Run::new(None).walk(steps::SOURCES),
         ["browser"] => Run::new(None).walk(steps::BROWSE),
         ["browser", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::BROWSE)

@@ -1,46 +1,103 @@
-//! npm packages at the versions of a lock file, installed into a folder that git ignores.
+//! npm packages at the versions of a lock file, installed into a folder that git ignores. They are installed and run
+//! with the npm and the Node of `xtask/node`: packages with native parts leave those out under a Node that is too old
+//! for them, and the machine's may be.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::command;
 
+/// Not `npm ci`: it insists on the optional packages of all platforms, which not every registry has.
+const INSTALL: &[&str] = &["npm", "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
+
 pub struct Packages {
-    folder: PathBuf,
+    pub folder: PathBuf,
+    node: Node,
 }
 
 impl Packages {
-    /// Installs what `source` wants into `folder`; nothing is done where that is there already.
-    pub fn install(source: &Path, folder: &Path) -> Result<Packages> {
-        let wanted = fs::read(source.join("package-lock.json"))?;
-        let stamp = folder.join("node_modules/installed-package-lock.json");
-        if !fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
-            println!("  installing npm packages into {} ...", folder.display());
-            fs::create_dir_all(folder)?;
-            if source != folder {
-                for name in ["package.json", "package-lock.json"] {
-                    fs::copy(source.join(name), folder.join(name))?;
-                }
-            }
-            // Not `npm ci`: it insists on the optional packages of all platforms, which not every registry has.
-            let npm = ["npm", "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
-            command::show(folder, &npm)?;
-            fs::write(stamp, wanted)?;
+    /// Installs what `source` wants into `folder`; does nothing where that is installed already.
+    pub fn install(root: &Path, source: &Path, folder: &Path) -> Result<Packages> {
+        let node = Node::install(root)?;
+        // With Node's lock, because native parts fit the Node that installed them.
+        let wanted = [fs::read(source.join(LOCK))?, node.lock.clone()].concat();
+        install(source, folder, &wanted, || node.show(folder, INSTALL, &[]))?;
+        Ok(Packages { folder: folder.to_owned(), node })
+    }
+
+    /// Runs one of the scripts of `package.json`.
+    pub fn script(&self, name: &str) -> Result<()> {
+        self.node.show(&self.folder, &["npm", "run", "--silent", name], &[])
+    }
+
+    /// Runs a file with Node.
+    pub fn run(&self, file: &str, arguments: &[&str]) -> Result<()> {
+        self.run_with(file, arguments, &[])
+    }
+
+    pub fn run_with(&self, file: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
+        self.node.show(&self.folder, &[&[self.node()?, file], arguments].concat(), variables)
+    }
+
+    /// The path of Node, for those who start it themselves.
+    pub fn node(&self) -> Result<&str> {
+        self.node.program.to_str().context("the path of Node is not text")
+    }
+
+    /// The path of something in the folder.
+    pub fn path(&self, inner: &str) -> Result<String> {
+        let path = self.folder.join(inner);
+        Ok(path.to_str().context("the path of the packages is not text")?.to_owned())
+    }
+}
+
+/// The npm and the Node of `xtask/node`.
+struct Node {
+    program: PathBuf,
+    /// The `PATH` on which they come first.
+    path: String,
+    lock: Vec<u8>,
+}
+
+impl Node {
+    /// Installs both with the npm of the machine, which has nothing to do afterwards.
+    fn install(root: &Path) -> Result<Node> {
+        let (source, folder) = (root.join("xtask/node"), root.join(".cache/node"));
+        let lock = fs::read(source.join(LOCK))?;
+        install(&source, &folder, &lock, || command::show(&folder, INSTALL))?;
+        let programs = folder.join("node_modules/.bin");
+        let program = programs.join("node");
+        if !program.exists() {
+            bail!("xtask/node/package.json has no Node for this system and processor");
         }
-        Ok(Packages { folder: folder.to_owned() })
+        let others = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths([programs].into_iter().chain(env::split_paths(&others)))?;
+        Ok(Node { program, path: path.into_string().ok().context("PATH is not text")?, lock })
     }
 
-    /// Runs a script with the Node that is among the packages.
-    pub fn run(&self, script: &str, arguments: &[&str]) -> Result<()> {
-        self.run_with(script, arguments, &[])
+    fn show(&self, folder: &Path, line: &[&str], variables: &[(&str, &str)]) -> Result<()> {
+        command::show_with(folder, line, &[&[("PATH", self.path.as_str())], variables].concat())
     }
+}
 
-    pub fn run_with(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
-        let node = self.folder.join("node_modules/.bin/node");
-        let node = node.to_str().context("the path of Node is not text")?;
-        let line = [&[node, script], arguments].concat();
-        command::show_with(&self.folder, &line, variables)
+const LOCK: &str = "package-lock.json";
+
+/// Puts the package files of `source` into `folder` and installs there, unless that was done for the same `wanted`.
+fn install(source: &Path, folder: &Path, wanted: &[u8], work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stamp = folder.join("node_modules/installed-package-lock.json");
+    if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
     }
+    println!("  installing npm packages into {} ...", folder.display());
+    fs::create_dir_all(folder)?;
+    if source != folder {
+        for name in ["package.json", LOCK] {
+            fs::copy(source.join(name), folder.join(name))?;
+        }
+    }
+    work()?;
+    Ok(fs::write(stamp, wanted)?)
 }

@@ -31,6 +31,8 @@ pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONF
 
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
+pub const SOURCES: &[Step] = &[DASHBOARD];
+
 pub const BROWSE: &[Step] = &[BROWSER];
 
 pub const WEB: &[Step] = &[Step { name: "build of the dashboard", needs: &[NPM], run: dashboard::update }];

@@ -7,9 +7,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::http::{Request, Response};
+use crate::http::{Request, Response, header};
 
 const VERSION: &str = "2025-06-18";
+/// The revision without sessions.
+const MODERN: &str = "2026-07-28";
+/// The answers that a request allows.
+const BOTH: &str = "application/json, text/event-stream";
 /// How long the head of a stream may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -66,7 +70,29 @@ impl Agent {
 
     /// Opens the stream for what the gateway says unasked; dropping it closes it.
     pub async fn stream(&self) -> Result<TcpStream> {
-        let request = self.with_headers(Request::new("GET", &self.path));
+        self.open(self.with_headers(Request::new("GET", &self.path))).await
+    }
+
+    /// Opens a stream of HTTP+SSE, a session of its own that ends with it.
+    pub async fn sse_stream(&self) -> Result<TcpStream> {
+        let request = Request::new("GET", "/sse").token(&self.token).header("Accept", "text/event-stream");
+        self.open(request).await
+    }
+
+    /// Opens a subscription of the revision without sessions.
+    pub async fn subscription(&self) -> Result<TcpStream> {
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "chaos", "version": "1"}});
+        let params = json!({"_meta": meta, "notifications": {"toolsListChanged": true}});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params});
+        let request = Request::new("POST", &self.path).json(&body).token(&self.token);
+        let request = request.header("Accept", BOTH).header("MCP-Protocol-Version", MODERN);
+        self.open(request.header("Mcp-Method", "subscriptions/listen")).await
+    }
+
+    /// Sends a request and waits until its event stream begins.
+    async fn open(&self, request: Request) -> Result<TcpStream> {
         let mut stream = TcpStream::connect(&self.address).await?;
         stream.write_all(&request.to_bytes(&self.address)).await?;
         let mut head = Vec::new();
@@ -77,8 +103,9 @@ impl Agent {
             Ok(())
         };
         tokio::time::timeout(LIMIT, read).await.context("the stream does not begin")??;
-        let status = String::from_utf8_lossy(&head);
-        ensure!(status.starts_with("HTTP/1.1 200"), "the stream is refused: {status}");
+        let head = String::from_utf8_lossy(&head);
+        let is_stream = header(&head, "content-type").is_some_and(|media| media == "text/event-stream");
+        ensure!(head.starts_with("HTTP/1.1 200") && is_stream, "the stream is refused: {head}");
         Ok(stream)
     }
 
@@ -96,8 +123,7 @@ impl Agent {
     }
 
     fn with_headers(&self, request: Request) -> Request {
-        let accepted =
-            if request.method == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
+        let accepted = if request.method == "GET" { "text/event-stream" } else { BOTH };
         let request = request.token(&self.token).header("Accept", accepted);
         match self.session.as_str() {
             "" => request,

@@ -110,11 +110,16 @@ impl Worker {
         Ok(())
     }
 
+    /// Opens streams of every kind and closes them.
     async fn churn_streams(&mut self) -> Result<()> {
         let agent = self.connect("/mcp", None).await?;
         for _ in 0..5 {
             drop(agent.stream().await?);
             self.report.operation("stream");
+            drop(agent.sse_stream().await?);
+            self.report.operation("stream of HTTP+SSE");
+            drop(agent.subscription().await?);
+            self.report.operation("subscription");
         }
         if self.random.chance(50) {
             agent.end().await?;

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -68,6 +68,7 @@ pub struct Metrics {
     links: Family<StatusLabel, Gauge>,
     store_writable: Gauge,
     store_failures: Counter,
+    runtime_tasks: Gauge<u64, AtomicU64>,
     /// Links are counted anew for each text; two at a time would count them twice.
     rendering: Mutex<()>,
 }
@@ -87,7 +88,10 @@ impl Default for Metrics {
         let help = "1 while changes can be stored, else 0";
         registry.register("store_writable", help, store_writable.clone());
         registry.register("store_failures", "Writes that the database refused", store_failures.clone());
-        Self { registry, calls, latency, links, store_writable, store_failures, rendering: Mutex::default() }
+        let runtime_tasks = Gauge::default();
+        registry.register("runtime_tasks", "Live tasks of the runtime", runtime_tasks.clone());
+        let rendering = Mutex::default();
+        Self { registry, calls, latency, links, store_writable, store_failures, runtime_tasks, rendering }
     }
 }
 
@@ -102,11 +106,17 @@ impl Metrics {
         self.calls.get_or_create(&CallLabels { server, tool, outcome }).inc();
     }
 
-    /// The text for `/metrics`. `statuses` has one item per registered server.
-    pub fn render(&self, statuses: impl IntoIterator<Item = &'static str>, store: StoreState) -> String {
+    /// The text for `/metrics`. `statuses` has one item per registered server, `tasks` is the number of live tasks.
+    pub fn render(
+        &self,
+        statuses: impl IntoIterator<Item = &'static str>,
+        store: StoreState,
+        tasks: usize,
+    ) -> String {
         let _turn = self.rendering.lock().expect("no code panics while it renders");
         self.store_writable.set(store.is_writable.into());
         self.store_failures.inner().store(store.failures, Ordering::Relaxed);
+        self.runtime_tasks.set(tasks as u64);
         self.links.clear();
         for status in statuses {
             self.links.get_or_create(&StatusLabel { status }).inc();

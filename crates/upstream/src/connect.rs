@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::Options;
 use super::calls::Purpose;
 use super::credentials::Credentials;
 use super::error::{CallError, ConnectError, Denial, seconds};
@@ -23,6 +22,7 @@ use super::request::LinkRequest;
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
 use super::step::Step;
+use super::{Boxed, Options};
 use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport};
 use wire::{Era, Version};
 
@@ -37,7 +37,14 @@ pub struct ConnectTarget<'a> {
 }
 
 /// Connects and reads everything. `known` is the era that this server had the last time, which saves the probe.
-pub async fn connect(
+pub fn connect<'a>(
+    to: &'a ConnectTarget<'a>,
+    known: Option<Era>,
+) -> Boxed<'a, Result<(Arc<Link>, Discovery), ConnectError>> {
+    Box::pin(connect_in_time(to, known))
+}
+
+async fn connect_in_time(
     to: &ConnectTarget<'_>,
     known: Option<Era>,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
@@ -98,7 +105,15 @@ async fn attempt(
 }
 
 /// A further link to a server that is connected: shakes hands for callers with these capabilities, reads nothing.
-pub async fn connect_further(
+pub fn connect_further<'a>(
+    to: &'a ConnectTarget<'a>,
+    capabilities: Capabilities,
+    known: Option<Era>,
+) -> Boxed<'a, Result<Arc<Link>, ConnectError>> {
+    Box::pin(connect_further_in_time(to, capabilities, known))
+}
+
+async fn connect_further_in_time(
     to: &ConnectTarget<'_>,
     capabilities: Capabilities,
     known: Option<Era>,

@@ -32,6 +32,7 @@ mod ticket;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
@@ -70,6 +71,9 @@ pub struct Options {
     pub newsroom: Newsroom,
     pub oauth: oauth::OAuthIdentity,
 }
+
+/// A future behind a pointer. A crate that awaits it does not compile its code once more, as it does with an `async fn`.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// How the gateway names itself to upstreams.
 const CLIENT: ClientInfo<'static> = ClientInfo { name: "toolgate", version: env!("CARGO_PKG_VERSION") };

@@ -104,7 +104,7 @@ impl<'a> Envelope<'a> {
         let span = scan.value()?;
         let raw = &scan.body[span.clone()];
         match key {
-            Some("jsonrpc") => self.versioned = text::unescape(raw).is_some_and(|version| version == "2.0"),
+            Some("jsonrpc") => self.versioned = text::says(raw, "2.0"),
             Some("id") => self.id = Some(span),
             Some("method") => {
                 let method =

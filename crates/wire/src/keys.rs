@@ -24,23 +24,25 @@ impl<'a> Keys<'a> {
         Self { known, met: 0, others: HashSet::new() }
     }
 
-    /// Admits the key at `key` in `body`. It is unescaped before it is compared, so that no spelling gets around the check.
+    /// Admits the key at `key` in `body`; see [`Self::admit_token`].
     pub(super) fn read(&mut self, body: &'a [u8], key: Span) -> Result<Option<&'static str>, HeadError> {
-        let key = text::unescape(&body[key]);
-        let key = key.ok_or_else(|| HeadError::invalid("a key holds a lone surrogate"))?;
-        self.admit(key).map_err(HeadError::invalid)
+        self.admit_token(&body[key]).map_err(HeadError::invalid)
     }
 
-    /// The known key that `key` (unescaped) is, or `None` for a key that passes unread; the reason if it is
-    /// refused.
+    /// The known key that a key of a message is (a string token, quotes included), or `None` for a key that passes
+    /// unread; the reason if it is refused.
+    pub fn admit_token(&mut self, token: &'a [u8]) -> Result<Option<&'static str>, String> {
+        // Almost every key is spelled without escapes and is recognized as it stands.
+        match self.known.iter().position(|known| text::is_plainly(token, known)) {
+            Some(index) => self.meet(index),
+            None => self.admit(text::unescape(token).ok_or("a key holds a lone surrogate")?),
+        }
+    }
+
+    /// As [`Self::admit_token`], for a key that was unescaped.
     pub fn admit(&mut self, key: Cow<'a, str>) -> Result<Option<&'static str>, String> {
         if let Some(index) = self.known.iter().position(|known| *known == key) {
-            let bit = 1 << index;
-            if self.met & bit != 0 {
-                return Err(format!("duplicate key {key:?}"));
-            }
-            self.met |= bit;
-            return Ok(Some(self.known[index]));
+            return self.meet(index);
         }
         if let Some(known) = self.known.iter().find(|known| same_folded(known, &key)) {
             return Err(format!("key {key:?} must be spelled {known:?}"));
@@ -51,6 +53,15 @@ impl<'a> Keys<'a> {
             return Err(format!("duplicate key {start:?}"));
         }
         Ok(None)
+    }
+
+    fn meet(&mut self, index: usize) -> Result<Option<&'static str>, String> {
+        let (key, bit) = (self.known[index], 1 << index);
+        if self.met & bit != 0 {
+            return Err(format!("duplicate key {key:?}"));
+        }
+        self.met |= bit;
+        Ok(Some(key))
     }
 }
 

@@ -17,10 +17,11 @@ impl Marks {
         let start = scan.enter()?;
         while let Some(key) = scan.key()? {
             let value = scan.value()?;
-            match text::unescape(&scan.body[key]).as_deref() {
-                Some("isError") => marks.is_error = marks.is_error.or(Some(value)),
-                Some("resultType") => marks.result_type = marks.result_type.or(Some(value)),
-                Some(_) | None => {}
+            let key = &scan.body[key];
+            if text::says(key, "isError") {
+                marks.is_error.get_or_insert(value);
+            } else if text::says(key, "resultType") {
+                marks.result_type.get_or_insert(value);
             }
         }
         Ok((start..scan.position(), marks))

@@ -32,6 +32,16 @@ pub fn unescape(token: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
+/// Whether a string token (quotes included) is this text, written without escapes.
+pub(super) fn is_plainly(token: &[u8], text: &str) -> bool {
+    token.len() == text.len() + 2 && &token[1..token.len() - 1] == text.as_bytes()
+}
+
+/// Whether a string token (quotes included) says this text, however it is written.
+pub(super) fn says(token: &[u8], text: &str) -> bool {
+    is_plainly(token, text) || token.contains(&b'\\') && unescape(token).is_some_and(|said| said == text)
+}
+
 /// As [`unescape`], with U+FFFD for what no `str` can hold, and empty for what is no string token.
 pub fn unescape_lossy(token: &[u8]) -> Cow<'_, str> {
     decode(token).map(|(text, _)| text).unwrap_or_default()

@@ -4,91 +4,91 @@
 //
 // node driver.mjs TOOLGATE URL, with the scenario in MCP_CONFORMANCE_SCENARIO and its data in MCP_CONFORMANCE_CONTEXT
 
-import { Agent } from './agent.mjs';
-import { Gateway } from './gateway.mjs';
-import { ModernAgent } from './modern.mjs';
-import { authorize } from './person.mjs';
-import { argumentsFor } from './sample.mjs';
+import { Agent } from './agent.mjs'
+import { Gateway } from './gateway.mjs'
+import { ModernAgent } from './modern.mjs'
+import { authorize } from './person.mjs'
+import { argumentsFor } from './sample.mjs'
 
-const [, , program, url] = process.argv;
-const scenario = process.env.MCP_CONFORMANCE_SCENARIO;
-const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
+const [, , program, url] = process.argv
+const scenario = process.env.MCP_CONFORMANCE_SCENARIO
+const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
 
-const SERVER = 'conf';
-const PREFIX = `${SERVER}__`;
+const SERVER = 'conf'
+const PREFIX = `${SERVER}__`
 // The suite expects a client that publishes its metadata to do so there.
-const PUBLIC_URL = 'https://conformance-test.local';
+const PUBLIC_URL = 'https://conformance-test.local'
 // Somebody who is asked to authorize again and again gives up.
-const PATIENCE = 3;
+const PATIENCE = 3
 
 /** The calls that the scenario asks for, else one of every tool that is listed. */
 function callsFor(tools) {
   if (context.toolCalls) {
-    return context.toolCalls.map((call) => ({ ...call, name: PREFIX + call.name }));
+    return context.toolCalls.map((call) => ({ ...call, name: PREFIX + call.name }))
   }
-  return tools.map((tool) => ({ name: tool.name, arguments: argumentsFor(tool, tools) }));
+  return tools.map((tool) => ({ name: tool.name, arguments: argumentsFor(tool, tools) }))
 }
 
 /** All at once: what belongs to one request must not show up in another. Returns what did not work. */
 async function useEverything(agent) {
-  const { tools } = await agent.ask('tools/list');
-  const { prompts } = await agent.ask('prompts/list');
-  const { resources } = await agent.ask('resources/list');
+  const { tools } = await agent.ask('tools/list')
+  const { prompts } = await agent.ask('prompts/list')
+  const { resources } = await agent.ask('resources/list')
   const answers = await Promise.allSettled([
     ...callsFor(tools).map((call) => agent.ask('tools/call', call)),
     ...prompts.map(({ name }) => agent.ask('prompts/get', { name })),
     ...resources.map(({ uri }) => agent.ask('resources/read', { uri })),
-  ]);
-  return answers.filter(({ reason }) => reason).map(({ reason }) => reason.message);
+  ])
+  return answers.filter(({ reason }) => reason).map(({ reason }) => reason.message)
 }
 
 function registration() {
-  const plain = { name: SERVER, transport: 'streamable_http', url };
-  if (!scenario.startsWith('auth/')) return plain;
-  const client = { oauth_client_id: context.client_id, oauth_client_secret: context.client_secret };
+  const plain = { name: SERVER, transport: 'streamable_http', url }
+  if (!scenario.startsWith('auth/')) return plain
+  const client = { oauth_client_id: context.client_id, oauth_client_secret: context.client_secret }
   // Without a person there is nobody to send back.
-  const alone = scenario.startsWith('auth/client-credentials');
-  return { ...plain, ...client, oauth_redirect_uri: alone ? undefined : `${PUBLIC_URL}/api/dashboard/oauth/callback` };
+  const alone = scenario.startsWith('auth/client-credentials')
+  return { ...plain, ...client, oauth_redirect_uri: alone ? undefined : `${PUBLIC_URL}/api/dashboard/oauth/callback` }
 }
 
 /** Goes through the authorization where one is asked for; true when the server is registered then. */
 async function settle(gateway, answer) {
   if (answer.status === 202) {
-    const { session_id, authorization_url } = answer.body.authorization_required;
-    const brought = await authorize(authorization_url);
-    answer = await gateway.post(`/api/v0/upstream_oauth/sessions/${session_id}/complete`, brought);
+    const { session_id, authorization_url } = answer.body.authorization_required
+    const brought = await authorize(authorization_url)
+    answer = await gateway.post(`/api/v0/upstream_oauth/sessions/${session_id}/complete`, brought)
   }
-  if (answer.status !== 201) console.error(`${answer.status} ${JSON.stringify(answer.body)}`);
-  return answer.status === 201;
+  if (answer.status !== 201) console.error(`${answer.status} ${JSON.stringify(answer.body)}`)
+  return answer.status === 201
 }
 
 async function register(gateway) {
   for (let attempt = 1; attempt <= PATIENCE; attempt += 1) {
-    if (await settle(gateway, await gateway.post('/api/v0/servers', registration()))) return true;
-    if (!scenario.startsWith('auth/')) break;
+    if (await settle(gateway, await gateway.post('/api/v0/servers', registration()))) return true
+    if (!scenario.startsWith('auth/')) break
   }
-  return false;
+  return false
 }
 
 /** The server may want more than it was given: then it is authorized again, for that. */
 async function run(gateway) {
-  if (!(await register(gateway))) return;
-  const endpoint = `${gateway.url}/mcp`;
+  if (!(await register(gateway))) return
+  const endpoint = `${gateway.url}/mcp`
   // What only modern servers ask for can so far be passed on to modern clients only.
-  const agent = scenario.startsWith('sep-2322') ? new ModernAgent(endpoint) : await Agent.connect(endpoint);
+  const agent = scenario.startsWith('sep-2322') ? new ModernAgent(endpoint) : await Agent.connect(endpoint)
   for (let attempt = 1; attempt < PATIENCE; attempt += 1) {
-    const problems = await useEverything(agent);
+    const problems = await useEverything(agent)
     // Not every server of the suite answers what it lists; the suite itself knows whether that is a failure.
-    problems.forEach((problem) => console.error(problem));
-    if (!problems.some((problem) => problem.includes('authorization required'))) break;
-    if (!(await settle(gateway, await gateway.post(`/api/v0/servers/${SERVER}/reauthorize`, {})))) break;
+    problems.forEach((problem) => console.error(problem))
+    if (!problems.some((problem) => problem.includes('authorization required'))) break
+    if (!(await settle(gateway, await gateway.post(`/api/v0/servers/${SERVER}/reauthorize`, {})))) break
   }
-  await agent.leave();
+  await agent.leave()
 }
 
-const gateway = await Gateway.start(program, scenario.startsWith('auth/') ? { PUBLIC_URL } : {});
+const gateway = await Gateway.start(program, scenario.startsWith('auth/') ? { PUBLIC_URL } : {})
 try {
-  await run(gateway);
+  await run(gateway)
 } finally {
-  await gateway.stop();
+  await gateway.stop()
 }

@@ -3,8 +3,8 @@
 
 /** What the redirect back carries: `code`, `state` and `iss`, or `error`. */
 export async function authorize(url) {
-  const response = await fetch(url, { redirect: 'manual' });
-  const location = response.headers.get('location');
-  if (!location) throw new Error(`the authorization server answered with ${response.status} and no way back`);
-  return Object.fromEntries(new URL(location, url).searchParams);
+  const response = await fetch(url, { redirect: 'manual' })
+  const location = response.headers.get('location')
+  if (!location) throw new Error(`the authorization server answered with ${response.status} and no way back`)
+  return Object.fromEntries(new URL(location, url).searchParams)
 }

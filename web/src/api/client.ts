@@ -102,8 +102,7 @@ export const api = {
   switch: (kind: 'servers' | 'tools' | 'prompts', name: string, enabled: boolean) =>
     ask<Schemas['Switched']>('PATCH', `${base}/${kind}/${part(name)}/enabled`, { body: { enabled } }),
 
-  previewImport: (text: string) =>
-    ask<Schemas['ImportPreview']>('POST', `${base}/import/preview`, { body: { text } }),
+  previewImport: (text: string) => ask<Schemas['ImportPreview']>('POST', `${base}/import/preview`, { body: { text } }),
   applyImport: (text: string, names: string[]) =>
     ask<Schemas['Imported']>('POST', `${base}/import`, { body: { text, names } }),
 

@@ -31,7 +31,9 @@ export function split(line: string): CommandLine | { problem: string } {
   if (quote !== undefined) return { problem: `the quote ${quote} is not closed` }
   if (word !== undefined) words.push(word)
   const [command, ...args] = words
-  return command === undefined ? { problem: 'is required: the program to start, with its arguments' } : { command, args }
+  return command === undefined
+    ? { problem: 'is required: the program to start, with its arguments' }
+    : { command, args }
 }
 
 /** A word so that a shell reads it as it is. */

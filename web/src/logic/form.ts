@@ -83,7 +83,9 @@ export function check(schema: unknown, root: Schema, value: unknown, required: b
     case 'boolean':
       return typeof value === 'boolean' ? [] : problem('must be true or false')
     case 'string':
-      return typeof value === 'string' ? checkText(settled, value).map((sentence) => ({ path, sentence })) : problem('must be text')
+      return typeof value === 'string'
+        ? checkText(settled, value).map((sentence) => ({ path, sentence }))
+        : problem('must be text')
     case 'number':
     case 'integer':
       return checkNumber(settled, value).map((sentence) => ({ path, sentence }))
@@ -106,8 +108,10 @@ function checkNumber(schema: Schema, value: unknown): string[] {
   const { minimum, maximum, exclusiveMinimum, exclusiveMaximum } = schema
   if (typeof minimum === 'number' && value < minimum) return [`must be at least ${minimum}`]
   if (typeof maximum === 'number' && value > maximum) return [`must be at most ${maximum}`]
-  if (typeof exclusiveMinimum === 'number' && value <= exclusiveMinimum) return [`must be more than ${exclusiveMinimum}`]
-  if (typeof exclusiveMaximum === 'number' && value >= exclusiveMaximum) return [`must be less than ${exclusiveMaximum}`]
+  if (typeof exclusiveMinimum === 'number' && value <= exclusiveMinimum)
+    return [`must be more than ${exclusiveMinimum}`]
+  if (typeof exclusiveMaximum === 'number' && value >= exclusiveMaximum)
+    return [`must be less than ${exclusiveMaximum}`]
   return []
 }
 

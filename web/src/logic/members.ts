@@ -23,6 +23,17 @@ export function effective<T extends Member>(group: Configuration, tools: T[]): T
   return tools.filter((tool) => tool.enabled && isIncluded(group, tool))
 }
 
+/** The tools of each server, which is there with none if it is among `servers`. */
+export function byServer<T extends Member>(servers: string[], tools: T[]): [string, T[]][] {
+  const sorted = new Map<string, T[]>(servers.map((server) => [server, []]))
+  for (const tool of tools) {
+    const others = sorted.get(tool.server)
+    if (others) others.push(tool)
+    else sorted.set(tool.server, [tool])
+  }
+  return [...sorted]
+}
+
 export function toggleTool<C extends Configuration>(group: C, tool: Member): C {
   const name = tool.canonical_name
   const viaServer = group.included_servers.includes(tool.server)

@@ -13,7 +13,8 @@ export function checkServerName(name: string): string {
 export function checkGroupName(name: string): string {
   if (name === '') return 'is required'
   if (name.length > 64) return 'must have at most 64 characters'
-  if (!/^[a-zA-Z0-9][a-zA-Z0-9_-]*$/.test(name)) return "must begin with a letter or digit and have only letters, digits, '-' and '_'"
+  if (!/^[a-zA-Z0-9][a-zA-Z0-9_-]*$/.test(name))
+    return "must begin with a letter or digit and have only letters, digits, '-' and '_'"
   return ''
 }
 
@@ -30,7 +31,12 @@ export function guessName(source: string[]): string {
   if (url) return clean(URL.canParse(url) ? fromHost(new URL(url).hostname) : '')
   const words = source.slice(1).filter((word) => !word.startsWith('-') && !word.includes('='))
   const word = words.find((one) => /mcp|server/i.test(one)) ?? words[0] ?? source[0] ?? ''
-  const last = word.replace(/[@=]\d[^/]*$/, '').replace(/\/+$/, '').split('/').pop() ?? ''
+  const last =
+    word
+      .replace(/[@=]\d[^/]*$/, '')
+      .replace(/\/+$/, '')
+      .split('/')
+      .pop() ?? ''
   return clean(last.replace(/\.[a-z0-9]{1,4}$/i, ''))
 }
 
@@ -41,5 +47,8 @@ function fromHost(host: string): string {
 
 function clean(text: string): string {
   const plain = text.replace(/^(mcp-)?server[-_]|^mcp[-_]|[-_](mcp|server)([-_]server)?$/gi, '')
-  return (plain || text).replace(/[^a-zA-Z0-9-]+/g, '-').replace(/^-+|-+$/g, '').slice(0, 64)
+  return (plain || text)
+    .replace(/[^a-zA-Z0-9-]+/g, '-')
+    .replace(/^-+|-+$/g, '')
+    .slice(0, 64)
 }

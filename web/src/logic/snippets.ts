@@ -24,7 +24,8 @@ export function snippets(url: string, name = 'toolgate'): Snippet[] {
       client: 'ChatGPT',
       place: 'Settings, Apps & Connectors, Advanced, Developer mode, then Create',
       text: url,
-      remark: 'ChatGPT connects from the internet: it needs an https address that is reachable there. Start the gateway with PUBLIC_URL set to it.',
+      remark:
+        'ChatGPT connects from the internet: it needs an https address that is reachable there. Start the gateway with PUBLIC_URL set to it.',
     },
     {
       client: 'Python',

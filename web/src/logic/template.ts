@@ -17,7 +17,8 @@ export function expand(template: string, given: Record<string, string>): string 
       return ';?&'.includes(operator) && operator ? `${one.name}=${text}` : text
     })
     if (encoded.length === 0) return ''
-    const separator = ({ '': ',', '+': ',', '#': ',' } as Record<string, string>)[operator] ?? (operator === '?' ? '&' : operator)
+    const separator =
+      ({ '': ',', '+': ',', '#': ',' } as Record<string, string>)[operator] ?? (operator === '?' ? '&' : operator)
     const first = operator === '+' ? '' : operator
     return first + encoded.join(separator)
   })

@@ -32,7 +32,10 @@ export function uptime(seconds: number): string {
     [seconds % 60, 's'],
   ] as const
   const first = parts.findIndex(([number]) => number > 0)
-  return parts.slice(first < 0 ? 3 : first, (first < 0 ? 3 : first) + 2).map(([number, unit]) => `${number} ${unit}`).join(' ')
+  return parts
+    .slice(first < 0 ? 3 : first, (first < 0 ? 3 : first) + 2)
+    .map(([number, unit]) => `${number} ${unit}`)
+    .join(' ')
 }
 
 export function size(bytes: number): string {
@@ -44,12 +47,18 @@ export function size(bytes: number): string {
 export function remedy(reason: string): string {
   const known: [RegExp, string][] = [
     [/authoriz|oauth/i, 'Authorize the server again.'],
-    [/no such file|not found.*(command|program)|command not found|cannot start|could not be started/i, 'Install the program, or give its full path: the gateway sees the PATH it was started with.'],
+    [
+      /no such file|not found.*(command|program)|command not found|cannot start|could not be started/i,
+      'Install the program, or give its full path: the gateway sees the PATH it was started with.',
+    ],
     [/\b401\b|bearer_token/i, 'Register it again with a bearer token or headers.'],
     [/\b403\b/, 'The server knows you but refuses: check what the token may do.'],
     [/\b404\b/, 'Check the path of the URL; many servers answer at /mcp or /sse.'],
     [/refused|unreachable|resolve|dns|connect/i, 'Check that the server runs and that the URL is right, then retry.'],
-    [/did not finish|timed? ?out|within \d/i, 'Retry; where it always takes long, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.'],
+    [
+      /did not finish|timed? ?out|within \d/i,
+      'Retry; where it always takes long, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.',
+    ],
     [/exit|ended|keeps ending/i, 'The last lines that it wrote are below; often an environment variable is missing.'],
   ]
   return known.find(([pattern]) => pattern.test(reason))?.[1] ?? ''

@@ -3,6 +3,7 @@
 
 import { api, paths, sentence } from '../api/client'
 import type { Diagnostics, EmptyState, Group, Overview, Prompt, Resource, Server, Template, Tool } from '../api/client'
+import { without } from '../logic/record'
 
 /** A list or record with the two other states it may be in. */
 class Loaded<T> {
@@ -129,7 +130,7 @@ class Gateway {
   }
 
   private hear({ name, status, status_reason }: ServerStatus): void {
-    const { [name]: _, ...others } = this.steps
+    const others = without(this.steps, name)
     this.steps = status === 'connecting' ? { ...others, [name]: status_reason } : others
     const list = this.servers.data
     if (!list?.items.some((server) => server.name === name && server.status !== status)) {

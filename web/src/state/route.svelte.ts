@@ -11,7 +11,7 @@ export interface Place {
   query: URLSearchParams
 }
 
-export function parse(hash: string): Place {
+function parse(hash: string): Place {
   const [path = '', query = ''] = hash.replace(/^#?\/?/, '').split('?', 2)
   const [first = '', ...rest] = path.split('/').filter(Boolean).map(decode)
   const page = PAGES.find((name) => name === first) ?? 'overview'

@@ -13,7 +13,7 @@ use crate::conformance::Transport;
 use crate::conformance::gateway::{self, Gateway};
 use crate::conformance::process::Process;
 use crate::run::Run;
-use install::Installed;
+use install::install;
 
 /// What runs a script, and the script. Each gets the address of the gateway.
 #[rustfmt::skip]
@@ -43,7 +43,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     }
     // The whole workspace, as for the tests, so that nothing is built a second time with other features.
     command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
-    let installed = Installed::prepare(&run.root)?;
+    let installed = install(&run.root)?;
     let results = installed.folder.join("results");
     if results.exists() {
         fs::remove_dir_all(&results)?;
@@ -51,16 +51,16 @@ pub fn run(run: &mut Run) -> Result<()> {
     fs::create_dir_all(&results)?;
 
     // The servers and the gateway live until the last client is through.
-    let node = installed.path("node_modules/.bin/node")?;
+    let node = installed.node()?;
     let everything = installed.path("everything.mjs")?;
-    let http = Process::start(&results, "http", &[&node, &everything, "streamableHttp"])?;
-    let sse = Process::start(&results, "sse", &[&node, &everything, "sse"])?;
+    let http = Process::start(&results, "http", &[node, &everything, "streamableHttp"])?;
+    let sse = Process::start(&results, "sse", &[node, &everything, "sse"])?;
     let fixture =
         Process::start(&results, "fixture", &[&program("conformance-fixture")?, "--http", "0", "--legacy"])?;
     let modern = Process::start(&results, "modern", &[&program("conformance-fixture")?, "--http", "0"])?;
     let gateway = Gateway::start(&results, &program("toolgate")?)?;
     let server = installed.path("node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
-    gateway.register(&gateway::stdio("stdio", &node, &[&server, "stdio"]))?;
+    gateway.register(&gateway::stdio("stdio", node, &[&server, "stdio"]))?;
     gateway.register(&gateway::remote("http", Transport::StreamableHttp, &http.url))?;
     gateway.register(&gateway::remote("sse", Transport::Sse, &sse.url))?;
     // The other server shows what asks the user only to clients that declare it; this one shows it to all.
@@ -71,7 +71,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     for (name, runner, script) in clients {
         let started = Instant::now();
         let line = match runner {
-            Runner::Node => vec![node.clone(), installed.path(script)?],
+            Runner::Node => vec![node.to_owned(), installed.path(script)?],
             Runner::Python => vec![installed.path("python/bin/python")?, installed.path(script)?],
             Runner::Program => vec![program(script)?],
         };

@@ -187,7 +187,7 @@ impl Conformance {
     }
 
     fn run(&self, case: &Case) -> Result<(Report, PathBuf)> {
-        let folder = self.suite.folder.join("results").join(case.name);
+        let folder = self.suite.results().join(case.name);
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }

@@ -1,7 +1,6 @@
-//! The official suite and the Node that it needs: installed from the lock file into `.cache`, never into the
-//! machine. Nothing is judged here.
+//! The official suite: installed from the lock file into `.cache`, never into the machine. Nothing is judged here.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
@@ -9,37 +8,30 @@ use anyhow::{Context, Result};
 
 use super::process::Process;
 use crate::command;
+use crate::packages::Packages;
 
 const PACKAGE: &str = "node_modules/@modelcontextprotocol/conformance";
-const NODE: &str = "node_modules/.bin/node";
 /// Generous: all scenarios of a client start at once, each with a gateway of its own.
 const SCENARIO_LIMIT_MS: &str = "300000";
 
 pub struct Suite {
-    pub folder: PathBuf,
+    packages: Packages,
 }
 
 impl Suite {
-    /// Does nothing when what is there comes from the same lock file.
     pub fn install(root: &Path) -> Result<Suite> {
-        let folder = root.join(".cache/conformance");
-        let source = root.join("tests/conformance");
-        let lock = fs::read(source.join("package-lock.json"))?;
-        let stamp = folder.join("installed-lock.json");
-        if !fs::read(&stamp).is_ok_and(|installed| installed == lock) {
-            println!("  installing the conformance suite and its Node into {} ...", folder.display());
-            fs::create_dir_all(&folder)?;
-            for name in ["package.json", "package-lock.json"] {
-                fs::copy(source.join(name), folder.join(name))?;
-            }
-            command::show(&folder, &["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"])?;
-            fs::write(&stamp, lock)?;
-        }
-        Ok(Suite { folder })
+        let packages =
+            Packages::install(root, &root.join("tests/conformance"), &root.join(".cache/conformance"))?;
+        Ok(Suite { packages })
+    }
+
+    /// Where all that was said during the cases is kept.
+    pub fn results(&self) -> PathBuf {
+        self.packages.folder.join("results")
     }
 
     pub fn requirements(&self, revision: &str) -> PathBuf {
-        self.folder.join(PACKAGE).join("requirements").join(format!("{revision}.yaml"))
+        self.packages.folder.join(PACKAGE).join("requirements").join(format!("{revision}.yaml"))
     }
 
     /// Judges the server at `url`.
@@ -58,15 +50,16 @@ impl Suite {
         let driver = root.join("tests/conformance/client/driver.mjs");
         let driver = driver.to_str().context("the path of the driver is not text")?;
         // The suite hands this to a shell.
-        let command = [&self.path(NODE)?, driver, program].map(|word| format!("'{word}'")).join(" ");
+        let command = [self.packages.node()?, driver, program].map(|word| format!("'{word}'")).join(" ");
         self.run(&["client", "--command", &command, "--timeout", SCENARIO_LIMIT_MS], revision, folder)
     }
 
     /// Leaves one folder with results for each scenario in `folder`, and what was printed in `suite.log`.
     fn run(&self, words: &[&str], revision: &str, folder: &Path) -> Result<ExitStatus> {
-        let (node, program) = (self.path(NODE)?, self.path(&format!("{PACKAGE}/dist/index.js"))?);
+        let program = self.packages.path(&format!("{PACKAGE}/dist/index.js"))?;
         let results = folder.to_str().context("the path for results is not text")?;
-        let line = [&[node.as_str(), &program], words, &["--requirements", revision, "-o", results]].concat();
+        let line = [&[self.packages.node()?, &program], words, &["--requirements", revision, "-o", results]]
+            .concat();
         let log = File::create(folder.join("suite.log"))?;
         let mut command = command::prepare(folder, &line);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -77,11 +70,6 @@ impl Suite {
     pub fn start_shim(&self, root: &Path, folder: &Path, url: &str, server: &str) -> Result<Process> {
         let script = root.join("tests/conformance/shim.mjs");
         let script = script.to_str().context("the path of the shim is not text")?;
-        Process::start(folder, "shim", &[&self.path(NODE)?, script, url, &format!("{server}__")])
-    }
-
-    fn path(&self, inner: &str) -> Result<String> {
-        let path = self.folder.join(inner);
-        Ok(path.to_str().context("the path of the suite is not text")?.to_owned())
+        Process::start(folder, "shim", &[self.packages.node()?, script, url, &format!("{server}__")])
     }
 }

@@ -17,7 +17,7 @@ pub fn browse(run: &mut Run) -> Result<()> {
         ["cargo", "build", "--workspace", "--bins", "--example", "fake_upstream", "--locked", "--quiet"];
     command::show(root, &build)?;
     let (source, folder) = (root.join("tests/browser"), root.join(".cache/browser"));
-    let packages = Packages::install(&source, &folder)?;
+    let packages = Packages::install(root, &source, &folder)?;
     let tests = copy_scripts(&source, &folder)?;
     let pictures = folder.join("screenshots");
     fs::create_dir_all(&pictures)?;

@@ -1,5 +1,5 @@
 //! The dashboard: its sources are checked and tested, what is built from them must be what is committed, and a real
-//! browser uses it.
+//! browser uses it. The scripts under `tests/` are formatted and linted with its tools.
 
 mod browser;
 
@@ -17,15 +17,16 @@ pub use browser::browse;
 
 const TYPES: &str = "src/api/schema.ts";
 
-/// Checks types, runs the unit tests, and holds `web/dist` and the generated types against their sources.
+/// The scripts of `web/package.json` that must succeed.
+const CHECKS: &[&str] = &["format:check", "lint", "check", "test"];
+
+/// Runs the checks of the sources, and holds `web/dist` and the generated types against them.
 pub fn check(run: &mut Run) -> Result<()> {
     let (web, cache) = places(&run.root)?;
-    let packages = Packages::install(&web, &web)?;
-    packages.run(
-        "node_modules/svelte-check/bin/svelte-check",
-        &["--tsconfig", "tsconfig.json", "--fail-on-warnings"],
-    )?;
-    packages.run("node_modules/vitest/vitest.mjs", &["run"])?;
+    let packages = Packages::install(&run.root, &web, &web)?;
+    for check in CHECKS {
+        packages.script(check)?;
+    }
     let types = cache.join("schema.ts");
     generate(run, &packages, &types)?;
     if fs::read(&types)? != fs::read(web.join(TYPES))? {
@@ -43,7 +44,7 @@ pub fn check(run: &mut Run) -> Result<()> {
 /// Generates the types and builds `web/dist`.
 pub fn update(run: &mut Run) -> Result<()> {
     let (web, _) = places(&run.root)?;
-    let packages = Packages::install(&web, &web)?;
+    let packages = Packages::install(&run.root, &web, &web)?;
     generate(run, &packages, &web.join(TYPES))?;
     build(&packages, &web.join("dist"))
 }

@@ -17,7 +17,7 @@ use super::dial::{Connection, Tls, dial};
 use super::pool::ConnectionPool;
 use crate::credentials::{Cause, Credentials};
 use crate::error::{CallError, Denial};
-use crate::{CLIENT, MAX_MESSAGE};
+use crate::{Boxed, CLIENT, MAX_MESSAGE};
 use model::{Endpoint, Redactor};
 
 const MAX_REDIRECTS: usize = 5;
@@ -63,6 +63,9 @@ pub struct HttpResponse {
     pub body: IncomingBody,
 }
 
+/// Makes the headers of a request, anew for each time that it is sent.
+pub type Headers<'a> = dyn Fn() -> HeaderMap + Send + Sync + 'a;
+
 impl HttpClient {
     pub fn new(
         endpoint: &Endpoint,
@@ -87,19 +90,18 @@ impl HttpClient {
     }
 
     /// One request; `NotSent` when the upstream certainly did not see it.
-    pub async fn send(
-        &self,
+    pub fn send<'a>(
+        &'a self,
         method: Method,
-        target: &Target,
-        headers: impl Fn() -> HeaderMap,
-        body: &Bytes,
-    ) -> Result<HttpResponse, CallError> {
+        target: &'a Target,
+        headers: &'a Headers<'a>,
+        body: &'a Bytes,
+    ) -> Boxed<'a, Result<HttpResponse, CallError>> {
         match &self.credentials {
             Some(credentials) if credentials.has_grant() => {
-                // In a box, since few servers need it.
-                Box::pin(self.send_authorized(credentials, method, target, headers, body)).await
+                Box::pin(self.send_authorized(credentials, method, target, headers, body))
             }
-            Some(_) | None => self.send_plain(method, target, headers, body).await,
+            Some(_) | None => Box::pin(self.send_plain(method, target, headers, body)),
         }
     }
 
@@ -109,7 +111,7 @@ impl HttpClient {
         credentials: &Arc<Credentials>,
         method: Method,
         target: &Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
     ) -> Result<HttpResponse, CallError> {
         let with = |token: &Option<HeaderValue>| {
@@ -118,18 +120,18 @@ impl HttpClient {
             headers
         };
         let token = credentials.header().await?;
-        let received = self.send_plain(method.clone(), target, || with(&token), body).await?;
+        let received = self.send_plain(method.clone(), target, &|| with(&token), body).await?;
         let Some(old) = token.filter(|_| received.status == 401) else { return Ok(received) };
         received.body.discard().await;
         let token = Some(credentials.renew(&old, Cause::Refusal).await?);
-        self.send_plain(method, target, || with(&token), body).await
+        self.send_plain(method, target, &|| with(&token), body).await
     }
 
     async fn send_plain(
         &self,
         method: Method,
         target: &Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
     ) -> Result<HttpResponse, CallError> {
         let received = self.send_once(&method, target, headers(), body).await?;
@@ -143,7 +145,7 @@ impl HttpClient {
         &self,
         method: Method,
         mut target: Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
         mut received: HttpResponse,
     ) -> Result<HttpResponse, CallError> {

@@ -50,7 +50,7 @@ impl Streamable {
         params: &HashMap<String, Vec<HeaderParam>>,
     ) -> Result<AnswerStream, CallError> {
         let headers = || self.headers_of(&body, version, params);
-        let received = self.client.send(Method::POST, &self.client.target, headers, &body).await?;
+        let received = self.client.send(Method::POST, &self.client.target, &headers, &body).await?;
         if received.status == 200 && is_event_stream(&received.headers) {
             let resumer = (version.map(Version::era) != Some(Era::Modern))
                 .then(|| Resumer { streamable: self.clone(), version });
@@ -127,7 +127,7 @@ impl Streamable {
     /// Sends a notice or an answer and waits until the upstream has it.
     pub async fn tell(&self, message: &Bytes, version: Option<Version>) {
         let headers = || self.headers_of(message, version, &HashMap::new());
-        match self.client.send(Method::POST, &self.client.target, headers, message).await {
+        match self.client.send(Method::POST, &self.client.target, &headers, message).await {
             Ok(received) => received.body.discard().await,
             Err(error) => tracing::debug!(%error, "a notice did not reach its upstream"),
         }
@@ -191,7 +191,7 @@ impl Streamable {
         }
         let nothing = Bytes::new();
         let headers = || self.identified(version);
-        let end = self.client.send(Method::DELETE, &self.client.target, headers, &nothing);
+        let end = self.client.send(Method::DELETE, &self.client.target, &headers, &nothing);
         // Servers may refuse to end sessions; there is nothing more to do then.
         let _ = tokio::time::timeout(END_SESSION_LIMIT, end).await;
     }
@@ -209,7 +209,7 @@ impl Streamable {
             }
             headers
         };
-        self.client.send(Method::GET, &self.client.target, headers, &Bytes::new()).await
+        self.client.send(Method::GET, &self.client.target, &headers, &Bytes::new()).await
     }
 
     fn headers_of(

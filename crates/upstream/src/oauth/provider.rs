@@ -14,8 +14,8 @@ use url::Url;
 use super::address::AddressPolicy;
 use super::grant::{Grant, GrantType, OAuthClient};
 use super::memory::Memory;
-use crate::Options;
 use crate::error::seconds;
+use crate::{Boxed, Options};
 use model::{Endpoint, Issued, Secret};
 
 pub struct Provider {
@@ -69,14 +69,16 @@ pub enum Unrenewed {
 
 impl Provider {
     /// `None` when the server publishes nothing about OAuth. `challenge` is what it said with its refusal.
-    pub async fn find(
-        endpoint: &Endpoint,
-        challenge: Option<&str>,
-        options: &Options,
-    ) -> Result<Option<Self>, String> {
-        let limit = options.init_timeout;
-        let late = |_| format!("its authorization server was not found within {}", seconds(limit));
-        tokio::time::timeout(limit, Self::discover(endpoint, challenge, options)).await.map_err(late)?
+    pub fn find<'a>(
+        endpoint: &'a Endpoint,
+        challenge: Option<&'a str>,
+        options: &'a Options,
+    ) -> Boxed<'a, Result<Option<Self>, String>> {
+        Box::pin(async move {
+            let limit = options.init_timeout;
+            let late = |_| format!("its authorization server was not found within {}", seconds(limit));
+            tokio::time::timeout(limit, Self::discover(endpoint, challenge, options)).await.map_err(late)?
+        })
     }
 
     async fn discover(
@@ -124,7 +126,17 @@ impl Provider {
     }
 
     /// Prepares what a person must agree to. `known` is what was granted before, `lacking` what it did not cover.
-    pub async fn begin(
+    pub fn begin<'a>(
+        self,
+        endpoint: &'a Endpoint,
+        redirect_uri: &'a str,
+        known: Option<&'a Grant>,
+        lacking: &'a [String],
+    ) -> Boxed<'a, Result<Begun, String>> {
+        Box::pin(self.begin_now(endpoint, redirect_uri, known, lacking))
+    }
+
+    async fn begin_now(
         mut self,
         endpoint: &Endpoint,
         redirect_uri: &str,
@@ -148,7 +160,16 @@ impl Provider {
     }
 
     /// The person came back with a code.
-    pub async fn finish(
+    pub fn finish<'a>(
+        self,
+        flow: Flow,
+        code: &'a Secret,
+        issuer: Option<&'a str>,
+    ) -> Boxed<'a, Result<Grant, Unfinished>> {
+        Box::pin(self.finish_now(flow, code, issuer))
+    }
+
+    async fn finish_now(
         mut self,
         flow: Flow,
         code: &Secret,
@@ -180,7 +201,16 @@ impl Provider {
     }
 
     /// Asks for a grant that needs no person.
-    pub async fn enter(
+    pub fn enter<'a>(
+        &'a mut self,
+        client_id: &'a str,
+        secret: &'a Secret,
+        scopes: &'a [String],
+    ) -> Boxed<'a, Result<Grant, String>> {
+        Box::pin(self.enter_now(client_id, secret, scopes))
+    }
+
+    async fn enter_now(
         &mut self,
         client_id: &str,
         secret: &Secret,
@@ -197,7 +227,11 @@ impl Provider {
     }
 
     /// A fresh access token for the same grant.
-    pub async fn renew(&mut self, grant: &Grant) -> Result<Grant, Unrenewed> {
+    pub fn renew<'a>(&'a mut self, grant: &'a Grant) -> Boxed<'a, Result<Grant, Unrenewed>> {
+        Box::pin(self.renew_now(grant))
+    }
+
+    async fn renew_now(&mut self, grant: &Grant) -> Result<Grant, Unrenewed> {
         if self.issuer() != grant.issuer() {
             return Err(Unrenewed::Over("the server names another authorization server by now".into()));
         }
