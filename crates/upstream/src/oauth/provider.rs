@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-use super::grant::{Client, Grant, Kind};
-use super::guard::Guard;
+use super::address::AddressPolicy;
+use super::grant::{Grant, GrantType, OAuthClient};
 use super::memory::Memory;
 use crate::error::seconds;
 use crate::{Boxed, Options};
@@ -40,7 +40,7 @@ pub struct Begun {
 pub struct Flow {
     pub challenge: Option<String>,
     issuer: Option<String>,
-    client: Client,
+    client: OAuthClient,
     state: StoredAuthorizationState,
 }
 
@@ -87,15 +87,15 @@ impl Provider {
         options: &Options,
     ) -> Result<Option<Self>, String> {
         let url = bare(&endpoint.url);
-        let guard = Guard::around(&url, options.oauth.allow_private).await?;
+        let policy = AddressPolicy::around(&url, options.oauth.allow_private).await?;
         // rmcp builds clients of its own, which it then does not use, and they look for this.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let manager = match guard.reaches_private() {
+        let manager = match policy.reaches_private() {
             true => AuthorizationManager::new_allowing_private_addresses(url.clone()).await,
             false => AuthorizationManager::new(url.clone()).await,
         };
         let mut manager = manager.map_err(|error| say(&error))?;
-        let client = guard.client(&options.tls, options.init_timeout)?;
+        let client = policy.client(&options.tls, options.init_timeout)?;
         manager.with_client(client).map_err(|error| say(&error))?;
         let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| say(&error))?;
         // Where nothing is published, rmcp invents endpoints.
@@ -103,8 +103,8 @@ impl Provider {
             return Ok(None);
         }
         let metadata = found.metadata;
-        guard.check(&metadata.token_endpoint)?;
-        metadata.registration_endpoint.as_deref().map_or(Ok(()), |url| guard.check(url))?;
+        policy.check(&metadata.token_endpoint)?;
+        metadata.registration_endpoint.as_deref().map_or(Ok(()), |url| policy.check(url))?;
         // Only a browser goes there, so it may be anywhere, but it must be a page.
         if !metadata.authorization_endpoint.starts_with("https://")
             && !metadata.authorization_endpoint.starts_with("http://")
@@ -197,7 +197,7 @@ impl Provider {
         }
         let credentials = credentials.content();
         let credentials = credentials.ok_or_else(|| Unfinished::Refused("there was no token".into()))?;
-        Ok(self.grant(flow.client, Kind::Person, credentials))
+        Ok(self.grant(flow.client, GrantType::Person, credentials))
     }
 
     /// Asks for a grant that needs no person.
@@ -216,14 +216,14 @@ impl Provider {
         secret: &Secret,
         scopes: &[String],
     ) -> Result<Grant, String> {
-        let client = Client {
+        let client = OAuthClient {
             id: client_id.to_owned(),
             secret: Some(secret.expose().to_owned()),
             redirect_uri: self.url.to_string(),
         };
         let scopes = self.scopes(scopes, None, &[]).await;
         let credentials = self.enter_as(&client, scopes).await.map_err(|error| say(&error))?;
-        Ok(self.grant(client, Kind::Machine, credentials))
+        Ok(self.grant(client, GrantType::Machine, credentials))
     }
 
     /// A fresh access token for the same grant.
@@ -236,8 +236,8 @@ impl Provider {
             return Err(Unrenewed::Over("the server names another authorization server by now".into()));
         }
         let credentials = match grant.kind {
-            Kind::Machine => self.enter_as(&grant.client, grant.scopes().to_vec()).await,
-            Kind::Person => self.refresh(grant).await,
+            GrantType::Machine => self.enter_as(&grant.client, grant.scopes().to_vec()).await,
+            GrantType::Person => self.refresh(grant).await,
         };
         match credentials {
             Ok(credentials) => Ok(Grant { credentials, received_at_ms: now_ms(), ..grant.clone() }),
@@ -271,7 +271,7 @@ impl Provider {
 
     async fn enter_as(
         &mut self,
-        client: &Client,
+        client: &OAuthClient,
         scopes: Vec<String>,
     ) -> Result<StoredCredentials, AuthError> {
         let config = ClientCredentialsConfig::ClientSecret {
@@ -289,7 +289,7 @@ impl Provider {
     }
 
     /// The resource exactly as the server announced it. rmcp tells it only as a part of an authorization URL.
-    async fn resource(&mut self, client: &Client) -> String {
+    async fn resource(&mut self, client: &OAuthClient) -> String {
         let announced = async {
             self.manager.configure_client(client.config()).ok()?;
             let url = self.manager.get_authorization_url(&[]).await.ok()?;
@@ -299,7 +299,7 @@ impl Provider {
         announced.await.unwrap_or_else(|| self.url.to_string())
     }
 
-    fn grant(&self, client: Client, kind: Kind, credentials: StoredCredentials) -> Grant {
+    fn grant(&self, client: OAuthClient, kind: GrantType, credentials: StoredCredentials) -> Grant {
         let mut lineage = [0; 16];
         getrandom::fill(&mut lineage).expect("the operating system always has random bytes");
         let lineage = lineage.iter().map(|byte| format!("{byte:02x}")).collect();
