@@ -6,7 +6,7 @@ use sqlx::{ConnectOptions, Connection};
 
 use super::open_with_key;
 use crate::migrate::{MIGRATIONS, migrator};
-use crate::{AuthorizationKey, AuthorizationStatus};
+use crate::{AuthorizationKey, AuthorizationStatus, OpenOptions, check};
 use model::Secret;
 use seal::{Seal, SecretKey};
 
@@ -25,6 +25,11 @@ async fn an_authorization_outlives_the_renaming_of_its_table() {
     migrator(&MIGRATIONS[..5]).run_direct(None, &mut before, false).await.unwrap();
     sqlx::query(INSERT).bind(digest).bind(sealed).execute(&mut before).await.unwrap();
     before.close().await.unwrap();
+
+    let options = OpenOptions { path: path.clone(), secret_key: Some(Secret::new(&key)) };
+    let unread = check(&options).await.unwrap().pop().unwrap();
+    assert_eq!(unread.subject, "contents not read, migrations to run at the next start: 1");
+    assert!(unread.problems.is_empty());
 
     let store = open_with_key(&path, &key).await.unwrap();
     let state = Secret::new("state");
