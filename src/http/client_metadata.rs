@@ -18,7 +18,7 @@ pub fn address(public_url: &Url) -> String {
 }
 
 /// Who this gateway is to authorization servers.
-#[utoipa::path(get, path = "/client-metadata.json", tag = "system",
+#[utoipa::path(get, path = PATH, tag = "system",
     responses((status = 200, body = std::collections::HashMap<String, Value>)))]
 pub async fn get(State(face): State<Face>) -> Answer<Json<Value>> {
     let Some(public_url) = &face.settings.public_url else {

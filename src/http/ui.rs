@@ -124,7 +124,7 @@ pub async fn index(State(face): State<Face>, headers: HeaderMap) -> Answer<Respo
 }
 
 /// What the page loads.
-#[utoipa::path(get, path = "/assets/{path}", tag = "dashboard pages", params(("path" = String, Path)),
+#[utoipa::path(get, path = "/assets/{*path}", tag = "dashboard pages", params(("path" = String, Path)),
     responses((status = 200, content_type = "*/*", body = String)))]
 pub async fn asset(
     State(face): State<Face>,

@@ -15,10 +15,10 @@ const MCP_METHODS: [&str; 3] = ["GET", "POST", "DELETE"];
 fn every_route() -> Vec<(String, String, Access)> {
     let fill = |path: &str| path.replace("{name}", "nobody").replace("{id}", "nobody");
     let rows = routes::table().into_iter();
-    let rest = rows.map(|route| (route.method.to_string(), fill(route.path), route.access));
+    let rest = rows.map(|route| (route.method.to_string(), fill(&route.path), route.access));
     let mcp = routes::MCP
         .into_iter()
-        .flat_map(|(path, access, _)| MCP_METHODS.map(|method| (method.to_owned(), fill(path), access)));
+        .flat_map(|route| MCP_METHODS.map(|method| (method.to_owned(), fill(route.path), route.access)));
     rest.chain(mcp).collect()
 }
 
@@ -207,14 +207,15 @@ fn the_tables_of_the_page_are_the_table_of_the_code() {
     let (development, rest): (Vec<_>, Vec<_>) =
         routes::table().into_iter().partition(|route| route.access == Access::Development);
     for route in development {
-        let is_page = matches!(route.path, "/" | "/index.html") || route.path.starts_with("/assets/");
+        let is_page =
+            matches!(route.path.as_str(), "/" | "/index.html") || route.path.starts_with("/assets/");
         assert!(is_page || route.path.starts_with("/api/dashboard/"), "{}", route.path);
     }
     let rest = rest
         .into_iter()
-        .map(|route| format!("{} {} {}", route.method, nameless(route.path), word(route.access)));
+        .map(|route| format!("{} {} {}", route.method, nameless(&route.path), word(route.access)));
     let mcp =
-        routes::MCP.into_iter().map(|(path, access, _)| format!(" {} {}", nameless(path), word(access)));
+        routes::MCP.into_iter().map(|route| format!(" {} {}", nameless(route.path), word(route.access)));
     let of_code: BTreeSet<_> = rest.chain(mcp).collect();
     let of_page = documented();
     assert_eq!(of_code.difference(&of_page).collect::<Vec<_>>(), Vec::<&String>::new(), "not in docs/api.md");

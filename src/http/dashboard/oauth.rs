@@ -60,7 +60,7 @@ pub async fn session(State(face): State<Face>, Name(id): Name) -> Answer<Json<Se
 }
 
 /// The person comes back, with a code or with a refusal.
-#[utoipa::path(get, path = "/api/dashboard/oauth/callback", tag = "dashboard",
+#[utoipa::path(get, path = CALLBACK, tag = "dashboard",
     params(
         ("state" = Option<String>, Query), ("code" = Option<String>, Query), ("iss" = Option<String>, Query),
         ("error" = Option<String>, Query), ("error_description" = Option<String>, Query),
