@@ -13,6 +13,7 @@ pub mod extract;
 pub mod guard;
 pub mod guesses;
 pub mod openapi;
+pub mod record;
 pub mod reply;
 pub mod revocable;
 pub mod stream;

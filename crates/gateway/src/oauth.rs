@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use super::record::ServerRecord;
 use super::servers::{Keeps, Unconnected};
@@ -27,8 +26,7 @@ impl Outcome {
 }
 
 /// An authorization that waits for a person.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = PendingAuthorization)]
+#[derive(Clone, Debug)]
 pub struct Pending {
     pub session_id: String,
     pub authorization_url: String,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use super::catalog::Entry;
 use super::oauth::{Outcome, Purpose};
@@ -17,8 +16,7 @@ use upstream::token::{Held, Tokens};
 use upstream::{ConnectError, Denial, Upstream};
 
 /// What became visible or hidden when a server was switched.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SwitchedServer)]
+#[derive(Debug)]
 pub struct Switched {
     pub name: String,
     pub tools_affected: Vec<String>,

@@ -39,5 +39,5 @@ pub async fn complete(State(face): State<Face>, Name(id): Name, body: Bytes) -> 
     };
     let response = Response { code, issuer };
     let server = face.gateway.complete_oauth_session(&id, &Secret::new(state), response).await?;
-    Ok(Created(OneServer { server }))
+    Ok(Created(server.into()))
 }

@@ -12,8 +12,8 @@ use super::{coverage, entity};
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::extract::{Query, json_object};
+use crate::http::record::PromptRecord;
 use crate::http::reply::{Answer, Json, Written};
-use gateway::record::PromptRecord;
 use model::Fields;
 
 /// The body of a rendering.
@@ -46,7 +46,10 @@ pub struct PromptMessage {
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [PromptRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
-    Ok(Json(face.gateway.catalog().prompt_records(&coverage(&query)?)?).into_response())
+    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+    let prompts = catalog.covered_prompts(&coverage)?;
+    Ok(Json(prompts.map(|(entry, prompt)| PromptRecord::of(entry, prompt)).collect::<Vec<_>>())
+        .into_response())
 }
 
 /// One prompt.
@@ -54,8 +57,9 @@ pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = PromptRecord)))]
 pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
-    let name = query.required("name")?;
-    Ok(Json(face.gateway.catalog().prompt_record(name)?).into_response())
+    let catalog = face.gateway.catalog();
+    let (entry, prompt) = catalog.prompt(query.required("name")?)?;
+    Ok(Json(PromptRecord::of(entry, prompt)).into_response())
 }
 
 /// Renders a prompt.

@@ -11,8 +11,8 @@ use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::{Query, json_object};
+use crate::http::record::{ResourceRecord, TemplateRecord};
 use crate::http::reply::{Answer, Json, Written};
-use gateway::record::{ResourceRecord, TemplateRecord};
 use model::{FieldError, Fields};
 
 /// The URI of a resource, the server's own or the qualified one.
@@ -35,7 +35,10 @@ pub struct ResourceContents {
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [ResourceRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
-    Ok(Json(face.gateway.catalog().resource_records(&coverage(&query)?)?).into_response())
+    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+    let resources = catalog.covered_resources(&coverage)?;
+    let records = resources.map(|(entry, resource)| ResourceRecord::of(entry, resource));
+    Ok(Json(records.collect::<Vec<_>>()).into_response())
 }
 
 /// All resource templates.
@@ -45,7 +48,10 @@ pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [TemplateRecord])))]
 pub async fn templates(State(face): State<Face>, query: Query) -> Answer<Response> {
-    Ok(Json(face.gateway.catalog().template_records(&coverage(&query)?)?).into_response())
+    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+    let templates = catalog.covered_templates(&coverage)?;
+    let records = templates.map(|(entry, template)| TemplateRecord::of(entry, template));
+    Ok(Json(records.collect::<Vec<_>>()).into_response())
 }
 
 /// One resource.
@@ -53,7 +59,9 @@ pub async fn templates(State(face): State<Face>, query: Query) -> Answer<Respons
     request_body = ResourceInput, responses((status = 200, body = ResourceRecord)))]
 pub async fn get(State(face): State<Face>, body: Bytes) -> Answer<Response> {
     let uri = uri(&body)?;
-    Ok(Json(face.gateway.catalog().resource_record(&uri)?).into_response())
+    let catalog = face.gateway.catalog();
+    let (entry, resource) = catalog.resource(&uri)?;
+    Ok(Json(ResourceRecord::of(entry, resource)).into_response())
 }
 
 /// Reads a resource.

@@ -13,6 +13,7 @@ use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::dashboard::oauth::AuthorizationRequired;
 use crate::http::extract::{Name, Query, json_object};
+use crate::http::record::ServerBody;
 use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
 use gateway::oauth::Outcome;
 use gateway::record::ServerRecord;
@@ -21,15 +22,36 @@ use model::{Fields, Role};
 
 #[derive(Serialize, ToSchema)]
 pub struct OneServer {
-    pub(super) server: ServerRecord,
+    server: ServerBody,
+}
+
+impl From<ServerRecord> for OneServer {
+    fn from(server: ServerRecord) -> Self {
+        Self { server: server.into() }
+    }
 }
 
 /// The record under `server`, and its fields at the top level too.
 #[derive(Serialize, ToSchema)]
 pub struct Registered {
-    server: ServerRecord,
+    server: ServerBody,
     #[serde(flatten)]
-    fields: ServerRecord,
+    fields: ServerBody,
+}
+
+/// What became visible or hidden when a server was switched.
+#[derive(Serialize, ToSchema)]
+pub struct SwitchedServer {
+    name: String,
+    tools_affected: Vec<String>,
+    prompts_affected: Vec<String>,
+}
+
+impl From<Switched> for SwitchedServer {
+    fn from(switched: Switched) -> Self {
+        let Switched { name, tools_affected, prompts_affected } = switched;
+        Self { name, tools_affected, prompts_affected }
+    }
 }
 
 /// How to reach a server. It is read by `model::registration`; this is its description.
@@ -60,23 +82,23 @@ pub struct RegistrationInput {
 }
 
 /// All servers.
-#[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerRecord])))]
-pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerRecord>> {
+#[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerBody])))]
+pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerBody>> {
     Json(face.gateway.servers().into_iter().map(|server| shown_to(&caller, server)).collect())
 }
 
 /// One server.
 #[utoipa::path(get, path = "/api/v0/servers/{name}", tag = "servers",
-    params(("name" = String, Path)), responses((status = 200, body = ServerRecord)))]
-pub async fn get(State(face): State<Face>, caller: Caller, Name(name): Name) -> Answer<Json<ServerRecord>> {
+    params(("name" = String, Path)), responses((status = 200, body = ServerBody)))]
+pub async fn get(State(face): State<Face>, caller: Caller, Name(name): Name) -> Answer<Json<ServerBody>> {
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
 /// Arguments of processes carry secrets too often to be shown to everybody.
-fn shown_to(caller: &Caller, server: ServerRecord) -> ServerRecord {
+fn shown_to(caller: &Caller, server: ServerRecord) -> ServerBody {
     match caller.role() {
-        Some(Role::User) => server.without_arguments(),
-        Some(Role::Admin) | None => server,
+        Some(Role::User) => server.without_arguments().into(),
+        Some(Role::Admin) | None => server.into(),
     }
 }
 
@@ -89,7 +111,8 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> An
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
     Ok(match face.gateway.register(json_object(&body)?, existing).await? {
         Outcome::Stored(server) => {
-            Created(Registered { fields: (*server).clone(), server: *server }).into_response()
+            let server = ServerBody::from(*server);
+            Created(Registered { fields: server.clone(), server }).into_response()
         }
         Outcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
@@ -103,7 +126,7 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> An
     responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]
 pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Response> {
     Ok(match face.gateway.amend(&name, json_object(&body)?).await? {
-        Outcome::Stored(server) => Json(OneServer { server: *server }).into_response(),
+        Outcome::Stored(server) => Json(OneServer::from(*server)).into_response(),
         Outcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
         }
@@ -137,24 +160,23 @@ pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<NoCont
 
 /// Switches a server on.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/enable", tag = "servers",
-    params(("name" = String, Path)), responses((status = 200, body = Switched)))]
-pub async fn enable(State(face): State<Face>, Name(name): Name) -> Answer<Json<Switched>> {
-    Ok(Json(face.gateway.switch_server(&name, true).await?))
+    params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
+pub async fn enable(State(face): State<Face>, Name(name): Name) -> Answer<Json<SwitchedServer>> {
+    Ok(Json(face.gateway.switch_server(&name, true).await?.into()))
 }
 
 /// Switches a server off.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/disable", tag = "servers",
-    params(("name" = String, Path)), responses((status = 200, body = Switched)))]
-pub async fn disable(State(face): State<Face>, Name(name): Name) -> Answer<Json<Switched>> {
-    Ok(Json(face.gateway.switch_server(&name, false).await?))
+    params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
+pub async fn disable(State(face): State<Face>, Name(name): Name) -> Answer<Json<SwitchedServer>> {
+    Ok(Json(face.gateway.switch_server(&name, false).await?.into()))
 }
 
 /// Reads the lists of a server now.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/refresh", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = OneServer)))]
 pub async fn refresh(State(face): State<Face>, Name(name): Name) -> Answer<Json<OneServer>> {
-    let server = face.gateway.refresh(&name).await?;
-    Ok(Json(OneServer { server }))
+    Ok(Json(face.gateway.refresh(&name).await?.into()))
 }
 
 /// The registrations of all servers, secrets in clear.

@@ -15,9 +15,9 @@ use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::Query;
+use crate::http::record::ToolRecord;
 use crate::http::reply::{Answer, Json, Written};
 use crate::http::stream::EventBody;
-use gateway::record::ToolRecord;
 use model::FieldError;
 use wire::{authored, scan, sse, text};
 
@@ -44,7 +44,9 @@ pub struct ToolResult {
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [ToolRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
-    Ok(Json(face.gateway.catalog().tool_records(&coverage(&query)?)?).into_response())
+    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+    let tools = catalog.covered_tools(&coverage)?;
+    Ok(Json(tools.map(|(entry, tool)| ToolRecord::of(entry, tool)).collect::<Vec<_>>()).into_response())
 }
 
 /// One tool.
@@ -52,8 +54,9 @@ pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = ToolRecord)))]
 pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
-    let name = query.required("name")?;
-    Ok(Json(face.gateway.catalog().tool_record(name)?).into_response())
+    let catalog = face.gateway.catalog();
+    let (entry, tool) = catalog.tool(query.required("name")?)?;
+    Ok(Json(ToolRecord::of(entry, tool)).into_response())
 }
 
 /// Switches a tool, or all tools of a server, on.

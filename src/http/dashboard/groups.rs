@@ -17,9 +17,9 @@ use crate::http::address::base_url;
 use crate::http::api::groups::GroupEndpoints;
 use crate::http::error::Refusal;
 use crate::http::extract::{Name, json_object};
+use crate::http::record::ToolRecord;
 use crate::http::reply::{Answer, Created, Json};
 use gateway::catalog::{Catalog, Entry};
-use gateway::record::ToolRecord;
 use model::{FieldError, Tool};
 
 /// The list of groups names this many tools of each at most, and none once it is this large: the whole group is to be

@@ -8,13 +8,13 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use utoipa::ToSchema;
 
-use super::oauth;
+use super::oauth::{self, PendingAuthorization};
 use crate::http::Face;
 use crate::http::error::Refusal;
 use crate::http::extract::json_object;
 use crate::http::reply::{Answer, Json};
 use gateway::catalog::Catalog;
-use gateway::oauth::{Outcome as Registered, Pending};
+use gateway::oauth::Outcome as Registered;
 use gateway::servers::Existing;
 use model::import::{self, Action, Entry, Import, Outcome, Plan};
 use model::{FieldError, Fields};
@@ -68,7 +68,7 @@ pub struct ImportOutcome {
     reason: Option<String>,
     /// The page on which a person must authorize the server first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    authorization_required: Option<Pending>,
+    authorization_required: Option<PendingAuthorization>,
 }
 
 /// What importing this text would do. Nothing is stored.
@@ -125,7 +125,7 @@ async fn register(face: &Face, headers: &HeaderMap, name: String, entry: Option<
     match oauth::register(face, headers, input, Existing::Replace).await {
         Ok(Registered::Stored(_)) => ImportOutcome::of(name, outcome, None),
         Ok(Registered::AuthorizationRequired(pending)) => ImportOutcome {
-            authorization_required: Some(pending),
+            authorization_required: Some(pending.into()),
             ..ImportOutcome::of(name, "authorization_required", None)
         },
         Err(error) => ImportOutcome::of(name, "failed", Some(error.to_string())),

@@ -4,6 +4,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -54,9 +55,9 @@ pub async fn reauthorize(
 
 /// How an authorization is going.
 #[utoipa::path(get, path = "/api/dashboard/oauth/session/{id}", tag = "dashboard", params(("id" = String, Path)),
-    responses((status = 200, body = SessionRecord)))]
-pub async fn session(State(face): State<Face>, Name(id): Name) -> Answer<Json<SessionRecord>> {
-    Ok(Json(face.gateway.oauth_session(&id).await?))
+    responses((status = 200, body = SessionBody)))]
+pub async fn session(State(face): State<Face>, Name(id): Name) -> Answer<Json<SessionBody>> {
+    Ok(Json(face.gateway.oauth_session(&id).await?.into()))
 }
 
 /// The person comes back, with a code or with a refusal.
@@ -88,14 +89,48 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
 }
 
 /// A person must agree before there is anything more to say.
-#[derive(serde::Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 pub struct AuthorizationRequired {
-    authorization_required: Pending,
+    authorization_required: PendingAuthorization,
 }
 
 impl From<Pending> for AuthorizationRequired {
-    fn from(authorization_required: Pending) -> Self {
-        Self { authorization_required }
+    fn from(pending: Pending) -> Self {
+        Self { authorization_required: pending.into() }
+    }
+}
+
+/// An authorization that waits for a person.
+#[derive(Serialize, ToSchema)]
+pub struct PendingAuthorization {
+    session_id: String,
+    authorization_url: String,
+    expires_at: String,
+}
+
+impl From<Pending> for PendingAuthorization {
+    fn from(pending: Pending) -> Self {
+        let Pending { session_id, authorization_url, expires_at } = pending;
+        Self { session_id, authorization_url, expires_at }
+    }
+}
+
+/// A session as whoever waits for it sees it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SessionRecord)]
+pub struct SessionBody {
+    session_id: String,
+    /// `pending`, `completed`, `failed` or `expired`.
+    status: &'static str,
+    server_name: String,
+    expires_at: String,
+    error: String,
+}
+
+impl From<SessionRecord> for SessionBody {
+    fn from(session: SessionRecord) -> Self {
+        let SessionRecord { session_id, status, server_name, expires_at, error } = session;
+        Self { session_id, status, server_name, expires_at, error }
     }
 }
 

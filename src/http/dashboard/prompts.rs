@@ -17,11 +17,10 @@ use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::error::Refusal;
 use crate::http::extract::{Name, json_object};
+use crate::http::record::{PromptArgument, PromptRecord};
 use crate::http::reply::{Answer, Json, Written};
 use gateway::catalog::Catalog;
-use gateway::record::PromptRecord;
 use model::Fields;
-use model::offering::PromptArgument;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DashboardPrompts)]

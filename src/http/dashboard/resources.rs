@@ -13,9 +13,9 @@ use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::api::resources::{self, ResourceContents, ResourceInput};
+use crate::http::record::ResourceRecord;
 use crate::http::reply::{Answer, Json, Written};
 use gateway::catalog::Catalog;
-use gateway::record::ResourceRecord;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DashboardResources)]

@@ -18,9 +18,9 @@ use crate::http::address::base_url;
 use crate::http::api::tools::{Call, run};
 use crate::http::error::Refusal;
 use crate::http::extract::Name;
+use crate::http::record::ToolRecord;
 use crate::http::reply::{Answer, Json};
 use gateway::catalog::Catalog;
-use gateway::record::ToolRecord;
 use wire::scan;
 
 #[derive(Serialize, ToSchema)]
