@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
-use crate::http::ui::Ui;
+use crate::http::assets::Assets;
 use crate::http::{About, Face, Settings, client_metadata};
 use crate::routes;
 use gateway::{Gateway, init, now_ms};
@@ -83,7 +83,7 @@ impl App {
             config_source: config.source.clone(),
             database: format!("SQLite, {}", config.sqlite_path.display()),
             openapi: routes::openapi(),
-            ui: Ui::default(),
+            assets: Assets::default(),
         };
         let closing = CancellationToken::new();
         let face = Face {

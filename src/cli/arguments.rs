@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::UsageError;
+use super::error::UsageError;
 use super::schema::{at, types};
 
 type Members = BTreeMap<String, Given>;

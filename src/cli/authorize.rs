@@ -11,10 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
+use super::invocation::Invocation;
 use super::output::{self, Format, Spinner};
+use super::record::{one, text};
 use super::remote::{Answer, Request};
+use super::servers;
 use super::suggestion::{Kind, explain};
-use super::{Session, register, servers};
 
 const CALLBACK_PATH: &str = "/oauth/callback";
 /// As long as the gateway keeps a session that nobody finished.
@@ -36,21 +38,21 @@ pub struct Authorize {
     no_browser: bool,
 }
 
-pub async fn run(session: &Session, authorize: Authorize) -> anyhow::Result<()> {
+pub async fn run(invocation: &Invocation, authorize: Authorize) -> anyhow::Result<()> {
     let callback = Callback::listen(None).await?;
-    let body = servers::one("oauth_redirect_uri", callback.redirect_uri());
+    let body = one("oauth_redirect_uri", callback.redirect_uri());
     let request = Request::post(&["servers", &authorize.name, "reauthorize"]).object(&body);
-    let answer = session.remote.ask(request).await;
-    let answer = explain(session, Kind::Server, &authorize.name, answer).await?;
-    match finish(session, &answer, Some(callback), None, !authorize.no_browser).await? {
-        Some(answer) => register::registered(session, &answer),
+    let answer = invocation.remote.ask(request).await;
+    let answer = explain(invocation, Kind::Server, &authorize.name, answer).await?;
+    match finish(invocation, &answer, Some(callback), None, !authorize.no_browser).await? {
+        Some(answer) => servers::show_registered(invocation, &answer),
         None => Ok(()),
     }
 }
 
 /// Sees an authorization through; none when the browser comes back elsewhere, where we cannot wait for it.
 pub async fn finish(
-    session: &Session,
+    invocation: &Invocation,
     required: &Answer,
     callback: Option<Callback>,
     redirect_uri: Option<&str>,
@@ -58,7 +60,7 @@ pub async fn finish(
 ) -> anyhow::Result<Option<Answer>> {
     let required_json = required.json()?;
     let details = &required_json["authorization_required"];
-    let (id, address) = (servers::text(details, "session_id"), servers::text(details, "authorization_url"));
+    let (id, address) = (text(details, "session_id"), text(details, "authorization_url"));
     let callback = match (callback, redirect_uri.and_then(loopback)) {
         (Some(callback), _) => Some(callback),
         (None, Some(uri)) => Some(Callback::listen(Some(uri)).await?),
@@ -67,7 +69,7 @@ pub async fn finish(
     output::message(&format!("The server wants authorization. Give it here:\n\n  {address}\n"));
     let Some(callback) = callback else {
         output::message("The provider will send the browser to the registered redirect URI.");
-        if session.format == Format::Json {
+        if invocation.format == Format::Json {
             output::json(&required.text)?;
         }
         return Ok(None);
@@ -75,13 +77,13 @@ pub async fn finish(
     if browser && !open_browser(&address) {
         output::message("There is no browser here; open the address on a machine that can reach this one.");
     }
-    let limit = time_left(&servers::text(details, "expires_at"));
+    let limit = time_left(&text(details, "expires_at"));
     let spinner = Spinner::countdown("waiting for the authorization", limit);
     let brought = tokio::time::timeout(limit, callback.wait()).await;
     drop(spinner);
     let Ok(brought) = brought else { bail!("nobody gave the authorization in time; try again") };
     let path = ["upstream_oauth", "sessions", &id, "complete"];
-    Ok(Some(session.remote.ask(Request::post(&path).object(&brought?)).await?))
+    Ok(Some(invocation.remote.ask(Request::post(&path).object(&brought?)).await?))
 }
 
 /// The port of this machine to which the browser comes back.

@@ -12,10 +12,10 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::Session;
+use super::invocation::Invocation;
 use super::output::{self, Format, indented};
+use super::record::text;
 use super::remote::Request;
-use super::servers::text;
 use model::import::escape;
 
 const OWNER_ONLY: u32 = 0o600;
@@ -37,9 +37,9 @@ pub struct Export {
     with_secrets: bool,
 }
 
-pub async fn run(session: &Session, export: Export) -> anyhow::Result<()> {
-    let servers = session.remote.ask(Request::get(&["server_configs"])).await?.json()?;
-    let groups = session.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
+pub async fn run(invocation: &Invocation, export: Export) -> anyhow::Result<()> {
+    let servers = invocation.remote.ask(Request::get(&["server_configs"])).await?.json()?;
+    let groups = invocation.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
     let mut variables = Variables::default();
     let mut files = Vec::new();
     for server in servers.as_array().into_iter().flatten() {
@@ -53,7 +53,7 @@ pub async fn run(session: &Session, export: Export) -> anyhow::Result<()> {
         let names = variables.names.iter().cloned().collect::<Vec<_>>().join(", ");
         output::message(&format!("Set these variables before importing: {names}"));
     }
-    match session.format {
+    match invocation.format {
         Format::Json => {
             let page = json!({ "files": written, "variables": variables.names });
             output::json(&page.to_string())

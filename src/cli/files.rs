@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 
+use super::output;
 use crate::config::variable;
 use model::import;
 
@@ -34,6 +35,13 @@ pub async fn object(path: &Path) -> anyhow::Result<Map<String, Value>> {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => bail!("{} must hold one object", path.display()),
         Err(problem) => bail!("cannot use {}: {problem}", path.display()),
+    }
+}
+
+/// Tells the person that flags beside `--conf` are ignored; `alone` says that there are none.
+pub fn warn_about_flags(alone: bool) {
+    if !alone {
+        output::message("The file decides; the other flags are ignored.");
     }
 }
 

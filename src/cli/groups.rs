@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::error::UsageError;
+use super::files;
+use super::flags::names;
+use super::invocation::Invocation;
 use super::output::{self, Table};
-use super::register::conf_decides;
+use super::record::text;
 use super::remote::Request;
-use super::servers::text;
 use super::suggestion::{Kind, explain};
-use super::{Session, UsageError, files};
 
 /// The keys that make up a group, beside its name.
 const KEYS: [&str; 6] = [
@@ -117,14 +119,9 @@ impl Members {
     }
 }
 
-/// `a, b` as a list.
-pub fn names(list: &str) -> Vec<String> {
-    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-pub async fn list(session: &Session) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["tool-groups"])).await?;
-    session.show(&answer, |groups| {
+pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(Request::get(&["tool-groups"])).await?;
+    invocation.show(&answer, |groups| {
         let groups = groups.as_array().map(Vec::as_slice).unwrap_or_default();
         if groups.is_empty() {
             output::message("There are no groups; add one with `toolgate create group`.");
@@ -144,16 +141,16 @@ pub async fn list(session: &Session) -> anyhow::Result<()> {
     })
 }
 
-pub async fn get(session: &Session, get: GetGroup) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["tool-groups", &get.name])).await;
-    let answer = explain(session, Kind::Group, &get.name, answer).await?;
-    session.show(&answer, page)
+pub async fn get(invocation: &Invocation, get: GetGroup) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(Request::get(&["tool-groups", &get.name])).await;
+    let answer = explain(invocation, Kind::Group, &get.name, answer).await?;
+    invocation.show(&answer, page)
 }
 
-pub async fn create(session: &Session, create: CreateGroup) -> anyhow::Result<()> {
+pub async fn create(invocation: &Invocation, create: CreateGroup) -> anyhow::Result<()> {
     let group = match &create.conf {
         Some(conf) => {
-            conf_decides(create.name.is_none() && create.members.to_object().is_empty());
+            files::warn_about_flags(create.name.is_none() && create.members.to_object().is_empty());
             files::object(conf).await?
         }
         None => {
@@ -166,16 +163,16 @@ pub async fn create(session: &Session, create: CreateGroup) -> anyhow::Result<()
             group
         }
     };
-    let answer = session.remote.ask(Request::post(&["tool-groups"]).object(&group)).await?;
+    let answer = invocation.remote.ask(Request::post(&["tool-groups"]).object(&group)).await?;
     output::message(&format!("Created group {:?}.", text(&answer.json()?, "name")));
-    session.show(&answer, page)
+    invocation.show(&answer, page)
 }
 
-pub async fn update(session: &Session, update: UpdateGroup) -> anyhow::Result<()> {
+pub async fn update(invocation: &Invocation, update: UpdateGroup) -> anyhow::Result<()> {
     let changes = update.members.to_object();
     let mut group = match &update.conf {
         Some(conf) => {
-            conf_decides(changes.is_empty());
+            files::warn_about_flags(changes.is_empty());
             files::object(conf).await?
         }
         None => Map::new(),
@@ -188,20 +185,20 @@ pub async fn update(session: &Session, update: UpdateGroup) -> anyhow::Result<()
         if changes.is_empty() {
             return Err(UsageError("name at least one thing to change; see --help".into()).into());
         }
-        let current = session.remote.ask(Request::get(&["tool-groups", &name])).await;
-        let current = explain(session, Kind::Group, &name, current).await?.json()?;
+        let current = invocation.remote.ask(Request::get(&["tool-groups", &name])).await;
+        let current = explain(invocation, Kind::Group, &name, current).await?.json()?;
         let kept =
             KEYS.iter().filter_map(|key| current.get(*key).map(|value| ((*key).to_owned(), value.clone())));
         group = kept.chain(changes).collect();
     }
-    let answer = session.remote.ask(Request::put(&["tool-groups", &name]).object(&group)).await;
-    let answer = explain(session, Kind::Group, &name, answer).await?;
-    session.show(&answer, |answer| changes_page(answer, &name))
+    let answer = invocation.remote.ask(Request::put(&["tool-groups", &name]).object(&group)).await;
+    let answer = explain(invocation, Kind::Group, &name, answer).await?;
+    invocation.show(&answer, |answer| changes_page(answer, &name))
 }
 
-pub async fn delete(session: &Session, delete: DeleteGroup) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::delete(&["tool-groups", &delete.name])).await;
-    explain(session, Kind::Group, &delete.name, answer).await?;
+pub async fn delete(invocation: &Invocation, delete: DeleteGroup) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(Request::delete(&["tool-groups", &delete.name])).await;
+    explain(invocation, Kind::Group, &delete.name, answer).await?;
     output::message(&format!("Deleted group {:?}.", delete.name));
     Ok(())
 }

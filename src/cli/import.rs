@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::files;
+use super::invocation::Invocation;
 use super::output::{self, Cell, Format, Spinner, Table, Tone};
-use super::register::NEEDS_CALLBACK;
-use super::remote::{RemoteError, Request};
-use super::{Session, files};
+use super::remote::{OAUTH_REQUIRED, RemoteError, Request};
 use crate::config::variable;
 use model::import::{self, Action, Entry, GroupEntry, Plan};
 
@@ -55,8 +55,8 @@ struct Item {
     failure: Option<String>,
 }
 
-pub async fn run(session: &Session, import: Import) -> anyhow::Result<()> {
-    let mut items = plan(session, &import.files).await?;
+pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> {
+    let mut items = plan(invocation, &import.files).await?;
     let work = items.iter().filter(|item| item.action != Action::Skip).count();
     if !import.dry_run && work > 0 && !import.yes {
         output::message(&table(&items, false));
@@ -68,10 +68,10 @@ pub async fn run(session: &Session, import: Import) -> anyhow::Result<()> {
     }
     if !import.dry_run {
         for item in items.iter_mut().filter(|item| item.action != Action::Skip) {
-            item.failure = apply(session, item).await?;
+            item.failure = apply(invocation, item).await?;
         }
     }
-    match session.format {
+    match invocation.format {
         Format::Json => output::json(
             &Value::Array(items.iter().map(|item| record(item, import.dry_run)).collect()).to_string(),
         )?,
@@ -87,7 +87,7 @@ pub async fn run(session: &Session, import: Import) -> anyhow::Result<()> {
 }
 
 /// Reads everything and compares it with what is there; changes nothing.
-async fn plan(session: &Session, paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+async fn plan(invocation: &Invocation, paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     let (mut servers, mut groups) = (Vec::new(), Vec::new());
     for path in paths {
         for file in expand_folder(path)? {
@@ -97,10 +97,10 @@ async fn plan(session: &Session, paths: &[PathBuf]) -> anyhow::Result<Vec<Item>>
             groups.extend(found.groups);
         }
     }
-    let current = session.remote.ask(Request::get(&["server_configs"])).await?.json()?;
+    let current = invocation.remote.ask(Request::get(&["server_configs"])).await?.json()?;
     let mut items: Vec<Item> = servers.into_iter().map(|entry| plan_server(entry, &current)).collect();
     if !groups.is_empty() {
-        let current = session.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
+        let current = invocation.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
         items.extend(groups.into_iter().map(|entry| plan_group(entry, &current)));
     }
     for index in 1..items.len() {
@@ -195,7 +195,7 @@ fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Map<String, Value>> {
 }
 
 /// Does it; a refusal is the item's own, but a gateway that is gone ends everything.
-async fn apply(session: &Session, item: &Item) -> anyhow::Result<Option<String>> {
+async fn apply(invocation: &Invocation, item: &Item) -> anyhow::Result<Option<String>> {
     let spinner = Spinner::start(&format!("importing {}", item.name));
     let request = match (item.kind, item.action) {
         ("server", action) => {
@@ -205,12 +205,12 @@ async fn apply(session: &Session, item: &Item) -> anyhow::Result<Option<String>>
         (_, Action::Change) => Request::put(&["tool-groups", &item.name]),
         (_, Action::Add | Action::Skip) => Request::post(&["tool-groups"]),
     };
-    let answer = session.remote.ask(request.object(&item.input)).await;
+    let answer = invocation.remote.ask(request.object(&item.input)).await;
     drop(spinner);
     match answer {
         Ok(answer) if answer.status == 202 => Ok(Some(WANTS_AUTHORIZATION.to_owned())),
         Ok(_) => Ok(None),
-        Err(RemoteError::Refused { code: Some(code), .. }) if code == NEEDS_CALLBACK => {
+        Err(RemoteError::Refused { code: Some(code), .. }) if code == OAUTH_REQUIRED => {
             Ok(Some(WANTS_AUTHORIZATION.to_owned()))
         }
         Err(RemoteError::Refused { sentence, .. }) => Ok(Some(sentence)),

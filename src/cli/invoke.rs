@@ -7,11 +7,13 @@ use clap::Args;
 use serde_json::Value;
 
 use super::arguments::Arguments;
+use super::error::{ToolError, UsageError};
 use super::events::Events;
+use super::invocation::Invocation;
 use super::output::{self, Format, Spinner};
 use super::remote::{RemoteError, Request};
 use super::suggestion::{Kind, explain};
-use super::{Session, ToolError, UsageError, content, files, schema, tools};
+use super::{content, files, schema, tools};
 
 /// Call a tool
 #[derive(Args)]
@@ -39,7 +41,7 @@ pub struct Invoke {
     group: Option<String>,
 }
 
-pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
+pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> {
     let mut arguments = match invoke.input.as_deref().map(str::trim) {
         None => Arguments::default(),
         Some("-") => Arguments::parse(&files::text(Path::new("-")).await?)?,
@@ -49,7 +51,7 @@ pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
         },
     };
     if let Some(group) = &invoke.group
-        && !tools::effective(session, group).await?.contains(&invoke.name)
+        && !tools::effective(invocation, group).await?.contains(&invoke.name)
     {
         bail!(
             "tool {:?} is not in group {group:?}; `toolgate list tools --group {group}` shows what is",
@@ -60,7 +62,7 @@ pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
     let body = if invoke.pairs.is_empty() && !arguments.has("name") {
         arguments.to_json(&[("name", name)])
     } else {
-        let schema = input_schema(session, &invoke.name).await?;
+        let schema = input_schema(invocation, &invoke.name).await?;
         for pair in &invoke.pairs {
             arguments.add(pair, &schema)?;
         }
@@ -74,9 +76,9 @@ pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
             }
         }
     };
-    let answer = call(session, body).await;
-    let result = explain(session, Kind::Tool, &invoke.name, answer).await?;
-    match session.format {
+    let answer = call(invocation, body).await;
+    let result = explain(invocation, Kind::Tool, &invoke.name, answer).await?;
+    match invocation.format {
         Format::Json => output::json(&result)?,
         Format::Table => content::show_result(&result, &invoke.name)?,
     }
@@ -84,9 +86,9 @@ pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
     if result["isError"] == true { Err(ToolError.into()) } else { Ok(()) }
 }
 
-async fn input_schema(session: &Session, name: &str) -> Result<Value, RemoteError> {
-    let answer = session.remote.ask(Request::get(&["tool"]).query("name", name)).await;
-    let tool = explain(session, Kind::Tool, name, answer).await?.json()?;
+async fn input_schema(invocation: &Invocation, name: &str) -> Result<Value, RemoteError> {
+    let answer = invocation.remote.ask(Request::get(&["tool"]).query("name", name)).await;
+    let tool = explain(invocation, Kind::Tool, name, answer).await?.json()?;
     Ok(tool["input_schema"].clone())
 }
 
@@ -95,11 +97,11 @@ fn takes(schema: &Value, name: &str) -> bool {
 }
 
 /// Calls and waits; the result as the tool gave it.
-async fn call(session: &Session, body: String) -> Result<String, RemoteError> {
+async fn call(invocation: &Invocation, body: String) -> Result<String, RemoteError> {
     let request = Request::post(&["tools", "invoke"]).body(body);
     let spinner = Spinner::start("calling");
-    let response = session.remote.ask_for_events(request).await?;
-    let mut events = Events::new(&session.remote, response);
+    let response = invocation.remote.ask_for_events(request).await?;
+    let mut events = Events::new(&invocation.remote, response);
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
             "progress" => spinner.tell(&progress(&event.data)),
@@ -113,7 +115,7 @@ async fn call(session: &Session, body: String) -> Result<String, RemoteError> {
         }
     }
     let reason = "the connection ended before the result came".to_owned();
-    Err(RemoteError::Unreachable { registry: session.remote.registry().to_owned(), reason })
+    Err(RemoteError::Unreachable { registry: invocation.remote.registry().to_owned(), reason })
 }
 
 /// `3/10 downloading`, as far as it is known.

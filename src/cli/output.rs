@@ -4,6 +4,7 @@
 mod json;
 mod spinner;
 mod table;
+mod terminal;
 
 use std::io::{IsTerminal, Write};
 
@@ -15,6 +16,7 @@ use crate::config;
 pub use json::indented;
 pub use spinner::Spinner;
 pub use table::{Cell, Table, Tone};
+pub use terminal::{message, printable};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,11 +45,6 @@ pub fn json(text: &str) -> anyhow::Result<()> {
 /// Text that somebody else wrote: a pipe gets it as it is, a terminal without control characters.
 pub fn foreign(text: &str) -> anyhow::Result<()> {
     if std::io::stdout().is_terminal() { page(&printable(text)) } else { page(text) }
-}
-
-/// A remark for the person in front of it; what cannot be said is not worth an error.
-pub fn message(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{}", printable(text));
 }
 
 /// Why it did not work.
@@ -87,12 +84,6 @@ pub fn width() -> Option<usize> {
     let measured = || Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
     let columns = if std::io::stdout().is_terminal() { measured().or(named) } else { named };
     columns.filter(|columns| *columns > 0)
-}
-
-/// The text without what a terminal would obey; line ends and tabs stay.
-pub fn printable(text: &str) -> String {
-    let text = console::strip_ansi_codes(text);
-    text.chars().filter(|next| !next.is_control() || matches!(next, '\n' | '\t')).collect()
 }
 
 fn write(text: &str) -> anyhow::Result<()> {

@@ -10,6 +10,8 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
+/// The error code of a refused registration: the server wants OAuth, and the request named no redirect URI.
+pub const OAUTH_REQUIRED: &str = "upstream_oauth_required";
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]

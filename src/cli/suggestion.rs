@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Session;
+use super::invocation::Invocation;
 use super::remote::{RemoteError, Request};
 
 /// What kind of thing a name is of, and where its names are listed.
@@ -31,7 +31,7 @@ impl Kind {
 
 /// Passes the answer on; a refused name is given a suggestion where there is one.
 pub async fn explain<T>(
-    session: &Session,
+    invocation: &Invocation,
     kind: Kind,
     name: &str,
     answer: Result<T, RemoteError>,
@@ -45,7 +45,7 @@ pub async fn explain<T>(
     if name.is_empty() {
         return Err(RemoteError::Refused { status, sentence, code });
     }
-    let names = match session.remote.ask(kind.list()).await.and_then(|answer| answer.json()) {
+    let names = match invocation.remote.ask(kind.list()).await.and_then(|answer| answer.json()) {
         Ok(Value::Array(items)) => items,
         Ok(_) | Err(_) => Vec::new(),
     };

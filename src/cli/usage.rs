@@ -3,11 +3,11 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::Session;
+use super::invocation::Invocation;
 use super::output::{self, Table, Tone};
+use super::record::text;
 use super::remote::Request;
 use super::schema::{self, Parameter};
-use super::servers::text;
 use super::suggestion::{Kind, explain};
 
 /// Show how a tool is used
@@ -19,10 +19,10 @@ pub struct Usage {
     name: String,
 }
 
-pub async fn run(session: &Session, usage: Usage) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["tool"]).query("name", &usage.name)).await;
-    let answer = explain(session, Kind::Tool, &usage.name, answer).await?;
-    session.show(&answer, page)
+pub async fn run(invocation: &Invocation, usage: Usage) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(Request::get(&["tool"]).query("name", &usage.name)).await;
+    let answer = explain(invocation, Kind::Tool, &usage.name, answer).await?;
+    invocation.show(&answer, page)
 }
 
 fn page(tool: &Value) -> String {

@@ -7,8 +7,8 @@ use url::Url;
 
 use super::Face;
 use super::dashboard::oauth::CALLBACK;
-use super::error::Refusal;
-use super::reply::{Answer, Json};
+use super::error::{HandlerResult, Refusal};
+use super::reply::Json;
 
 pub const PATH: &str = "/client-metadata.json";
 
@@ -20,7 +20,7 @@ pub fn address(public_url: &Url) -> String {
 /// Who this gateway is to authorization servers.
 #[utoipa::path(get, path = PATH, tag = "system",
     responses((status = 200, body = std::collections::HashMap<String, Value>)))]
-pub async fn get(State(face): State<Face>) -> Answer<Json<Value>> {
+pub async fn get(State(face): State<Face>) -> HandlerResult<Json<Value>> {
     let Some(public_url) = &face.settings.public_url else {
         return Err(Refusal::not_here("there is no client metadata; start the gateway with PUBLIC_URL"));
     };

@@ -17,6 +17,9 @@ pub struct Refusal {
     header: Option<(HeaderName, &'static str)>,
 }
 
+/// What a handler answers: a response of its own, or an error.
+pub type HandlerResult<T> = Result<T, Refusal>;
+
 /// The header that carries a refusal's code.
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
 

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod address;
 pub mod api;
+pub mod assets;
 pub mod client_metadata;
 pub mod dashboard;
 pub mod error;
@@ -29,6 +30,7 @@ use url::Url;
 
 use gateway::Gateway;
 
+use assets::Assets;
 use guesses::Guesses;
 
 /// What every handler gets.
@@ -52,7 +54,7 @@ pub struct About {
     pub database: String,
     /// The OpenAPI document of all routes.
     pub openapi: Bytes,
-    pub ui: ui::Ui,
+    pub assets: Assets,
 }
 
 /// How this gateway presents itself to browsers and proxies.

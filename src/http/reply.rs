@@ -5,10 +5,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::error::Refusal;
-
-pub type Answer<T> = Result<T, Refusal>;
-
 /// 200 with a body of JSON.
 pub struct Json<T>(pub T);
 

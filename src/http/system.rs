@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::error::Refusal;
+use super::error::{HandlerResult, Refusal};
 use super::extract::json_object;
-use super::reply::{Answer, Json, serialized};
+use super::reply::{Json, serialized};
 use super::{Face, VERSION};
 use gateway::record::ServerRecord;
 use model::{FieldError, Fields, Mode};
@@ -55,7 +55,7 @@ pub async fn metadata() -> Json<Metadata> {
 /// A development server initializes itself at start, so there this only confirms it.
 #[utoipa::path(post, path = "/init", tag = "system",
     request_body = HashMap<String, String>, responses((status = 200, body = HashMap<String, String>)))]
-pub async fn init(State(face): State<Face>, body: Bytes) -> Answer<Json<Value>> {
+pub async fn init(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<Value>> {
     let mode = if body.iter().all(u8::is_ascii_whitespace) { None } else { requested_mode(&body)? };
     let admin = face.gateway.initialize(mode).await?;
     let mut answer = json!({ "status": format!("initialized in {} mode", face.gateway.mode.as_str()) });
@@ -76,7 +76,7 @@ fn requested_mode(body: &Bytes) -> Result<Option<Mode>, Refusal> {
 /// Metrics as text, when telemetry is on.
 #[utoipa::path(get, path = "/metrics", tag = "system",
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
-pub async fn metrics(State(face): State<Face>) -> Answer<Response> {
+pub async fn metrics(State(face): State<Face>) -> HandlerResult<Response> {
     if !face.settings.telemetry {
         return Err(Refusal::not_here("metrics are off; start the gateway with OTEL_ENABLED=true"));
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use console::{Term, truncate_str};
 use tokio::task::JoinHandle;
 
-use super::{message, printable};
+use super::terminal::{message, printable};
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const PACE: Duration = Duration::from_millis(100);

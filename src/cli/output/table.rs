@@ -3,7 +3,7 @@
 
 use console::{Style, measure_text_width, truncate_str};
 
-use super::printable;
+use super::terminal::printable;
 
 const GAP: &str = "  ";
 /// No column is made narrower than this, or than its name, to fit.

@@ -9,8 +9,9 @@ use utoipa::ToSchema;
 
 use crate::http::Face;
 use crate::http::address::base_url;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
-use crate::http::reply::{Answer, Created, Json, NoContent};
+use crate::http::reply::{Created, Json, NoContent};
 use model::Group;
 
 #[derive(Serialize, ToSchema)]
@@ -111,7 +112,7 @@ pub async fn list(State(face): State<Face>) -> Response {
 /// One group.
 #[utoipa::path(get, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 200, body = GroupWithEndpoints)))]
-pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> Answer<Response> {
+pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> HandlerResult<Response> {
     let catalog = face.gateway.catalog();
     Ok(Json(with_endpoints(&face, &headers, catalog.group(&name)?)).into_response())
 }
@@ -119,7 +120,7 @@ pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name)
 /// Makes a group.
 #[utoipa::path(post, path = "/api/v0/tool-groups", tag = "tool groups",
     request_body = GroupInput, responses((status = 201, body = GroupWithEndpoints)))]
-pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Response> {
+pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
     let group = face.gateway.create_group(json_object(&body)?).await?;
     Ok(Created(with_endpoints(&face, &headers, &group)).into_response())
 }
@@ -127,7 +128,7 @@ pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
 /// Replaces the whole configuration of a group.
 #[utoipa::path(put, path = "/api/v0/tool-groups/{name}", tag = "tool groups", params(("name" = String, Path)),
     request_body = GroupInput, responses((status = 200, body = Replaced)))]
-pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Response> {
+pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
     // A missing group is the first thing to say, before what is wrong with the body.
     face.gateway.catalog().group(&name)?;
     let replaced = face.gateway.replace_group(&name, json_object(&body)?).await?;
@@ -138,7 +139,7 @@ pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) ->
 /// Deletes a group.
 #[utoipa::path(delete, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
+pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
     face.gateway.delete_group(&name).await?;
     Ok(NoContent)
 }
@@ -146,7 +147,10 @@ pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoCont
 /// Exactly what the endpoints of a group show now.
 #[utoipa::path(get, path = "/api/v0/tool-groups/{name}/effective-tools", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 200, body = EffectiveTools)))]
-pub async fn effective_tools(State(face): State<Face>, Name(name): Name) -> Answer<Json<EffectiveTools>> {
+pub async fn effective_tools(
+    State(face): State<Face>,
+    Name(name): Name,
+) -> HandlerResult<Json<EffectiveTools>> {
     let catalog = face.gateway.catalog();
     catalog.group(&name)?;
     Ok(Json(EffectiveTools { tools: catalog.effective_tools(&name) }))

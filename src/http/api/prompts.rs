@@ -11,9 +11,10 @@ use utoipa::ToSchema;
 use super::{coverage, entity};
 use crate::http::Face;
 use crate::http::access::Caller;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Query, json_object};
 use crate::http::record::PromptRecord;
-use crate::http::reply::{Answer, Json, Written};
+use crate::http::reply::{Json, Written};
 use model::Fields;
 
 /// The body of a rendering.
@@ -45,7 +46,7 @@ pub struct PromptMessage {
         ("server" = Option<String>, Query, description = "Only of this server"),
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [PromptRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
+pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
     let prompts = catalog.covered_prompts(&coverage)?;
     Ok(Json(prompts.map(|(entry, prompt)| PromptRecord::of(entry, prompt)).collect::<Vec<_>>())
@@ -56,7 +57,7 @@ pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
 #[utoipa::path(get, path = "/api/v0/prompt", tag = "prompts",
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = PromptRecord)))]
-pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
+pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let catalog = face.gateway.catalog();
     let (entry, prompt) = catalog.prompt(query.required("name")?)?;
     Ok(Json(PromptRecord::of(entry, prompt)).into_response())
@@ -65,7 +66,7 @@ pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
 /// Renders a prompt.
 #[utoipa::path(post, path = "/api/v0/prompts/render", tag = "prompts",
     request_body = RenderInput, responses((status = 200, body = RenderedPrompt)))]
-pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> HandlerResult<Written> {
     let mut fields = Fields::new(json_object(&body)?);
     let name = fields.required_text("name")?;
     let arguments = fields.text_map("arguments")?.unwrap_or_default();
@@ -77,7 +78,7 @@ pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> An
 #[utoipa::path(post, path = "/api/v0/prompts/enable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
-pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, true).await?))
 }
 
@@ -85,6 +86,10 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answ
 #[utoipa::path(post, path = "/api/v0/prompts/disable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
-pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+pub async fn disable(
+    State(face): State<Face>,
+    query: Query,
+    body: Bytes,
+) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, false).await?))
 }

@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 use super::coverage;
 use crate::http::Face;
 use crate::http::access::Caller;
-use crate::http::error::Refusal;
+use crate::http::error::{HandlerResult, Refusal};
 use crate::http::extract::{Query, json_object};
 use crate::http::record::{ResourceRecord, TemplateRecord};
-use crate::http::reply::{Answer, Json, Written};
+use crate::http::reply::{Json, Written};
 use model::{FieldError, Fields};
 
 /// The URI of a resource, the server's own or the qualified one.
@@ -34,7 +34,7 @@ pub struct ResourceContents {
         ("server" = Option<String>, Query, description = "Only of this server"),
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [ResourceRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
+pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
     let resources = catalog.covered_resources(&coverage)?;
     let records = resources.map(|(entry, resource)| ResourceRecord::of(entry, resource));
@@ -47,7 +47,7 @@ pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
         ("server" = Option<String>, Query, description = "Only of this server"),
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [TemplateRecord])))]
-pub async fn templates(State(face): State<Face>, query: Query) -> Answer<Response> {
+pub async fn templates(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
     let templates = catalog.covered_templates(&coverage)?;
     let records = templates.map(|(entry, template)| TemplateRecord::of(entry, template));
@@ -57,7 +57,7 @@ pub async fn templates(State(face): State<Face>, query: Query) -> Answer<Respons
 /// One resource.
 #[utoipa::path(post, path = "/api/v0/resources/get", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceRecord)))]
-pub async fn get(State(face): State<Face>, body: Bytes) -> Answer<Response> {
+pub async fn get(State(face): State<Face>, body: Bytes) -> HandlerResult<Response> {
     let uri = uri(&body)?;
     let catalog = face.gateway.catalog();
     let (entry, resource) = catalog.resource(&uri)?;
@@ -67,7 +67,7 @@ pub async fn get(State(face): State<Face>, body: Bytes) -> Answer<Response> {
 /// Reads a resource.
 #[utoipa::path(post, path = "/api/v0/resources/read", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+pub async fn read(State(face): State<Face>, caller: Caller, body: Bytes) -> HandlerResult<Written> {
     Ok(Written(face.gateway.read_resource(caller.owner(), &uri(&body)?).await?))
 }
 

@@ -12,9 +12,10 @@ use utoipa::ToSchema;
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::dashboard::oauth::AuthorizationRequired;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::record::ServerBody;
-use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
+use crate::http::reply::{Accepted, Created, Json, NoContent};
 use gateway::oauth::Outcome;
 use gateway::record::ServerRecord;
 use gateway::servers::{Existing, Switched};
@@ -90,7 +91,11 @@ pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerBo
 /// One server.
 #[utoipa::path(get, path = "/api/v0/servers/{name}", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = ServerBody)))]
-pub async fn get(State(face): State<Face>, caller: Caller, Name(name): Name) -> Answer<Json<ServerBody>> {
+pub async fn get(
+    State(face): State<Face>,
+    caller: Caller,
+    Name(name): Name,
+) -> HandlerResult<Json<ServerBody>> {
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
@@ -107,7 +112,7 @@ fn shown_to(caller: &Caller, server: ServerRecord) -> ServerBody {
     params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
     request_body = RegistrationInput,
     responses((status = 201, body = Registered), (status = 202, body = AuthorizationRequired)))]
-pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Response> {
+pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
     Ok(match face.gateway.register(json_object(&body)?, existing).await? {
         Outcome::Stored(server) => {
@@ -124,7 +129,7 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> An
 #[utoipa::path(patch, path = "/api/v0/servers/{name}", tag = "servers", params(("name" = String, Path)),
     request_body = HashMap<String, Value>,
     responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]
-pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Response> {
+pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
     Ok(match face.gateway.amend(&name, json_object(&body)?).await? {
         Outcome::Stored(server) => Json(OneServer::from(*server)).into_response(),
         Outcome::AuthorizationRequired(pending) => {
@@ -140,7 +145,7 @@ pub async fn reauthorize(
     State(face): State<Face>,
     Name(name): Name,
     body: Bytes,
-) -> Answer<Accepted<AuthorizationRequired>> {
+) -> HandlerResult<Accepted<AuthorizationRequired>> {
     let mut redirect_uri = None;
     if !body.iter().all(u8::is_ascii_whitespace) {
         let mut fields = Fields::new(json_object(&body)?);
@@ -153,7 +158,7 @@ pub async fn reauthorize(
 /// Removes a server.
 #[utoipa::path(delete, path = "/api/v0/servers/{name}", tag = "servers",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
+pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
     face.gateway.remove(&name).await?;
     Ok(NoContent)
 }
@@ -161,21 +166,21 @@ pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<NoCont
 /// Switches a server on.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/enable", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
-pub async fn enable(State(face): State<Face>, Name(name): Name) -> Answer<Json<SwitchedServer>> {
+pub async fn enable(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<SwitchedServer>> {
     Ok(Json(face.gateway.switch_server(&name, true).await?.into()))
 }
 
 /// Switches a server off.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/disable", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
-pub async fn disable(State(face): State<Face>, Name(name): Name) -> Answer<Json<SwitchedServer>> {
+pub async fn disable(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<SwitchedServer>> {
     Ok(Json(face.gateway.switch_server(&name, false).await?.into()))
 }
 
 /// Reads the lists of a server now.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/refresh", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = OneServer)))]
-pub async fn refresh(State(face): State<Face>, Name(name): Name) -> Answer<Json<OneServer>> {
+pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<OneServer>> {
     Ok(Json(face.gateway.refresh(&name).await?.into()))
 }
 

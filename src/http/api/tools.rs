@@ -13,10 +13,10 @@ use utoipa::ToSchema;
 use super::{coverage, entity};
 use crate::http::Face;
 use crate::http::access::Caller;
-use crate::http::error::Refusal;
+use crate::http::error::{HandlerResult, Refusal};
 use crate::http::extract::Query;
 use crate::http::record::ToolRecord;
-use crate::http::reply::{Answer, Json, Written};
+use crate::http::reply::{Json, Written};
 use crate::http::stream::EventBody;
 use model::FieldError;
 use wire::{authored, scan, sse, text};
@@ -43,7 +43,7 @@ pub struct ToolResult {
         ("server" = Option<String>, Query, description = "Only of this server"),
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [ToolRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
+pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
     let tools = catalog.covered_tools(&coverage)?;
     Ok(Json(tools.map(|(entry, tool)| ToolRecord::of(entry, tool)).collect::<Vec<_>>()).into_response())
@@ -53,7 +53,7 @@ pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
 #[utoipa::path(get, path = "/api/v0/tool", tag = "tools",
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = ToolRecord)))]
-pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
+pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let catalog = face.gateway.catalog();
     let (entry, tool) = catalog.tool(query.required("name")?)?;
     Ok(Json(ToolRecord::of(entry, tool)).into_response())
@@ -63,7 +63,7 @@ pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
 #[utoipa::path(post, path = "/api/v0/tools/enable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
-pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true).await?))
 }
 
@@ -71,7 +71,11 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answ
 #[utoipa::path(post, path = "/api/v0/tools/disable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
-pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+pub async fn disable(
+    State(face): State<Face>,
+    query: Query,
+    body: Bytes,
+) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
 }
 
@@ -84,7 +88,7 @@ pub async fn invoke(
     caller: Caller,
     headers: HeaderMap,
     body: Bytes,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let nests = |name: &str| {
         face.gateway.catalog().tool(name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
     };
@@ -93,7 +97,7 @@ pub async fn invoke(
 }
 
 /// Calls a tool and answers in the way that the caller accepts.
-pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) -> Answer<Response> {
+pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) -> HandlerResult<Response> {
     if !wants_events(headers) {
         let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None).await?;
         return Ok(Written(result.to_json()).into_response());

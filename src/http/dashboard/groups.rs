@@ -11,14 +11,15 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Deleted, EmptyState};
+use super::Deleted;
+use super::empty_state::{EmptyState, no_groups};
 use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::api::groups::GroupEndpoints;
-use crate::http::error::Refusal;
+use crate::http::error::{HandlerResult, Refusal};
 use crate::http::extract::{Name, json_object};
 use crate::http::record::ToolRecord;
-use crate::http::reply::{Answer, Created, Json};
+use crate::http::reply::{Created, Json};
 use gateway::catalog::{Catalog, Entry};
 use model::{FieldError, Tool};
 
@@ -85,14 +86,14 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
 /// One group.
 #[utoipa::path(get, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Group)))]
-pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> Answer<Response> {
+pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> HandlerResult<Response> {
     show(&face, &headers, &name, Json)
 }
 
 /// Makes a group. `tools` is a short form of `included_tools`.
 #[utoipa::path(post, path = "/api/dashboard/tool-groups", tag = "dashboard",
     request_body = crate::http::api::groups::GroupInput, responses((status = 201, body = Group)))]
-pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Response> {
+pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
     let group = face.gateway.create_group(configuration(&body)?).await?;
     show(&face, &headers, group.name.as_str(), Created)
 }
@@ -105,7 +106,7 @@ pub async fn replace(
     headers: HeaderMap,
     Name(name): Name,
     body: Bytes,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     face.gateway.catalog().group(&name)?;
     face.gateway.replace_group(&name, configuration(&body)?).await?;
     show(&face, &headers, &name, Json)
@@ -114,7 +115,7 @@ pub async fn replace(
 /// Deletes a group; its endpoints are gone at once.
 #[utoipa::path(delete, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<Json<Deleted>> {
+pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<Deleted>> {
     face.gateway.delete_group(&name).await?;
     Ok(Json(Deleted::YES))
 }
@@ -124,7 +125,7 @@ fn show<'a, R: IntoResponse + 'a>(
     headers: &HeaderMap,
     name: &str,
     reply: impl FnOnce(Value) -> R,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let catalog = face.gateway.catalog();
     let group = Group::of(&catalog, catalog.group(name)?, &base_url(&face.settings, headers), usize::MAX);
     let group = serde_json::to_value(&group).expect("a group has string keys and no failing parts");
@@ -179,15 +180,5 @@ impl<'a> Group<'a> {
             included_resources: &group.included_resources,
             endpoints: GroupEndpoints::of(base, group.name.as_str()),
         }
-    }
-}
-
-fn no_groups(base: &str) -> EmptyState {
-    let input = r#"{"name":"small","included_servers":["everything"]}"#;
-    EmptyState {
-        title: "No tool groups yet",
-        description: "A group is a part of all tools with an MCP endpoint of its own: give an agent the five \
-                      tools that it needs instead of five hundred.",
-        commands: vec![format!("curl -X POST {base}/api/v0/tool-groups -d '{input}'")],
     }
 }

@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 
 use super::oauth::{self, PendingAuthorization};
 use crate::http::Face;
-use crate::http::error::Refusal;
+use crate::http::error::{HandlerResult, Refusal};
 use crate::http::extract::json_object;
-use crate::http::reply::{Answer, Json};
+use crate::http::reply::Json;
 use gateway::catalog::Catalog;
 use gateway::oauth::Outcome as Registered;
 use gateway::servers::Existing;
@@ -74,7 +74,7 @@ pub struct ImportOutcome {
 /// What importing this text would do. Nothing is stored.
 #[utoipa::path(post, path = "/api/dashboard/import/preview", tag = "dashboard",
     request_body = PreviewInput, responses((status = 200, body = Preview)))]
-pub async fn preview(State(face): State<Face>, body: Bytes) -> Answer<Json<Preview>> {
+pub async fn preview(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<Preview>> {
     let mut fields = Fields::new(json_object(&body)?);
     let text = fields.required_text("text")?;
     fields.finish()?;
@@ -86,7 +86,11 @@ pub async fn preview(State(face): State<Face>, body: Bytes) -> Answer<Json<Previ
 /// Registers the named servers of this text.
 #[utoipa::path(post, path = "/api/dashboard/import", tag = "dashboard",
     request_body = ImportInput, responses((status = 200, body = Applied)))]
-pub async fn apply(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Json<Applied>> {
+pub async fn apply(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> HandlerResult<Json<Applied>> {
     let mut fields = Fields::new(json_object(&body)?);
     let text = fields.required_text("text")?;
     let names = fields.texts("names")?;

@@ -2,6 +2,7 @@
 //! not a token, a header's value, an environment variable's value, nor the arguments of a process.
 
 pub mod diagnostics;
+mod empty_state;
 pub mod events;
 pub mod groups;
 pub mod import;
@@ -21,15 +22,6 @@ use super::extract::json_object;
 use gateway::Entry;
 use gateway::record::state_of;
 use model::{FieldError, Fields};
-
-/// What an empty list says: what belongs there, and how the first one gets there.
-#[derive(Serialize, ToSchema)]
-pub struct EmptyState {
-    title: &'static str,
-    description: &'static str,
-    /// Lines to copy into a terminal.
-    commands: Vec<String>,
-}
 
 /// A flag of something was set.
 #[derive(Serialize, ToSchema)]
@@ -81,18 +73,5 @@ impl<'a> Home<'a> {
             transport: entry.registration.config.transport.as_str(),
             server_status: state_of(entry).0.as_str(),
         }
-    }
-}
-
-/// Tools, prompts and resources are empty for one of two reasons.
-fn nothing_offered(
-    has_servers: bool,
-    base: &str,
-    title: &'static str,
-    description: &'static str,
-) -> EmptyState {
-    match has_servers {
-        true => EmptyState { title, description, commands: vec![] },
-        false => servers::no_servers(base),
     }
 }

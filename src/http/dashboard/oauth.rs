@@ -10,8 +10,9 @@ use utoipa::ToSchema;
 
 use crate::http::Face;
 use crate::http::address::base_url;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Accepted, Answer, Json, Page};
+use crate::http::reply::{Accepted, Json, Page};
 use gateway::oauth::{Outcome, Pending};
 use gateway::servers::Existing;
 use gateway::sessions::{Refused, Response, SessionRecord};
@@ -45,7 +46,7 @@ pub async fn reauthorize(
     headers: HeaderMap,
     Name(name): Name,
     body: Bytes,
-) -> Answer<Accepted<AuthorizationRequired>> {
+) -> HandlerResult<Accepted<AuthorizationRequired>> {
     if !body.iter().all(u8::is_ascii_whitespace) {
         Fields::new(json_object(&body)?).finish()?;
     }
@@ -56,7 +57,7 @@ pub async fn reauthorize(
 /// How an authorization is going.
 #[utoipa::path(get, path = "/api/dashboard/oauth/session/{id}", tag = "dashboard", params(("id" = String, Path)),
     responses((status = 200, body = SessionBody)))]
-pub async fn session(State(face): State<Face>, Name(id): Name) -> Answer<Json<SessionBody>> {
+pub async fn session(State(face): State<Face>, Name(id): Name) -> HandlerResult<Json<SessionBody>> {
     Ok(Json(face.gateway.oauth_session(&id).await?.into()))
 }
 

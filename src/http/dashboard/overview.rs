@@ -5,8 +5,7 @@ use axum::http::HeaderMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::EmptyState;
-use super::servers::no_servers;
+use super::empty_state::{EmptyState, no_servers};
 use crate::http::address::base_url;
 use crate::http::reply::Json;
 use crate::http::{Face, VERSION};

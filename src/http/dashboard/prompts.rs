@@ -11,14 +11,15 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
+use super::empty_state::{EmptyState, nothing_offered};
+use super::{Home, SwitchInput, Switched};
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::address::base_url;
-use crate::http::error::Refusal;
+use crate::http::error::{HandlerResult, Refusal};
 use crate::http::extract::{Name, json_object};
 use crate::http::record::{PromptArgument, PromptRecord};
-use crate::http::reply::{Answer, Json, Written};
+use crate::http::reply::{Json, Written};
 use gateway::catalog::Catalog;
 use model::Fields;
 
@@ -68,7 +69,11 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
 #[utoipa::path(patch, path = "/api/dashboard/prompts/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
     request_body = SwitchInput, responses((status = 200, body = Switched)))]
-pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+pub async fn switch(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Json<Switched>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
     face.gateway.catalog().prompt(&name)?;
     face.gateway.switch_prompts(&name, enabled).await?;
@@ -85,7 +90,7 @@ pub async fn render(
     caller: Caller,
     Name(name): Name,
     body: Bytes,
-) -> Answer<Written> {
+) -> HandlerResult<Written> {
     face.gateway.catalog().prompt(&name)?;
     Ok(Written(face.gateway.render(caller.owner(), &name, &arguments(&body)?).await?))
 }

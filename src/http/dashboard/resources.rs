@@ -8,13 +8,15 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{EmptyState, Home, nothing_offered};
+use super::Home;
+use super::empty_state::{EmptyState, nothing_offered};
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::api::resources::{self, ResourceContents, ResourceInput};
+use crate::http::error::HandlerResult;
 use crate::http::record::ResourceRecord;
-use crate::http::reply::{Answer, Json, Written};
+use crate::http::reply::{Json, Written};
 use gateway::catalog::Catalog;
 
 #[derive(Serialize, ToSchema)]
@@ -58,7 +60,7 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
 /// Reads a resource.
 #[utoipa::path(post, path = "/api/dashboard/resources/read", tag = "dashboard",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(face: State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+pub async fn read(face: State<Face>, caller: Caller, body: Bytes) -> HandlerResult<Written> {
     resources::read(face, caller, body).await
 }
 

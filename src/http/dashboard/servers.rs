@@ -7,12 +7,14 @@ use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::empty_state::{EmptyState, no_servers};
 use super::oauth::{self, AuthorizationRequired};
-use super::{Deleted, EmptyState, SwitchInput, Switched};
+use super::{Deleted, SwitchInput, Switched};
 use crate::http::Face;
 use crate::http::address::base_url;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Accepted, Answer, Created, Json};
+use crate::http::reply::{Accepted, Created, Json};
 use gateway::Entry;
 use gateway::oauth::Outcome;
 use gateway::record::{ServerRecord, state_of};
@@ -95,7 +97,7 @@ pub async fn add(
     headers: HeaderMap,
     query: Query,
     body: Bytes,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
     Ok(match oauth::register(&face, &headers, json_object(&body)?, existing).await? {
         Outcome::Stored(server) => Created(Added::of(*server)).into_response(),
@@ -108,7 +110,7 @@ pub async fn add(
 /// Reads the lists of a server now; one that failed is tried again.
 #[utoipa::path(post, path = "/api/dashboard/servers/{name}/refresh", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Server)))]
-pub async fn refresh(State(face): State<Face>, Name(name): Name) -> Answer<Json<Server>> {
+pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<Server>> {
     face.gateway.refresh(&name).await?;
     Ok(Json(Server::of(face.gateway.catalog().require(&name)?)))
 }
@@ -116,7 +118,7 @@ pub async fn refresh(State(face): State<Face>, Name(name): Name) -> Answer<Json<
 /// Removes a server and everything it offers.
 #[utoipa::path(delete, path = "/api/dashboard/servers/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
-pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<Json<Deleted>> {
+pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<Deleted>> {
     face.gateway.remove(&name).await?;
     Ok(Json(Deleted::YES))
 }
@@ -124,7 +126,11 @@ pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<Json<D
 /// Switches a server on or off.
 #[utoipa::path(patch, path = "/api/dashboard/servers/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path)), request_body = SwitchInput, responses((status = 200, body = Switched)))]
-pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+pub async fn switch(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Json<Switched>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
     let switched = face.gateway.switch_server(&name, enabled).await?;
     Ok(Json(Switched { name: switched.name, enabled }))
@@ -220,19 +226,5 @@ fn count(number: usize, noun: &str) -> Option<String> {
         0 => None,
         1 => Some(format!("1 {noun}")),
         _ => Some(format!("{number} {noun}s")),
-    }
-}
-
-/// What a gateway without servers says, wherever somebody looks.
-pub fn no_servers(base: &str) -> EmptyState {
-    let input = r#"{"name":"everything","transport":"stdio","command":"npx","args":["-y","@modelcontextprotocol/server-everything"]}"#;
-    EmptyState {
-        title: "No servers yet",
-        description: "Register an MCP server: a command that the gateway starts, or a URL. Its tools, prompts and \
-                      resources then appear here and at the gateway's own MCP endpoint.",
-        commands: vec![
-            format!("curl -X POST {base}/api/v0/servers -d '{input}'"),
-            "toolgate register --name everything -- npx -y @modelcontextprotocol/server-everything".into(),
-        ],
     }
 }

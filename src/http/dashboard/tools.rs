@@ -11,15 +11,16 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
+use super::empty_state::{EmptyState, nothing_offered};
+use super::{Home, SwitchInput, Switched};
 use crate::http::Face;
 use crate::http::access::Caller;
 use crate::http::address::base_url;
 use crate::http::api::tools::{Call, run};
-use crate::http::error::Refusal;
+use crate::http::error::{HandlerResult, Refusal};
 use crate::http::extract::Name;
 use crate::http::record::ToolRecord;
-use crate::http::reply::{Answer, Json};
+use crate::http::reply::Json;
 use gateway::catalog::Catalog;
 use wire::scan;
 
@@ -71,7 +72,11 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
 #[utoipa::path(patch, path = "/api/dashboard/tools/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
     request_body = SwitchInput, responses((status = 200, body = Switched)))]
-pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+pub async fn switch(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Json<Switched>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
     face.gateway.catalog().tool(&name)?;
     face.gateway.switch_tools(&name, enabled).await?;
@@ -89,7 +94,7 @@ pub async fn invoke(
     Name(name): Name,
     headers: HeaderMap,
     body: Bytes,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     face.gateway.check_callable(&name)?;
     let arguments =
         if body.iter().all(u8::is_ascii_whitespace) { Cow::Borrowed(&b"{}"[..]) } else { object(&body)? };

@@ -1,0 +1,56 @@
+//! Switching tools, prompts and servers on and off.
+
+use serde_json::Value;
+
+use super::invocation::Invocation;
+use super::output;
+use super::remote::Request;
+use super::suggestion::{Kind, explain};
+
+/// Which way to switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    Enable,
+    Disable,
+}
+
+impl Switch {
+    /// The last part of the route.
+    pub fn route(self) -> &'static str {
+        match self {
+            Switch::Enable => "enable",
+            Switch::Disable => "disable",
+        }
+    }
+
+    pub fn done(self) -> &'static str {
+        match self {
+            Switch::Enable => "enabled",
+            Switch::Disable => "disabled",
+        }
+    }
+}
+
+/// Tools and prompts are switched alike; `route` is the first part of the path, and the noun in messages.
+pub async fn switch_entity(
+    invocation: &Invocation,
+    switch: Switch,
+    kind: Kind,
+    route: &str,
+    name: &str,
+) -> anyhow::Result<()> {
+    let request = Request::post(&[route, switch.route()]).query("entity", name);
+    let answer = invocation.remote.ask(request).await;
+    // A name without `__` was meant to be a server.
+    let kind = if name.contains("__") { kind } else { Kind::Server };
+    let answer = explain(invocation, kind, name, answer).await?;
+    invocation.show(&answer, |names| {
+        let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        output::message(&match names.len() {
+            0 => format!("Nothing changed: all {route} of it were {} already.", switch.done()),
+            1 => format!("Now {}:", switch.done()),
+            count => format!("{count} {route} are now {}:", switch.done()),
+        });
+        names.join("\n")
+    })
+}
