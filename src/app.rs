@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
 use crate::http::assets::Assets;
-use crate::http::{About, Face, Settings, client_metadata};
+use crate::http::{About, Face, WebSettings, client_metadata};
 use crate::routes;
 use gateway::{Gateway, init, now_ms};
 use mcp::{Mcp, Seals};
@@ -70,7 +70,7 @@ impl App {
         let gateway =
             Gateway::start(store, config.mode, options, config.oauth_session_life, Metrics::default())
                 .await?;
-        let settings = Settings {
+        let settings = WebSettings {
             public_url: config.public_url.clone(),
             trust_proxy: config.trust_proxy,
             allowed_origins: config.allowed_origins.clone(),

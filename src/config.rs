@@ -25,14 +25,14 @@ pub struct ConfigError(String);
 
 /// The flags of `toolgate start`.
 #[derive(Clone, Debug, Default)]
-pub struct Flags {
+pub struct StartFlags {
     pub port: Option<u16>,
     pub host: Option<String>,
     pub sqlite_db_path: Option<PathBuf>,
     pub enterprise: bool,
 }
 
-impl Flags {
+impl StartFlags {
     fn is_given(&self) -> bool {
         self.port.is_some() || self.host.is_some() || self.sqlite_db_path.is_some() || self.enterprise
     }
@@ -87,15 +87,15 @@ impl Bind {
 
 impl Config {
     /// From flags, the process's environment and `.env`.
-    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+    pub fn load(flags: &StartFlags) -> Result<Self, ConfigError> {
         let program = std::env::current_exe()
             .map_err(|error| ConfigError(format!("the path of this program is unknown: {error}")))?;
         Self::from(flags, &variables()?, std::env::vars_os().collect(), program)
     }
 
     fn from<E: Fn(&str) -> Option<String>>(
-        flags: &Flags,
-        variables: &Variables<E>,
+        flags: &StartFlags,
+        variables: &EnvVariables<E>,
         environment: Vec<(OsString, OsString)>,
         program: PathBuf,
     ) -> Result<Self, ConfigError> {
@@ -156,23 +156,23 @@ pub fn variable(name: &str) -> Option<String> {
 }
 
 /// What the process's environment and `.env` say.
-fn variables() -> Result<Variables<impl Fn(&str) -> Option<String>>, ConfigError> {
+fn variables() -> Result<EnvVariables<impl Fn(&str) -> Option<String>>, ConfigError> {
     let file = match std::fs::read_to_string(".env") {
         Ok(text) => parse_env_file(&text)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashMap::new(),
         Err(error) => return Err(ConfigError(format!(".env cannot be read: {error}"))),
     };
-    Ok(Variables::new(file, |name: &str| std::env::var(name).ok()))
+    Ok(EnvVariables::new(file, |name: &str| std::env::var(name).ok()))
 }
 
-struct Variables<E> {
+struct EnvVariables<E> {
     file: HashMap<String, String>,
     environment: E,
     /// Whether the environment and the file had anything that was asked for.
     used: Cell<(bool, bool)>,
 }
 
-impl<E: Fn(&str) -> Option<String>> Variables<E> {
+impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
     fn new(file: HashMap<String, String>, environment: E) -> Self {
         Self { file, environment, used: Cell::default() }
     }
@@ -186,7 +186,7 @@ impl<E: Fn(&str) -> Option<String>> Variables<E> {
     }
 
     /// Where the settings came from that were read so far.
-    fn source(&self, flags: &Flags) -> String {
+    fn source(&self, flags: &StartFlags) -> String {
         let (environment, file) = self.used.get();
         let sources = [(flags.is_given(), "flags"), (environment, "environment"), (file, ".env")];
         let used: Vec<_> =
@@ -233,8 +233,8 @@ impl<E: Fn(&str) -> Option<String>> Variables<E> {
 }
 
 fn bind<E: Fn(&str) -> Option<String>>(
-    flags: &Flags,
-    variables: &Variables<E>,
+    flags: &StartFlags,
+    variables: &EnvVariables<E>,
     mode: Mode,
 ) -> Result<Bind, ConfigError> {
     let Some(host) = flags.host.clone().or_else(|| variables.get("HOST")) else {
@@ -257,8 +257,8 @@ fn bind<E: Fn(&str) -> Option<String>>(
 }
 
 fn sqlite_path<E: Fn(&str) -> Option<String>>(
-    flags: &Flags,
-    variables: &Variables<E>,
+    flags: &StartFlags,
+    variables: &EnvVariables<E>,
 ) -> Result<PathBuf, ConfigError> {
     if let Some(path) = &flags.sqlite_db_path {
         return Ok(path.clone());
@@ -320,10 +320,10 @@ fn unquote(value: &str) -> String {
 mod tests {
     use super::*;
 
-    fn load(flags: &Flags, env: &[(&str, &str)], file: &str) -> Result<Config, ConfigError> {
+    fn load(flags: &StartFlags, env: &[(&str, &str)], file: &str) -> Result<Config, ConfigError> {
         let find =
             |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        let variables = Variables::new(parse_env_file(file)?, find);
+        let variables = EnvVariables::new(parse_env_file(file)?, find);
         let environment =
             env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect();
         Config::from(flags, &variables, environment, PathBuf::from("toolgate"))
@@ -332,9 +332,9 @@ mod tests {
     #[test]
     fn flags_win_over_the_environment_and_that_over_the_file() {
         let file = "# comment\nexport PORT=1\nSQLITE_DB_PATH=\"a b.db\" # why\nTRUST_PROXY=1 # yes\n";
-        assert_eq!(load(&Flags::default(), &[], file).unwrap().port, 1);
-        assert_eq!(load(&Flags::default(), &[("PORT", "2")], file).unwrap().port, 2);
-        let flags = Flags { port: Some(3), ..Flags::default() };
+        assert_eq!(load(&StartFlags::default(), &[], file).unwrap().port, 1);
+        assert_eq!(load(&StartFlags::default(), &[("PORT", "2")], file).unwrap().port, 2);
+        let flags = StartFlags { port: Some(3), ..StartFlags::default() };
         let config = load(&flags, &[("PORT", "2")], file).unwrap();
         assert_eq!((config.port, config.trust_proxy), (3, true));
         assert_eq!(config.sqlite_path, PathBuf::from("a b.db"));
@@ -358,17 +358,17 @@ mod tests {
             ("DATABASE_URL", "sqlite:"),
             ("POSTGRES_HOST", "db"),
         ] {
-            let error = load(&Flags::default(), &[(name, value)], "").unwrap_err();
+            let error = load(&StartFlags::default(), &[(name, value)], "").unwrap_err();
             assert!(error.to_string().starts_with(name), "{name}={value}: {error}");
         }
-        assert!(load(&Flags::default(), &[], "PORT").unwrap_err().to_string().contains("line 1"));
+        assert!(load(&StartFlags::default(), &[], "PORT").unwrap_err().to_string().contains("line 1"));
     }
 
     #[test]
     fn children_do_not_see_what_is_the_gateways_own() {
         let env =
             [("PATH", "/bin"), ("TOOLGATE_SECRET_KEY", "k"), ("POSTGRES_PASSWORD", "p"), ("HOME", "/root")];
-        let config = load(&Flags::default(), &env, "").unwrap();
+        let config = load(&StartFlags::default(), &env, "").unwrap();
         let names: Vec<_> =
             config.child_env.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
         assert_eq!(names, ["PATH", "HOME"]);
@@ -376,7 +376,8 @@ mod tests {
 
     #[test]
     fn database_urls_name_a_file() {
-        let path = |url: &str| load(&Flags::default(), &[("DATABASE_URL", url)], "").unwrap().sqlite_path;
+        let path =
+            |url: &str| load(&StartFlags::default(), &[("DATABASE_URL", url)], "").unwrap().sqlite_path;
         assert_eq!(path("sqlite:x.db"), PathBuf::from("x.db"));
         assert_eq!(path("sqlite://x.db?mode=rwc"), PathBuf::from("x.db"));
         assert_eq!(path("sqlite:///var/x.db"), PathBuf::from("/var/x.db"));
@@ -384,9 +385,9 @@ mod tests {
 
     #[test]
     fn development_listens_on_both_loopback_addresses() {
-        assert_eq!(load(&Flags::default(), &[], "").unwrap().bind, Bind::Loopback);
-        let all = load(&Flags::default(), &[("HOST", "0.0.0.0")], "").unwrap().bind;
+        assert_eq!(load(&StartFlags::default(), &[], "").unwrap().bind, Bind::Loopback);
+        let all = load(&StartFlags::default(), &[("HOST", "0.0.0.0")], "").unwrap().bind;
         assert!(!all.is_loopback());
-        assert!(load(&Flags::default(), &[("HOST", "::1")], "").unwrap().bind.is_loopback());
+        assert!(load(&StartFlags::default(), &[("HOST", "::1")], "").unwrap().bind.is_loopback());
     }
 }

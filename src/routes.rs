@@ -14,18 +14,18 @@ use bytes::Bytes;
 use utoipa::openapi::{OpenApi, PathItem};
 
 use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tools, users};
-use crate::http::error::Refusal;
+use crate::http::error::ErrorResponse;
 use crate::http::openapi::Operation;
-use crate::http::{Face, access, client_metadata, dashboard, guard, openapi, system, ui};
+use crate::http::{Face, access, body, client_metadata, dashboard, openapi, system, ui};
 use mcp::{Place, Scope, Transport};
 
-pub use crate::http::access::Access;
+pub use crate::http::access::AccessLevel;
 
 /// A handler with its access level. Method, path and OpenAPI text are those of its `#[utoipa::path]`.
-pub struct Route {
+pub struct HttpRoute {
     pub method: Method,
     pub path: String,
-    pub access: Access,
+    pub access: AccessLevel,
     description: OpenApi,
     handler: MethodRouter<Face>,
 }
@@ -34,14 +34,14 @@ pub struct Route {
 #[derive(Clone, Copy)]
 pub struct McpRoute {
     pub path: &'static str,
-    pub access: Access,
+    pub access: AccessLevel,
     transport: Transport,
     /// What agents reach there, by the `{name}` in the path (empty where there is none).
     scope: fn(String) -> Scope,
 }
 
 pub const MCP: [McpRoute; 7] = {
-    use Access::Client;
+    use AccessLevel::Client;
     use Transport::{Message, Sse, Streamable};
     const EVERYTHING: fn(String) -> Scope = |_| Scope::Everything;
     [
@@ -61,11 +61,11 @@ macro_rules! route {
         #[derive(utoipa::OpenApi)]
         #[openapi(paths($($handler)::+))]
         struct Described;
-        Route::new(Access::$access, <Described as utoipa::OpenApi>::openapi(), $($handler)::+)
+        HttpRoute::new(AccessLevel::$access, <Described as utoipa::OpenApi>::openapi(), $($handler)::+)
     }};
 }
 
-pub fn table() -> Vec<Route> {
+pub fn table() -> Vec<HttpRoute> {
     vec![
         route!(Open, system::health),
         route!(Open, system::ready),
@@ -148,15 +148,15 @@ pub fn table() -> Vec<Route> {
 
 const fn mcp(
     path: &'static str,
-    access: Access,
+    access: AccessLevel,
     transport: Transport,
     scope: fn(String) -> Scope,
 ) -> McpRoute {
     McpRoute { path, access, transport, scope }
 }
 
-impl Route {
-    fn new<H, T>(access: Access, description: OpenApi, handler: H) -> Self
+impl HttpRoute {
+    fn new<H, T>(access: AccessLevel, description: OpenApi, handler: H) -> Self
     where
         H: Handler<T, Face>,
         T: 'static,
@@ -191,7 +191,7 @@ fn methods(transport: Transport) -> &'static [Method] {
 }
 
 /// What a path means to an agent, and who may use it; `None` for every path that the router serves.
-pub fn mcp_place(path: &str) -> Option<(Place, Access)> {
+pub fn mcp_place(path: &str) -> Option<(Place, AccessLevel)> {
     MCP.iter().find_map(|route| {
         let name = match route.path.split_once("{name}") {
             None => (path == route.path).then_some("")?,
@@ -238,7 +238,7 @@ pub fn router(face: Face) -> Router {
     }
     let wrong_method = move |State(face): State<Face>, request: Request| {
         let access = request.extensions().get::<MatchedPath>().and_then(|path| of_path.get(path.as_str()));
-        wrong_method(face, access.copied().unwrap_or(Access::User), request)
+        wrong_method(face, access.copied().unwrap_or(AccessLevel::User), request)
     };
     router
         .method_not_allowed_fallback(wrong_method)
@@ -251,24 +251,26 @@ pub fn router(face: Face) -> Router {
 async fn unknown_route(request: Request) -> Response {
     let (head, body) = request.into_parts();
     // No token is asked for here, so the size of the body is the first thing that matters.
-    match guard::read_body(body).await {
-        Ok(_) => Refusal::unknown_route(head.method.as_str(), head.uri.path()).into_response(),
-        Err(refusal) => refusal.into_response(),
+    match body::read_body(body).await {
+        Ok(_) => ErrorResponse::unknown_route(head.method.as_str(), head.uri.path()).into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
 /// Which methods a path answers to is for everybody who may use any of them.
-fn least(access: Access) -> Access {
+fn least(access: AccessLevel) -> AccessLevel {
     match access {
-        Access::User | Access::Admin => Access::User,
-        Access::Open | Access::Client | Access::Development => access,
+        AccessLevel::User | AccessLevel::Admin => AccessLevel::User,
+        AccessLevel::Open | AccessLevel::Client | AccessLevel::Development => access,
     }
 }
 
-async fn wrong_method(face: Face, access: Access, request: Request) -> Response {
+async fn wrong_method(face: Face, access: AccessLevel, request: Request) -> Response {
     match face.receive(access, request).await {
-        Ok(request) => Refusal::wrong_method(request.method().as_str(), request.uri().path()).into_response(),
-        Err(refusal) => refusal.into_response(),
+        Ok(request) => {
+            ErrorResponse::wrong_method(request.method().as_str(), request.uri().path()).into_response()
+        }
+        Err(error) => error.into_response(),
     }
 }
 

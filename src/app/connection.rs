@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::front::{Answer, Front};
+use super::front::{Front, ResponseBody};
 
 /// A connection on which no request arrives is closed after this.
 const IDLE: Duration = Duration::from_secs(75);
@@ -57,8 +57,8 @@ async fn serve_until_rest(
     let (mut stream, mut unread) = (stream, Bytes::new());
     loop {
         let activity = Arc::<Activity>::default();
-        let io = Watched { io: TokioIo::new(stream), unread, activity: activity.clone() };
-        let service = Answering { front: front.clone(), peer, activity: activity.clone() };
+        let io = WatchedIo { io: TokioIo::new(stream), unread, activity: activity.clone() };
+        let service = ConnectionService { front: front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(IDLE);
         let mut connection = builder.serve_connection(io, service);
@@ -115,23 +115,23 @@ impl Activity {
     }
 }
 
-struct Answering {
+struct ConnectionService {
     front: Front,
     peer: IpAddr,
     activity: Arc<Activity>,
 }
 
-impl Service<Request<Incoming>> for Answering {
-    type Response = Response<Counted>;
+impl Service<Request<Incoming>> for ConnectionService {
+    type Response = Response<CountedBody>;
     type Error = Infallible;
     /// In a box: the connection keeps room for it between requests, too.
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Counted>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<CountedBody>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.activity.begun.fetch_add(1, Ordering::Relaxed);
         let until_sent = UntilSent(self.activity.clone());
         let answer = self.front.clone().answer(self.peer, request);
-        Box::pin(async move { Ok(answer.await?.map(|body| Counted { body, _until_sent: until_sent })) })
+        Box::pin(async move { Ok(answer.await?.map(|body| CountedBody { body, _until_sent: until_sent })) })
     }
 }
 
@@ -145,12 +145,12 @@ impl Drop for UntilSent {
 }
 
 /// A body that is counted as long as it is not sent.
-pub struct Counted {
-    body: Answer,
+pub struct CountedBody {
+    body: ResponseBody,
     _until_sent: UntilSent,
 }
 
-impl Body for Counted {
+impl Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -171,13 +171,13 @@ impl Body for Counted {
 }
 
 /// The socket, with what was read from it before and has not been used.
-struct Watched {
+struct WatchedIo {
     io: TokioIo<TcpStream>,
     unread: Bytes,
     activity: Arc<Activity>,
 }
 
-impl Read for Watched {
+impl Read for WatchedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -194,14 +194,14 @@ impl Read for Watched {
     }
 }
 
-impl Watched {
+impl WatchedIo {
     fn note<T>(&self, written: Poll<T>) -> Poll<T> {
         self.activity.writing_waits.store(written.is_pending(), Ordering::Relaxed);
         written
     }
 }
 
-impl Write for Watched {
+impl Write for WatchedIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

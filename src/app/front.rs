@@ -1,4 +1,4 @@
-//! The front door: every request passes the guard, then MCP paths go straight to `mcp` and everything else to the
+//! The front door: every request passes the check of Host and Origin, then MCP paths go straight to `mcp` and everything else to the
 //! router. This is all that the way of an agent's call has of HTTP machinery, so that it can be replaced.
 
 use std::collections::VecDeque;
@@ -22,11 +22,11 @@ use hyper::{Request, Response};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::http::access::{Access, Asked, Peer};
-use crate::http::error::Refusal;
+use crate::http::access::{AccessLevel, AccessRequest, Peer};
+use crate::http::error::ErrorResponse;
 use crate::http::reply::NoContent;
-use crate::http::revocable::{Until, until_revoked};
-use crate::http::{Face, guard};
+use crate::http::revocable::{UntilRevoked, until_revoked};
+use crate::http::{Face, body, origin_check};
 use crate::routes;
 use gateway::access::Principal;
 use mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
@@ -44,23 +44,23 @@ impl Front {
         self,
         peer: IpAddr,
         request: Request<Incoming>,
-    ) -> Result<Response<Answer>, Infallible> {
+    ) -> Result<Response<ResponseBody>, Infallible> {
         let (head, body) = request.into_parts();
-        let cors = match guard::admit(&self.face.settings, &head.uri, &head.headers) {
+        let cors = match origin_check::admit(&self.face.settings, &head.uri, &head.headers) {
             Ok(cors) => cors,
-            Err(refusal) => {
-                guard::discard(body, 0).await;
-                return Ok(refusal.into_response().map(Answer::Router));
+            Err(error) => {
+                body::discard(body, 0).await;
+                return Ok(error.into_response().map(ResponseBody::Router));
             }
         };
-        let asked = guard::is_preflight(&head.method, &head.headers)
+        let asked = origin_check::is_preflight(&head.method, &head.headers)
             .then(|| head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned());
         let mut response = match (&cors, &asked) {
-            (Some(_), Some(_)) => NoContent.into_response().map(Answer::Router),
+            (Some(_), Some(_)) => NoContent.into_response().map(ResponseBody::Router),
             (Some(_) | None, _) => self.serve(peer, head, body).await?,
         };
         if let Some(origin) = cors {
-            guard::allow(response.headers_mut(), origin, asked.flatten());
+            origin_check::allow(response.headers_mut(), origin, asked.flatten());
         }
         Ok(response)
     }
@@ -70,16 +70,16 @@ impl Front {
         peer: IpAddr,
         mut head: Parts,
         body: Incoming,
-    ) -> Result<Response<Answer>, Infallible> {
+    ) -> Result<Response<ResponseBody>, Infallible> {
         match routes::mcp_place(head.uri.path()) {
             Some((place, access)) => {
                 let answered = self.serve_agent(peer, place, access, &head, body).await;
-                Ok(answered.unwrap_or_else(|refusal| refusal.into_response().map(Answer::Router)))
+                Ok(answered.unwrap_or_else(|error| error.into_response().map(ResponseBody::Router)))
             }
             None => {
                 head.extensions.insert(Peer(peer));
                 let request = Request::from_parts(head, RouterBody::new(body));
-                Ok(self.router.oneshot(request).await?.map(Answer::Router))
+                Ok(self.router.oneshot(request).await?.map(ResponseBody::Router))
             }
         }
     }
@@ -88,20 +88,20 @@ impl Front {
         self,
         peer: IpAddr,
         place: Place,
-        access: Access,
+        access: AccessLevel,
         head: &Parts,
         body: Incoming,
-    ) -> Result<Response<Answer>, Refusal> {
+    ) -> Result<Response<ResponseBody>, ErrorResponse> {
         let (method, path) = (head.method.as_str(), head.uri.path());
-        let asked = Asked { method, path, headers: &head.headers, peer };
+        let asked = AccessRequest { method, path, headers: &head.headers, peer };
         let caller = match self.face.admit(access, &asked).await {
             Ok(caller) => caller.0,
-            Err(refusal) => {
-                guard::discard(body, 0).await;
-                return Err(refusal);
+            Err(error) => {
+                body::discard(body, 0).await;
+                return Err(error);
             }
         };
-        let body = guard::read_body(body).await?;
+        let body = body::read_body(body).await?;
         let revoked = caller.as_ref().map(Principal::revoked);
         let ask = ask(place, caller.as_ref(), head, body);
         let reply = until_revoked(revoked, self.mcp.serve(ask)).await?;
@@ -152,21 +152,21 @@ fn routing(headers: &HeaderMap) -> Routing {
     routing
 }
 
-fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Answer> {
+fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<ResponseBody> {
     let mut headers = HeaderMap::new();
     let body = match reply.body {
-        mcp::Body::Empty => Answer::Pieces(VecDeque::new()),
+        mcp::Body::Empty => ResponseBody::Pieces(VecDeque::new()),
         mcp::Body::Json(pieces) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            Answer::Pieces(pieces.into())
+            ResponseBody::Pieces(pieces.into())
         }
         mcp::Body::Events(events) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
             match revoked {
-                None => Answer::Events(events),
-                Some(revoked) => Answer::Revocable(Until::new(events, revoked)),
+                None => ResponseBody::Events(events),
+                Some(revoked) => ResponseBody::Revocable(UntilRevoked::new(events, revoked)),
             }
         }
     };
@@ -183,15 +183,15 @@ fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Answer
 }
 
 /// The body of any answer.
-pub enum Answer {
+pub enum ResponseBody {
     Router(RouterBody),
     Pieces(VecDeque<Bytes>),
     Events(mcp::EventBody),
     /// Events for whoever has a token, while it is valid.
-    Revocable(Until<mcp::EventBody>),
+    Revocable(UntilRevoked<mcp::EventBody>),
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -200,12 +200,14 @@ impl Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match self.get_mut() {
-            Answer::Router(body) => Pin::new(body).poll_frame(context),
-            Answer::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
-            Answer::Events(events) => {
+            ResponseBody::Router(body) => Pin::new(body).poll_frame(context),
+            ResponseBody::Pieces(pieces) => {
+                Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
+            }
+            ResponseBody::Events(events) => {
                 Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
             }
-            Answer::Revocable(events) => {
+            ResponseBody::Revocable(events) => {
                 Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
             }
         }
@@ -213,19 +215,19 @@ impl Body for Answer {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Answer::Router(body) => body.is_end_stream(),
-            Answer::Pieces(pieces) => pieces.is_empty(),
-            Answer::Events(_) | Answer::Revocable(_) => false,
+            ResponseBody::Router(body) => body.is_end_stream(),
+            ResponseBody::Pieces(pieces) => pieces.is_empty(),
+            ResponseBody::Events(_) | ResponseBody::Revocable(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Answer::Router(body) => body.size_hint(),
-            Answer::Pieces(pieces) => {
+            ResponseBody::Router(body) => body.size_hint(),
+            ResponseBody::Pieces(pieces) => {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }
-            Answer::Events(_) | Answer::Revocable(_) => SizeHint::default(),
+            ResponseBody::Events(_) | ResponseBody::Revocable(_) => SizeHint::default(),
         }
     }
 }

@@ -9,20 +9,20 @@ use serde_json::value::RawValue;
 use super::error::UsageError;
 use super::schema::{at, types};
 
-type Members = BTreeMap<String, Given>;
+type ArgumentMap = BTreeMap<String, ArgumentValue>;
 
 /// Arguments by name, their values as written.
 #[derive(Debug, Default)]
-pub struct Arguments(Members);
+pub struct ToolArguments(ArgumentMap);
 
 #[derive(Debug)]
-enum Given {
+enum ArgumentValue {
     Written(Box<RawValue>),
-    Object(Members),
+    Object(ArgumentMap),
     List(Vec<Box<RawValue>>),
 }
 
-impl Arguments {
+impl ToolArguments {
     /// From the text of `--input`.
     pub fn parse(text: &str) -> Result<Self, UsageError> {
         let members = members_of(text);
@@ -45,13 +45,13 @@ impl Arguments {
         if wanted == ["array"] && !value.trim_start().starts_with('[') {
             let item = typed(key, value, &types(schema, &property["items"]))?;
             match members.get_mut(last) {
-                Some(Given::List(list)) => list.push(item),
-                Some(Given::Written(_) | Given::Object(_)) | None => {
-                    members.insert(last.to_owned(), Given::List(vec![item]));
+                Some(ArgumentValue::List(list)) => list.push(item),
+                Some(ArgumentValue::Written(_) | ArgumentValue::Object(_)) | None => {
+                    members.insert(last.to_owned(), ArgumentValue::List(vec![item]));
                 }
             }
         } else {
-            members.insert(last.to_owned(), Given::Written(typed(key, value, &wanted)?));
+            members.insert(last.to_owned(), ArgumentValue::Written(typed(key, value, &wanted)?));
         }
         Ok(())
     }
@@ -68,32 +68,35 @@ impl Arguments {
 }
 
 /// The object in which the last part of the path stands; none where the way leads through something else.
-fn descend<'a, 'b>(members: &'a mut Members, path: &[&'b str]) -> Option<(&'a mut Members, &'b str)> {
+fn descend<'a, 'b>(members: &'a mut ArgumentMap, path: &[&'b str]) -> Option<(&'a mut ArgumentMap, &'b str)> {
     let (last, way) = path.split_last()?;
     let mut members = members;
     for name in way {
-        let next = members.entry((*name).to_owned()).or_insert_with(|| Given::Object(Members::new()));
-        if let Given::Written(written) = next {
-            *next = Given::Object(members_of(written.get()).ok()?);
+        let next =
+            members.entry((*name).to_owned()).or_insert_with(|| ArgumentValue::Object(ArgumentMap::new()));
+        if let ArgumentValue::Written(written) = next {
+            *next = ArgumentValue::Object(members_of(written.get()).ok()?);
         }
         match next {
-            Given::Object(deeper) => members = deeper,
-            Given::Written(_) | Given::List(_) => return None,
+            ArgumentValue::Object(deeper) => members = deeper,
+            ArgumentValue::Written(_) | ArgumentValue::List(_) => return None,
         }
     }
     Some((members, last))
 }
 
-fn members_of(object: &str) -> serde_json::Result<Members> {
+fn members_of(object: &str) -> serde_json::Result<ArgumentMap> {
     let values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object)?;
-    Ok(values.into_iter().map(|(name, value)| (name, Given::Written(value))).collect())
+    Ok(values.into_iter().map(|(name, value)| (name, ArgumentValue::Written(value))).collect())
 }
 
-fn member((name, value): (&String, &Given)) -> String {
+fn member((name, value): (&String, &ArgumentValue)) -> String {
     let value = match value {
-        Given::Written(value) => value.get().to_owned(),
-        Given::Object(values) => format!("{{{}}}", values.iter().map(member).collect::<Vec<_>>().join(",")),
-        Given::List(items) => {
+        ArgumentValue::Written(value) => value.get().to_owned(),
+        ArgumentValue::Object(values) => {
+            format!("{{{}}}", values.iter().map(member).collect::<Vec<_>>().join(","))
+        }
+        ArgumentValue::List(items) => {
             format!("[{}]", items.iter().map(|item| item.get()).collect::<Vec<_>>().join(","))
         }
     };
@@ -143,7 +146,7 @@ mod tests {
     }
 
     fn built(input: &str, pairs: &[&str]) -> Result<String, UsageError> {
-        let mut arguments = Arguments::parse(input)?;
+        let mut arguments = ToolArguments::parse(input)?;
         for pair in pairs {
             arguments.add(pair, &schema())?;
         }
@@ -189,6 +192,6 @@ mod tests {
             let wrong = built(r#"{"text": "t"}"#, &[pair]);
             assert!(wrong.is_err(), "{pair}: {wrong:?}");
         }
-        assert!(Arguments::parse("[1]").is_err() && Arguments::parse("{").is_err());
+        assert!(ToolArguments::parse("[1]").is_err() && ToolArguments::parse("{").is_err());
     }
 }

@@ -14,9 +14,9 @@ use url::Url;
 use super::invocation::Invocation;
 use super::output::{self, Format, Spinner};
 use super::record::{one, text};
-use super::remote::{Answer, Request};
+use super::remote::{ApiRequest, ApiResponse};
 use super::servers;
-use super::suggestion::{Kind, explain};
+use super::suggestion::{ListedNoun, explain};
 
 const CALLBACK_PATH: &str = "/oauth/callback";
 /// As long as the gateway keeps a session that nobody finished.
@@ -41,9 +41,9 @@ pub struct Authorize {
 pub async fn run(invocation: &Invocation, authorize: Authorize) -> anyhow::Result<()> {
     let callback = Callback::listen(None).await?;
     let body = one("oauth_redirect_uri", callback.redirect_uri());
-    let request = Request::post(&["servers", &authorize.name, "reauthorize"]).object(&body);
+    let request = ApiRequest::post(&["servers", &authorize.name, "reauthorize"]).object(&body);
     let answer = invocation.remote.ask(request).await;
-    let answer = explain(invocation, Kind::Server, &authorize.name, answer).await?;
+    let answer = explain(invocation, ListedNoun::Server, &authorize.name, answer).await?;
     match finish(invocation, &answer, Some(callback), None, !authorize.no_browser).await? {
         Some(answer) => servers::show_registered(invocation, &answer),
         None => Ok(()),
@@ -53,11 +53,11 @@ pub async fn run(invocation: &Invocation, authorize: Authorize) -> anyhow::Resul
 /// Sees an authorization through; none when the browser comes back elsewhere, where we cannot wait for it.
 pub async fn finish(
     invocation: &Invocation,
-    required: &Answer,
+    required: &ApiResponse,
     callback: Option<Callback>,
     redirect_uri: Option<&str>,
     browser: bool,
-) -> anyhow::Result<Option<Answer>> {
+) -> anyhow::Result<Option<ApiResponse>> {
     let required_json = required.json()?;
     let details = &required_json["authorization_required"];
     let (id, address) = (text(details, "session_id"), text(details, "authorization_url"));
@@ -83,7 +83,7 @@ pub async fn finish(
     drop(spinner);
     let Ok(brought) = brought else { bail!("nobody gave the authorization in time; try again") };
     let path = ["upstream_oauth", "sessions", &id, "complete"];
-    Ok(Some(invocation.remote.ask(Request::post(&path).object(&brought?)).await?))
+    Ok(Some(invocation.remote.ask(ApiRequest::post(&path).object(&brought?)).await?))
 }
 
 /// The port of this machine to which the browser comes back.

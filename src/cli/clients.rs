@@ -11,8 +11,8 @@ use super::flags::names;
 use super::invocation::Invocation;
 use super::output::{self, Table};
 use super::record::text;
-use super::remote::Request;
-use super::suggestion::{Kind, explain};
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
 /// List clients (enterprise mode)
 #[derive(Args)]
@@ -97,7 +97,7 @@ impl ClientFlags {
 }
 
 pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::get(&["clients"])).await?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["clients"])).await?;
     invocation.show(&answer, |clients| {
         let clients = clients.as_array().map(Vec::as_slice).unwrap_or_default();
         if clients.is_empty() {
@@ -125,7 +125,7 @@ pub async fn create(invocation: &Invocation, create: CreateClient) -> anyhow::Re
         };
         client.insert("name".into(), name.into());
     }
-    let answer = invocation.remote.ask(Request::post(&["clients"]).object(&client)).await?;
+    let answer = invocation.remote.ask(ApiRequest::post(&["clients"]).object(&client)).await?;
     let created = answer.json()?;
     output::message(&format!("Created client {:?}.", text(&created, "name")));
     if allowed(&created).is_empty() {
@@ -147,22 +147,22 @@ pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Re
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
     // The route replaces everything, so what stays must be sent along.
-    let clients = invocation.remote.ask(Request::get(&["clients"])).await?.json()?;
+    let clients = invocation.remote.ask(ApiRequest::get(&["clients"])).await?.json()?;
     let current = clients.as_array().into_iter().flatten().find(|client| client["name"] == name.as_str());
     for key in ["description", "allow_list"] {
         if let Some(value) = current.and_then(|client| client.get(key)) {
             changes.entry(key).or_insert_with(|| value.clone());
         }
     }
-    let answer = invocation.remote.ask(Request::put(&["clients", &name]).object(&changes)).await;
-    let answer = explain(invocation, Kind::Client, &name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::put(&["clients", &name]).object(&changes)).await;
+    let answer = explain(invocation, ListedNoun::Client, &name, answer).await?;
     output::message(&format!("Changed client {name:?}."));
     invocation.show(&answer, page)
 }
 
 pub async fn delete(invocation: &Invocation, delete: DeleteClient) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::delete(&["clients", &delete.name])).await;
-    explain(invocation, Kind::Client, &delete.name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::delete(&["clients", &delete.name])).await;
+    explain(invocation, ListedNoun::Client, &delete.name, answer).await?;
     output::message(&format!("Deleted client {:?}.", delete.name));
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::output::{self, Format};
 use crate::app;
-use crate::config::{self, Config, Flags};
+use crate::config::{self, Config, StartFlags};
 
 /// Copy the database to a file, also while the gateway runs
 #[derive(Args)]
@@ -93,7 +93,7 @@ pub fn run<T>(
     work: impl AsyncFnOnce(&Config) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     telemetry::start_logging(config::log_filter()?);
-    let config = Config::load(&Flags { sqlite_db_path, ..Flags::default() })?;
+    let config = Config::load(&StartFlags { sqlite_db_path, ..StartFlags::default() })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work(&config))
 }

@@ -15,7 +15,7 @@ use url::Url;
 use super::invocation::Invocation;
 use super::output::{self, Format, indented};
 use super::record::text;
-use super::remote::Request;
+use super::remote::ApiRequest;
 use model::import::escape;
 
 const OWNER_ONLY: u32 = 0o600;
@@ -38,9 +38,9 @@ pub struct Export {
 }
 
 pub async fn run(invocation: &Invocation, export: Export) -> anyhow::Result<()> {
-    let servers = invocation.remote.ask(Request::get(&["server_configs"])).await?.json()?;
-    let groups = invocation.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
-    let mut variables = Variables::default();
+    let servers = invocation.remote.ask(ApiRequest::get(&["server_configs"])).await?.json()?;
+    let groups = invocation.remote.ask(ApiRequest::get(&["tool-groups"])).await?.json()?;
+    let mut variables = SecretVariables::default();
     let mut files = Vec::new();
     for server in servers.as_array().into_iter().flatten() {
         let server = if export.with_secrets { escaped(server) } else { variables.without_secrets(server) };
@@ -64,11 +64,11 @@ pub async fn run(invocation: &Invocation, export: Export) -> anyhow::Result<()> 
 
 /// The variables that stand for secrets, each name once.
 #[derive(Default)]
-struct Variables {
+struct SecretVariables {
     names: BTreeSet<String>,
 }
 
-impl Variables {
+impl SecretVariables {
     /// The server with a variable in the place of each secret.
     fn without_secrets(&mut self, server: &Value) -> Value {
         let mut hidden = escaped(server);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_variable_stands_for_each_secret() {
-        let mut variables = Variables::default();
+        let mut variables = SecretVariables::default();
         let server = json!({"name": "a-b", "url": "https://h/?k=SECRET", "bearer_token": "SECRET",
             "headers": {"X-Key": "SECRET", "Empty": ""}, "env": {}, "description": "${x}"});
         let hidden = variables.without_secrets(&server);

@@ -11,8 +11,8 @@ use super::flags::names;
 use super::invocation::Invocation;
 use super::output::{self, Table};
 use super::record::text;
-use super::remote::Request;
-use super::suggestion::{Kind, explain};
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
 /// The keys that make up a group, beside its name.
 const KEYS: [&str; 6] = [
@@ -51,7 +51,7 @@ pub struct CreateGroup {
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
     #[command(flatten)]
-    members: Members,
+    flags: GroupFlags,
 }
 
 /// Change a group: a file replaces all of it, flags only what they name
@@ -66,7 +66,7 @@ pub struct UpdateGroup {
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
     #[command(flatten)]
-    members: Members,
+    flags: GroupFlags,
 }
 
 /// Delete a group; its tools stay where they are
@@ -79,7 +79,7 @@ pub struct DeleteGroup {
 }
 
 #[derive(Args)]
-struct Members {
+struct GroupFlags {
     /// What the group is for
     #[arg(long)]
     description: Option<String>,
@@ -100,7 +100,7 @@ struct Members {
     included_resources: Option<String>,
 }
 
-impl Members {
+impl GroupFlags {
     fn to_object(&self) -> Map<String, Value> {
         let description = self.description.clone().map(Value::from);
         let lists = [
@@ -120,7 +120,7 @@ impl Members {
 }
 
 pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::get(&["tool-groups"])).await?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool-groups"])).await?;
     invocation.show(&answer, |groups| {
         let groups = groups.as_array().map(Vec::as_slice).unwrap_or_default();
         if groups.is_empty() {
@@ -142,15 +142,15 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
 }
 
 pub async fn get(invocation: &Invocation, get: GetGroup) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::get(&["tool-groups", &get.name])).await;
-    let answer = explain(invocation, Kind::Group, &get.name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool-groups", &get.name])).await;
+    let answer = explain(invocation, ListedNoun::Group, &get.name, answer).await?;
     invocation.show(&answer, page)
 }
 
 pub async fn create(invocation: &Invocation, create: CreateGroup) -> anyhow::Result<()> {
     let group = match &create.conf {
         Some(conf) => {
-            files::warn_about_flags(create.name.is_none() && create.members.to_object().is_empty());
+            files::warn_about_flags(create.name.is_none() && create.flags.to_object().is_empty());
             files::object(conf).await?
         }
         None => {
@@ -158,18 +158,18 @@ pub async fn create(invocation: &Invocation, create: CreateGroup) -> anyhow::Res
                 let sentence = "name the group, or describe it in a file with --conf";
                 return Err(UsageError(sentence.into()).into());
             };
-            let mut group = create.members.to_object();
+            let mut group = create.flags.to_object();
             group.insert("name".into(), name.into());
             group
         }
     };
-    let answer = invocation.remote.ask(Request::post(&["tool-groups"]).object(&group)).await?;
+    let answer = invocation.remote.ask(ApiRequest::post(&["tool-groups"]).object(&group)).await?;
     output::message(&format!("Created group {:?}.", text(&answer.json()?, "name")));
     invocation.show(&answer, page)
 }
 
 pub async fn update(invocation: &Invocation, update: UpdateGroup) -> anyhow::Result<()> {
-    let changes = update.members.to_object();
+    let changes = update.flags.to_object();
     let mut group = match &update.conf {
         Some(conf) => {
             files::warn_about_flags(changes.is_empty());
@@ -185,20 +185,20 @@ pub async fn update(invocation: &Invocation, update: UpdateGroup) -> anyhow::Res
         if changes.is_empty() {
             return Err(UsageError("name at least one thing to change; see --help".into()).into());
         }
-        let current = invocation.remote.ask(Request::get(&["tool-groups", &name])).await;
-        let current = explain(invocation, Kind::Group, &name, current).await?.json()?;
+        let current = invocation.remote.ask(ApiRequest::get(&["tool-groups", &name])).await;
+        let current = explain(invocation, ListedNoun::Group, &name, current).await?.json()?;
         let kept =
             KEYS.iter().filter_map(|key| current.get(*key).map(|value| ((*key).to_owned(), value.clone())));
         group = kept.chain(changes).collect();
     }
-    let answer = invocation.remote.ask(Request::put(&["tool-groups", &name]).object(&group)).await;
-    let answer = explain(invocation, Kind::Group, &name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::put(&["tool-groups", &name]).object(&group)).await;
+    let answer = explain(invocation, ListedNoun::Group, &name, answer).await?;
     invocation.show(&answer, |answer| changes_page(answer, &name))
 }
 
 pub async fn delete(invocation: &Invocation, delete: DeleteGroup) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::delete(&["tool-groups", &delete.name])).await;
-    explain(invocation, Kind::Group, &delete.name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::delete(&["tool-groups", &delete.name])).await;
+    explain(invocation, ListedNoun::Group, &delete.name, answer).await?;
     output::message(&format!("Deleted group {:?}.", delete.name));
     Ok(())
 }

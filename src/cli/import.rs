@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::files;
 use super::invocation::Invocation;
 use super::output::{self, Cell, Format, Spinner, Table, Tone};
-use super::remote::{OAUTH_REQUIRED, RemoteError, Request};
+use super::remote::{ApiRequest, OAUTH_REQUIRED, RemoteError};
 use crate::config::variable;
 use model::import::{self, Action, Entry, GroupEntry, Plan};
 
@@ -42,7 +42,7 @@ pub struct Import {
 }
 
 /// One server or group, what to do with it, and what came of it.
-struct Item {
+struct ImportItem {
     kind: &'static str,
     name: String,
     action: Action,
@@ -87,7 +87,7 @@ pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> 
 }
 
 /// Reads everything and compares it with what is there; changes nothing.
-async fn plan(invocation: &Invocation, paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+async fn plan(invocation: &Invocation, paths: &[PathBuf]) -> anyhow::Result<Vec<ImportItem>> {
     let (mut servers, mut groups) = (Vec::new(), Vec::new());
     for path in paths {
         for file in expand_folder(path)? {
@@ -97,10 +97,10 @@ async fn plan(invocation: &Invocation, paths: &[PathBuf]) -> anyhow::Result<Vec<
             groups.extend(found.groups);
         }
     }
-    let current = invocation.remote.ask(Request::get(&["server_configs"])).await?.json()?;
-    let mut items: Vec<Item> = servers.into_iter().map(|entry| plan_server(entry, &current)).collect();
+    let current = invocation.remote.ask(ApiRequest::get(&["server_configs"])).await?.json()?;
+    let mut items: Vec<ImportItem> = servers.into_iter().map(|entry| plan_server(entry, &current)).collect();
     if !groups.is_empty() {
-        let current = invocation.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
+        let current = invocation.remote.ask(ApiRequest::get(&["tool-groups"])).await?.json()?;
         items.extend(groups.into_iter().map(|entry| plan_group(entry, &current)));
     }
     for index in 1..items.len() {
@@ -140,7 +140,7 @@ fn expand_folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn plan_server(entry: Entry, current: &Value) -> Item {
+fn plan_server(entry: Entry, current: &Value) -> ImportItem {
     let shown = json!({ "transport": entry.transport, "summary": entry.summary,
         "env_keys": entry.env_keys, "header_keys": entry.header_keys });
     let mut notes = vec![entry.summary];
@@ -149,7 +149,7 @@ fn plan_server(entry: Entry, current: &Value) -> Item {
         notes.push(format!("without {}", entry.ignored.join(", ")));
     }
     notes.retain(|note| !note.is_empty());
-    let mut item = Item {
+    let mut item = ImportItem {
         kind: "server",
         name: entry.name,
         action: Action::Add,
@@ -163,8 +163,8 @@ fn plan_server(entry: Entry, current: &Value) -> Item {
     item
 }
 
-fn plan_group(entry: GroupEntry, current: &Value) -> Item {
-    let mut item = Item {
+fn plan_group(entry: GroupEntry, current: &Value) -> ImportItem {
+    let mut item = ImportItem {
         kind: "group",
         name: entry.name,
         action: Action::Add,
@@ -178,7 +178,7 @@ fn plan_group(entry: GroupEntry, current: &Value) -> Item {
     item
 }
 
-impl Item {
+impl ImportItem {
     fn follow(&mut self, plan: Plan) {
         self.action = plan.action();
         self.unusable = matches!(plan, Plan::Unusable(_));
@@ -195,15 +195,15 @@ fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Map<String, Value>> {
 }
 
 /// Does it; a refusal is the item's own, but a gateway that is gone ends everything.
-async fn apply(invocation: &Invocation, item: &Item) -> anyhow::Result<Option<String>> {
+async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Option<String>> {
     let spinner = Spinner::start(&format!("importing {}", item.name));
     let request = match (item.kind, item.action) {
         ("server", action) => {
             let force = if action == Action::Change { "true" } else { "false" };
-            Request::post(&["servers"]).query("force", force)
+            ApiRequest::post(&["servers"]).query("force", force)
         }
-        (_, Action::Change) => Request::put(&["tool-groups", &item.name]),
-        (_, Action::Add | Action::Skip) => Request::post(&["tool-groups"]),
+        (_, Action::Change) => ApiRequest::put(&["tool-groups", &item.name]),
+        (_, Action::Add | Action::Skip) => ApiRequest::post(&["tool-groups"]),
     };
     let answer = invocation.remote.ask(request.object(&item.input)).await;
     drop(spinner);
@@ -218,7 +218,7 @@ async fn apply(invocation: &Invocation, item: &Item) -> anyhow::Result<Option<St
     }
 }
 
-fn table(items: &[Item], done: bool) -> String {
+fn table(items: &[ImportItem], done: bool) -> String {
     let mut table = Table::new(["NAME", "KIND", if done { "RESULT" } else { "ACTION" }, "NOTE"]).whole();
     for item in items {
         let (word, tone) = match (item.action, &item.failure, done) {
@@ -235,7 +235,7 @@ fn table(items: &[Item], done: bool) -> String {
     table.render(output::width())
 }
 
-fn record(item: &Item, dry_run: bool) -> Value {
+fn record(item: &ImportItem, dry_run: bool) -> Value {
     let mut record = item.shown.clone();
     record.insert("kind".into(), item.kind.into());
     record.insert("name".into(), item.name.clone().into());

@@ -6,13 +6,13 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
 
-use super::arguments::Arguments;
+use super::arguments::ToolArguments;
 use super::error::{ToolError, UsageError};
-use super::events::Events;
+use super::events::CallEvents;
 use super::invocation::Invocation;
 use super::output::{self, Format, Spinner};
-use super::remote::{RemoteError, Request};
-use super::suggestion::{Kind, explain};
+use super::remote::{ApiRequest, RemoteError};
+use super::suggestion::{ListedNoun, explain};
 use super::{content, files, schema, tools};
 
 /// Call a tool
@@ -43,11 +43,11 @@ pub struct Invoke {
 
 pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> {
     let mut arguments = match invoke.input.as_deref().map(str::trim) {
-        None => Arguments::default(),
-        Some("-") => Arguments::parse(&files::text(Path::new("-")).await?)?,
+        None => ToolArguments::default(),
+        Some("-") => ToolArguments::parse(&files::text(Path::new("-")).await?)?,
         Some(input) => match input.strip_prefix('@') {
-            Some(path) => Arguments::parse(&files::text(Path::new(path)).await?)?,
-            None => Arguments::parse(input)?,
+            Some(path) => ToolArguments::parse(&files::text(Path::new(path)).await?)?,
+            None => ToolArguments::parse(input)?,
         },
     };
     if let Some(group) = &invoke.group
@@ -77,7 +77,7 @@ pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> 
         }
     };
     let answer = call(invocation, body).await;
-    let result = explain(invocation, Kind::Tool, &invoke.name, answer).await?;
+    let result = explain(invocation, ListedNoun::Tool, &invoke.name, answer).await?;
     match invocation.format {
         Format::Json => output::json(&result)?,
         Format::Table => content::show_result(&result, &invoke.name)?,
@@ -87,8 +87,8 @@ pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> 
 }
 
 async fn input_schema(invocation: &Invocation, name: &str) -> Result<Value, RemoteError> {
-    let answer = invocation.remote.ask(Request::get(&["tool"]).query("name", name)).await;
-    let tool = explain(invocation, Kind::Tool, name, answer).await?.json()?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool"]).query("name", name)).await;
+    let tool = explain(invocation, ListedNoun::Tool, name, answer).await?.json()?;
     Ok(tool["input_schema"].clone())
 }
 
@@ -98,10 +98,10 @@ fn takes(schema: &Value, name: &str) -> bool {
 
 /// Calls and waits; the result as the tool gave it.
 async fn call(invocation: &Invocation, body: String) -> Result<String, RemoteError> {
-    let request = Request::post(&["tools", "invoke"]).body(body);
+    let request = ApiRequest::post(&["tools", "invoke"]).body(body);
     let spinner = Spinner::start("calling");
     let response = invocation.remote.ask_for_events(request).await?;
-    let mut events = Events::new(&invocation.remote, response);
+    let mut events = CallEvents::new(&invocation.remote, response);
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
             "progress" => spinner.tell(&progress(&event.data)),

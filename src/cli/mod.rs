@@ -48,7 +48,7 @@ use error::UsageError;
 use invocation::Invocation;
 use output::Format;
 use remote::Remote;
-use settings::Settings;
+use settings::RemoteSettings;
 
 /// Ended by Ctrl-C, as shells say it: 128 and the number of the signal.
 const INTERRUPTED: u8 = 130;
@@ -144,7 +144,7 @@ fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
         Command::Check(check) => database::check(check, output).map(Some),
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
         command => {
-            let settings = Settings::load(registry)?;
+            let settings = RemoteSettings::load(registry)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let done = runtime.block_on(async {
                 let invocation = Invocation {

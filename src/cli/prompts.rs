@@ -8,8 +8,8 @@ use super::error::UsageError;
 use super::invocation::Invocation;
 use super::output::{self, Format, Table};
 use super::record::{enabled, text};
-use super::remote::Request;
-use super::suggestion::{Kind, explain};
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 use super::switch::{Switch, switch_entity};
 
 /// List prompts, all or those of a server
@@ -50,7 +50,7 @@ pub struct SwitchPrompt {
 }
 
 pub async fn list(invocation: &Invocation, list: ListPrompts) -> anyhow::Result<()> {
-    let mut request = Request::get(&["prompts"]);
+    let mut request = ApiRequest::get(&["prompts"]);
     if let Some(server) = &list.server {
         request = request.query("server", server);
     }
@@ -59,7 +59,7 @@ pub async fn list(invocation: &Invocation, list: ListPrompts) -> anyhow::Result<
     }
     let answer = invocation.remote.ask(request).await;
     let answer =
-        explain(invocation, Kind::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
+        explain(invocation, ListedNoun::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
     invocation.show(&answer, |prompts| page(prompts.as_array().map(Vec::as_slice).unwrap_or_default()))
 }
 
@@ -72,8 +72,8 @@ pub async fn get(invocation: &Invocation, get: GetPrompt) -> anyhow::Result<()> 
         arguments.insert(key.to_owned(), value.into());
     }
     let body = json!({ "name": get.name, "arguments": arguments }).to_string();
-    let answer = invocation.remote.ask(Request::post(&["prompts", "render"]).body(body)).await;
-    let answer = explain(invocation, Kind::Prompt, &get.name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::post(&["prompts", "render"]).body(body)).await;
+    let answer = explain(invocation, ListedNoun::Prompt, &get.name, answer).await?;
     if invocation.format == Format::Json {
         return output::json(&answer.text);
     }
@@ -90,7 +90,7 @@ pub async fn get(invocation: &Invocation, get: GetPrompt) -> anyhow::Result<()> 
 }
 
 pub async fn switch(invocation: &Invocation, switch: Switch, prompt: SwitchPrompt) -> anyhow::Result<()> {
-    switch_entity(invocation, switch, Kind::Prompt, "prompts", &prompt.name).await
+    switch_entity(invocation, switch, ListedNoun::Prompt, "prompts", &prompt.name).await
 }
 
 fn page(prompts: &[Value]) -> String {

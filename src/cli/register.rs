@@ -11,7 +11,7 @@ use super::flags::ServerFlags;
 use super::invocation::Invocation;
 use super::output::Spinner;
 use super::record::text;
-use super::remote::{OAUTH_REQUIRED, RemoteError, Request};
+use super::remote::{ApiRequest, OAUTH_REQUIRED, RemoteError};
 use super::{files, servers};
 
 /// Register a server
@@ -53,7 +53,7 @@ pub async fn run(invocation: &Invocation, register: Register) -> anyhow::Result<
     let name = text(&Value::Object(input.clone()), "name");
     let send = |input: Map<String, Value>| async move {
         let force = if register.force { "true" } else { "false" };
-        invocation.remote.ask(Request::post(&["servers"]).query("force", force).object(&input)).await
+        invocation.remote.ask(ApiRequest::post(&["servers"]).query("force", force).object(&input)).await
     };
     let spinner = Spinner::start(&format!("connecting to {name}"));
     let mut answer = send(input.clone()).await;

@@ -27,14 +27,14 @@ pub enum RemoteError {
 }
 
 /// A request to the REST API: where, and what with it.
-pub struct Request {
+pub struct ApiRequest {
     method: Method,
     path: Vec<String>,
     query: Vec<(&'static str, String)>,
     body: Option<String>,
 }
 
-impl Request {
+impl ApiRequest {
     fn new(method: Method, path: &[&str]) -> Self {
         let path = path.iter().map(|part| (*part).to_owned()).collect();
         Self { method, path, query: Vec::new(), body: None }
@@ -78,13 +78,13 @@ impl Request {
 
 /// What the gateway said to a request that it accepted.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     pub text: String,
     registry: String,
 }
 
-impl Answer {
+impl ApiResponse {
     pub fn json(&self) -> Result<Value, RemoteError> {
         serde_json::from_str(&self.text).map_err(|error| RemoteError::Foreign {
             registry: self.registry.clone(),
@@ -124,17 +124,17 @@ impl Remote {
     }
 
     /// Asks the REST API.
-    pub async fn ask(&self, request: Request) -> Result<Answer, RemoteError> {
+    pub async fn ask(&self, request: ApiRequest) -> Result<ApiResponse, RemoteError> {
         self.read(self.send(&["api", "v0"], request, None).await?).await
     }
 
     /// Asks one of the routes about the gateway itself.
-    pub async fn ask_system(&self, request: Request) -> Result<Answer, RemoteError> {
+    pub async fn ask_system(&self, request: ApiRequest) -> Result<ApiResponse, RemoteError> {
         self.read(self.send(&[], request, None).await?).await
     }
 
     /// Asks the REST API for an event stream; dropping it takes the question back.
-    pub async fn ask_for_events(&self, request: Request) -> Result<Response, RemoteError> {
+    pub async fn ask_for_events(&self, request: ApiRequest) -> Result<Response, RemoteError> {
         let events = HeaderValue::from_static("text/event-stream");
         let response = self.send(&["api", "v0"], request, Some(events)).await?;
         if response.status().is_success() {
@@ -161,7 +161,7 @@ impl Remote {
     async fn send(
         &self,
         prefix: &[&str],
-        request: Request,
+        request: ApiRequest,
         accept: Option<HeaderValue>,
     ) -> Result<Response, RemoteError> {
         let mut url = self.registry.clone();
@@ -184,7 +184,7 @@ impl Remote {
         builder.send().await.map_err(|error| self.unreachable(&error))
     }
 
-    async fn read(&self, response: Response) -> Result<Answer, RemoteError> {
+    async fn read(&self, response: Response) -> Result<ApiResponse, RemoteError> {
         let status = response.status().as_u16();
         let header = |name: &str| {
             response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -193,7 +193,7 @@ impl Remote {
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
         let registry = self.registry().to_owned();
         if (200..300).contains(&status) {
-            return Ok(Answer { status, text, registry });
+            return Ok(ApiResponse { status, text, registry });
         }
         if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
             return Err(RemoteError::Foreign { registry, found: format!("it points to {location}") });

@@ -7,8 +7,8 @@ use super::content;
 use super::invocation::Invocation;
 use super::output::{self, Format, Table};
 use super::record::{enabled, one, text};
-use super::remote::Request;
-use super::suggestion::{Kind, explain};
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
 /// List resources, all or those of a server
 #[derive(Args)]
@@ -55,13 +55,13 @@ pub struct ReadResource {
 }
 
 pub async fn list(invocation: &Invocation, list: ListResources) -> anyhow::Result<()> {
-    let mut request = Request::get(&[if list.templates { "resource_templates" } else { "resources" }]);
+    let mut request = ApiRequest::get(&[if list.templates { "resource_templates" } else { "resources" }]);
     if let Some(server) = &list.server {
         request = request.query("server", server);
     }
     let answer = invocation.remote.ask(request).await;
     let answer =
-        explain(invocation, Kind::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
+        explain(invocation, ListedNoun::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
     invocation.show(&answer, |resources| {
         let resources = resources.as_array().map(Vec::as_slice).unwrap_or_default();
         if list.templates { templates_page(resources) } else { page(resources) }
@@ -73,7 +73,7 @@ pub async fn get(invocation: &Invocation, get: GetResource) -> anyhow::Result<()
     if get.read {
         return show_content(invocation, &uri).await;
     }
-    let request = Request::post(&["resources", "get"]).object(&one("uri", uri));
+    let request = ApiRequest::post(&["resources", "get"]).object(&one("uri", uri));
     let answer = invocation.remote.ask(request).await?;
     invocation.show(&answer, |resource| {
         output::card(&[
@@ -95,7 +95,7 @@ pub async fn read(invocation: &Invocation, read: ReadResource) -> anyhow::Result
 }
 
 async fn show_content(invocation: &Invocation, uri: &str) -> anyhow::Result<()> {
-    let request = Request::post(&["resources", "read"]).object(&one("uri", uri));
+    let request = ApiRequest::post(&["resources", "read"]).object(&one("uri", uri));
     let answer = invocation.remote.ask(request).await?;
     if invocation.format == Format::Json {
         return output::json(&answer.text);
@@ -112,12 +112,12 @@ async fn find(invocation: &Invocation, name: &str, server: Option<&str>) -> anyh
     if server.is_none() && name.contains("://") {
         return Ok(name.to_owned());
     }
-    let mut request = Request::get(&["resources"]);
+    let mut request = ApiRequest::get(&["resources"]);
     if let Some(server) = server {
         request = request.query("server", server);
     }
     let answer = invocation.remote.ask(request).await;
-    let listed = explain(invocation, Kind::Server, server.unwrap_or_default(), answer).await?.json()?;
+    let listed = explain(invocation, ListedNoun::Server, server.unwrap_or_default(), answer).await?.json()?;
     let is_meant = |resource: &&Value| resource["uri"] == name || resource["name"] == name;
     let meant: Vec<&Value> = listed.as_array().into_iter().flatten().filter(is_meant).collect();
     match meant.as_slice() {

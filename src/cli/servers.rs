@@ -12,8 +12,8 @@ use super::flags::ServerFlags;
 use super::invocation::Invocation;
 use super::output::{self, Cell, Spinner, Table, Tone};
 use super::record::text;
-use super::remote::{Answer, Request};
-use super::suggestion::{Kind, explain};
+use super::remote::{ApiRequest, ApiResponse};
+use super::suggestion::{ListedNoun, explain};
 use super::switch::Switch;
 
 /// List registered servers
@@ -83,7 +83,7 @@ pub struct Deregister {
 }
 
 pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::get(&["servers"])).await?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["servers"])).await?;
     invocation.show(&answer, |servers| {
         let servers = servers.as_array().map(Vec::as_slice).unwrap_or_default();
         if servers.is_empty() {
@@ -109,8 +109,8 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
 }
 
 pub async fn get(invocation: &Invocation, get: GetServer) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::get(&["servers", &get.name])).await;
-    let answer = explain(invocation, Kind::Server, &get.name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["servers", &get.name])).await;
+    let answer = explain(invocation, ListedNoun::Server, &get.name, answer).await?;
     invocation.show(&answer, page)
 }
 
@@ -136,9 +136,9 @@ pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Re
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
     let spinner = Spinner::start(&format!("changing {name}"));
-    let answer = invocation.remote.ask(Request::patch(&["servers", &name]).object(&changes)).await;
+    let answer = invocation.remote.ask(ApiRequest::patch(&["servers", &name]).object(&changes)).await;
     drop(spinner);
-    let answer = explain(invocation, Kind::Server, &name, answer).await?;
+    let answer = explain(invocation, ListedNoun::Server, &name, answer).await?;
     output::message(&format!("Changed server {name:?}."));
     invocation.show(&answer, |answer| page(&answer["server"]))
 }
@@ -163,9 +163,9 @@ fn unset(
 }
 
 pub async fn switch(invocation: &Invocation, switch: Switch, server: SwitchServer) -> anyhow::Result<()> {
-    let request = Request::post(&["servers", &server.name, switch.route()]);
+    let request = ApiRequest::post(&["servers", &server.name, switch.route()]);
     let answer = invocation.remote.ask(request).await;
-    let answer = explain(invocation, Kind::Server, &server.name, answer).await?;
+    let answer = explain(invocation, ListedNoun::Server, &server.name, answer).await?;
     invocation.show(&answer, |answer| {
         let names: Vec<&str> = ["tools_affected", "prompts_affected"]
             .iter()
@@ -179,21 +179,21 @@ pub async fn switch(invocation: &Invocation, switch: Switch, server: SwitchServe
 
 pub async fn refresh(invocation: &Invocation, refresh: Refresh) -> anyhow::Result<()> {
     let spinner = Spinner::start(&format!("asking {}", refresh.name));
-    let answer = invocation.remote.ask(Request::post(&["servers", &refresh.name, "refresh"])).await;
+    let answer = invocation.remote.ask(ApiRequest::post(&["servers", &refresh.name, "refresh"])).await;
     drop(spinner);
-    let answer = explain(invocation, Kind::Server, &refresh.name, answer).await?;
+    let answer = explain(invocation, ListedNoun::Server, &refresh.name, answer).await?;
     invocation.show(&answer, |answer| page(&answer["server"]))
 }
 
 pub async fn deregister(invocation: &Invocation, deregister: Deregister) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::delete(&["servers", &deregister.name])).await;
-    explain(invocation, Kind::Server, &deregister.name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::delete(&["servers", &deregister.name])).await;
+    explain(invocation, ListedNoun::Server, &deregister.name, answer).await?;
     output::message(&format!("Removed server {:?} and everything it offered.", deregister.name));
     Ok(())
 }
 
 /// Shows a server that was just registered.
-pub fn show_registered(invocation: &Invocation, answer: &Answer) -> anyhow::Result<()> {
+pub fn show_registered(invocation: &Invocation, answer: &ApiResponse) -> anyhow::Result<()> {
     let server = &answer.json()?["server"];
     output::message(&format!("Registered server {:?}.", text(server, "name")));
     invocation.show(answer, |answer| page(&answer["server"]))

@@ -17,12 +17,12 @@ const DEFAULT_REGISTRY: &str = "http://127.0.0.1:8080";
 const FILE: &str = ".toolgate.conf";
 const OWNER_ONLY: u32 = 0o600;
 
-pub struct Settings {
+pub struct RemoteSettings {
     pub registry: Url,
     pub token: Option<String>,
 }
 
-impl Settings {
+impl RemoteSettings {
     pub fn load(flag: Option<Url>) -> anyhow::Result<Self> {
         let file = ConfFile::load()?;
         let stated = variable("TOOLGATE_REGISTRY").filter(|text| !text.is_empty());

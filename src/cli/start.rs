@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{output, signals};
 use crate::app::{self, App};
-use crate::config::{self, Config, Flags, Mode};
+use crate::config::{self, Config, Mode, StartFlags};
 use telemetry;
 
 /// Run the gateway
@@ -38,7 +38,7 @@ pub struct Start {
 
 pub fn run(start: Start) -> anyhow::Result<()> {
     telemetry::start_logging(config::log_filter()?);
-    let flags = Flags {
+    let flags = StartFlags {
         port: start.port,
         host: start.host,
         sqlite_db_path: start.sqlite_db_path,

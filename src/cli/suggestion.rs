@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::invocation::Invocation;
-use super::remote::{RemoteError, Request};
+use super::remote::{ApiRequest, RemoteError};
 
 /// What kind of thing a name is of, and where its names are listed.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum ListedNoun {
     Server,
     Tool,
     Prompt,
@@ -16,15 +16,15 @@ pub enum Kind {
     User,
 }
 
-impl Kind {
-    fn list(self) -> Request {
+impl ListedNoun {
+    fn list(self) -> ApiRequest {
         match self {
-            Kind::Server => Request::get(&["servers"]),
-            Kind::Tool => Request::get(&["tools"]).query("all", "true"),
-            Kind::Prompt => Request::get(&["prompts"]).query("all", "true"),
-            Kind::Group => Request::get(&["tool-groups"]),
-            Kind::Client => Request::get(&["clients"]),
-            Kind::User => Request::get(&["users"]),
+            ListedNoun::Server => ApiRequest::get(&["servers"]),
+            ListedNoun::Tool => ApiRequest::get(&["tools"]).query("all", "true"),
+            ListedNoun::Prompt => ApiRequest::get(&["prompts"]).query("all", "true"),
+            ListedNoun::Group => ApiRequest::get(&["tool-groups"]),
+            ListedNoun::Client => ApiRequest::get(&["clients"]),
+            ListedNoun::User => ApiRequest::get(&["users"]),
         }
     }
 }
@@ -32,7 +32,7 @@ impl Kind {
 /// Passes the answer on; a refused name is given a suggestion where there is one.
 pub async fn explain<T>(
     invocation: &Invocation,
-    kind: Kind,
+    noun: ListedNoun,
     name: &str,
     answer: Result<T, RemoteError>,
 ) -> Result<T, RemoteError> {
@@ -45,7 +45,7 @@ pub async fn explain<T>(
     if name.is_empty() {
         return Err(RemoteError::Refused { status, sentence, code });
     }
-    let names = match invocation.remote.ask(kind.list()).await.and_then(|answer| answer.json()) {
+    let names = match invocation.remote.ask(noun.list()).await.and_then(|answer| answer.json()) {
         Ok(Value::Array(items)) => items,
         Ok(_) | Err(_) => Vec::new(),
     };

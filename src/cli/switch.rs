@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::invocation::Invocation;
 use super::output;
-use super::remote::Request;
-use super::suggestion::{Kind, explain};
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
 /// Which way to switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +35,15 @@ impl Switch {
 pub async fn switch_entity(
     invocation: &Invocation,
     switch: Switch,
-    kind: Kind,
+    noun: ListedNoun,
     route: &str,
     name: &str,
 ) -> anyhow::Result<()> {
-    let request = Request::post(&[route, switch.route()]).query("entity", name);
+    let request = ApiRequest::post(&[route, switch.route()]).query("entity", name);
     let answer = invocation.remote.ask(request).await;
     // A name without `__` was meant to be a server.
-    let kind = if name.contains("__") { kind } else { Kind::Server };
-    let answer = explain(invocation, kind, name, answer).await?;
+    let noun = if name.contains("__") { noun } else { ListedNoun::Server };
+    let answer = explain(invocation, noun, name, answer).await?;
     invocation.show(&answer, |names| {
         let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         output::message(&match names.len() {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::invocation::Invocation;
 use super::output::{self, Format};
 use super::record::{one, text};
-use super::remote::{Remote, RemoteError, Request};
+use super::remote::{ApiRequest, Remote, RemoteError};
 use super::{files, settings, users};
 
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
@@ -50,7 +50,7 @@ pub struct Version {}
 pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
     // Known before the one answer that shows the token.
     settings::path().context("there is no home directory to keep the token in: set HOME")?;
-    let request = Request::post(&["init"]).object(&one("mode", "enterprise"));
+    let request = ApiRequest::post(&["init"]).object(&one("mode", "enterprise"));
     let answer = invocation.remote.ask_system(request).await?;
     let token = text(&answer.json()?, "admin_access_token");
     if token.is_empty() {
@@ -87,7 +87,7 @@ pub async fn login(invocation: &Invocation, login: Login) -> anyhow::Result<()> 
     }
     let registry = settings::parse_registry(invocation.remote.registry()).map_err(anyhow::Error::msg)?;
     let remote = Remote::new(registry, Some(token))?;
-    let answer = remote.ask(Request::get(&["users", "whoami"])).await?;
+    let answer = remote.ask(ApiRequest::get(&["users", "whoami"])).await?;
     let user = answer.json()?;
     let path = settings::save(remote.registry(), token)?;
     output::message(&format!(
@@ -103,12 +103,12 @@ pub async fn login(invocation: &Invocation, login: Login) -> anyhow::Result<()> 
 }
 
 pub async fn whoami(invocation: &Invocation) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::get(&["users", "whoami"])).await?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["users", "whoami"])).await?;
     invocation.show(&answer, users::page)
 }
 
 pub async fn version(invocation: &Invocation) -> anyhow::Result<()> {
-    let asking = invocation.remote.ask_system(Request::get(&["metadata"]));
+    let asking = invocation.remote.ask_system(ApiRequest::get(&["metadata"]));
     let answered = match tokio::time::timeout(VERSION_LIMIT, asking).await {
         Ok(answer) => answer.and_then(|answer| answer.json()).map(|metadata| text(&metadata, "version")),
         Err(_) => Err(RemoteError::Unreachable {

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use super::invocation::Invocation;
 use super::output::{self, Format, Table};
 use super::record::{enabled, text};
-use super::remote::{RemoteError, Request};
-use super::suggestion::{Kind, explain};
+use super::remote::{ApiRequest, RemoteError};
+use super::suggestion::{ListedNoun, explain};
 use super::switch::{Switch, switch_entity};
 
 /// List tools, all or those of a server or a group
@@ -40,7 +40,7 @@ pub struct SwitchTool {
 }
 
 pub async fn list(invocation: &Invocation, list: ListTools) -> anyhow::Result<()> {
-    let mut request = Request::get(&["tools"]);
+    let mut request = ApiRequest::get(&["tools"]);
     if let Some(server) = &list.server {
         request = request.query("server", server);
     }
@@ -49,7 +49,7 @@ pub async fn list(invocation: &Invocation, list: ListTools) -> anyhow::Result<()
     }
     let answer = invocation.remote.ask(request).await;
     let answer = match &list.server {
-        Some(server) => explain(invocation, Kind::Server, server, answer).await?,
+        Some(server) => explain(invocation, ListedNoun::Server, server, answer).await?,
         None => answer?,
     };
     let Some(group) = &list.group else {
@@ -70,14 +70,14 @@ pub async fn list(invocation: &Invocation, list: ListTools) -> anyhow::Result<()
 
 /// The full names of the tools that a group shows now.
 pub async fn effective(invocation: &Invocation, group: &str) -> Result<Vec<String>, RemoteError> {
-    let answer = invocation.remote.ask(Request::get(&["tool-groups", group, "effective-tools"])).await;
-    let answer = explain(invocation, Kind::Group, group, answer).await?.json()?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool-groups", group, "effective-tools"])).await;
+    let answer = explain(invocation, ListedNoun::Group, group, answer).await?.json()?;
     let names = answer["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 pub async fn switch(invocation: &Invocation, switch: Switch, tool: SwitchTool) -> anyhow::Result<()> {
-    switch_entity(invocation, switch, Kind::Tool, "tools", &tool.name).await
+    switch_entity(invocation, switch, ListedNoun::Tool, "tools", &tool.name).await
 }
 
 fn page(tools: &[Value]) -> String {

@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::invocation::Invocation;
 use super::output::{self, Table, Tone};
 use super::record::text;
-use super::remote::Request;
+use super::remote::ApiRequest;
 use super::schema::{self, Parameter};
-use super::suggestion::{Kind, explain};
+use super::suggestion::{ListedNoun, explain};
 
 /// Show how a tool is used
 #[derive(Args)]
@@ -20,8 +20,8 @@ pub struct Usage {
 }
 
 pub async fn run(invocation: &Invocation, usage: Usage) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::get(&["tool"]).query("name", &usage.name)).await;
-    let answer = explain(invocation, Kind::Tool, &usage.name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool"]).query("name", &usage.name)).await;
+    let answer = explain(invocation, ListedNoun::Tool, &usage.name, answer).await?;
     invocation.show(&answer, page)
 }
 

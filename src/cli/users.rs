@@ -10,8 +10,8 @@ use super::files;
 use super::invocation::Invocation;
 use super::output::{self, Table};
 use super::record::text;
-use super::remote::Request;
-use super::suggestion::{Kind, explain};
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
 /// List users (enterprise mode)
 #[derive(Args)]
@@ -91,7 +91,7 @@ impl UserFlags {
 }
 
 pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::get(&["users"])).await?;
+    let answer = invocation.remote.ask(ApiRequest::get(&["users"])).await?;
     invocation.show(&answer, |users| {
         let mut table = Table::new(["USERNAME", "ROLE"]);
         for user in users.as_array().into_iter().flatten() {
@@ -112,7 +112,7 @@ pub async fn create(invocation: &Invocation, create: CreateUser) -> anyhow::Resu
             return Err(UsageError(sentence.into()).into());
         }
     };
-    let answer = invocation.remote.ask(Request::post(&["users"]).object(&user)).await?;
+    let answer = invocation.remote.ask(ApiRequest::post(&["users"]).object(&user)).await?;
     output::message(&format!(
         "Created user {:?}. They log in with `toolgate login <token>`.",
         text(&answer.json()?, "username")
@@ -132,15 +132,15 @@ pub async fn update(invocation: &Invocation, update: UpdateUser) -> anyhow::Resu
     if changes.is_empty() {
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
-    let answer = invocation.remote.ask(Request::put(&["users", &current]).object(&changes)).await;
-    let answer = explain(invocation, Kind::User, &current, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::put(&["users", &current]).object(&changes)).await;
+    let answer = explain(invocation, ListedNoun::User, &current, answer).await?;
     output::message(&format!("Changed user {current:?}."));
     invocation.show(&answer, page)
 }
 
 pub async fn delete(invocation: &Invocation, delete: DeleteUser) -> anyhow::Result<()> {
-    let answer = invocation.remote.ask(Request::delete(&["users", &delete.username])).await;
-    explain(invocation, Kind::User, &delete.username, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::delete(&["users", &delete.username])).await;
+    explain(invocation, ListedNoun::User, &delete.username, answer).await?;
     output::message(&format!("Deleted user {:?}.", delete.username));
     Ok(())
 }

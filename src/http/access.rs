@@ -10,16 +10,16 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::error::Refusal;
-use super::revocable::{Until, until_revoked};
-use super::{Face, Settings, guard};
+use super::error::ErrorResponse;
+use super::revocable::{UntilRevoked, until_revoked};
+use super::{Face, WebSettings, body};
 use gateway::access::Principal;
 use gateway::caller::Owner;
 use model::{Mode, Role};
 
 /// Who may use a route. In development mode nobody is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessLevel {
     /// Everybody, without a token.
     Open,
     /// Users of both roles.
@@ -32,14 +32,14 @@ pub enum Access {
     Development,
 }
 
-impl Access {
+impl AccessLevel {
     pub fn as_str(self) -> &'static str {
         match self {
-            Access::Open => "open",
-            Access::User => "user",
-            Access::Admin => "admin",
-            Access::Client => "client",
-            Access::Development => "development",
+            AccessLevel::Open => "open",
+            AccessLevel::User => "user",
+            AccessLevel::Admin => "admin",
+            AccessLevel::Client => "client",
+            AccessLevel::Development => "development",
         }
     }
 }
@@ -50,9 +50,9 @@ pub struct Peer(pub IpAddr);
 
 /// Who asks; nobody where nobody is asked who they are.
 #[derive(Clone)]
-pub struct Caller(pub Option<Principal>);
+pub struct CurrentPrincipal(pub Option<Principal>);
 
-impl Caller {
+impl CurrentPrincipal {
     /// Who this is to a stateful server.
     pub fn owner(&self) -> Owner {
         self.0.as_ref().map_or(Owner::Anybody, |principal| Owner::Principal(principal.id()))
@@ -69,53 +69,61 @@ impl Caller {
 
 impl Face {
     /// Whose request this is, if it may use routes of this level.
-    pub async fn admit(&self, access: Access, request: &Asked<'_>) -> Result<Caller, Refusal> {
+    pub async fn admit(
+        &self,
+        access: AccessLevel,
+        request: &AccessRequest<'_>,
+    ) -> Result<CurrentPrincipal, ErrorResponse> {
         match (self.gateway.mode, access) {
-            (Mode::Development, _) | (Mode::Enterprise, Access::Open) => Ok(Caller(None)),
-            (Mode::Enterprise, Access::Development) => {
-                Err(Refusal::unknown_route(request.method, request.path))
+            (Mode::Development, _) | (Mode::Enterprise, AccessLevel::Open) => Ok(CurrentPrincipal(None)),
+            (Mode::Enterprise, AccessLevel::Development) => {
+                Err(ErrorResponse::unknown_route(request.method, request.path))
             }
-            (Mode::Enterprise, Access::User | Access::Admin | Access::Client) => {
+            (Mode::Enterprise, AccessLevel::User | AccessLevel::Admin | AccessLevel::Client) => {
                 if !self.gateway.is_initialized() {
-                    return Err(Refusal::forbidden("server is not initialized; send POST /init first"));
+                    return Err(ErrorResponse::forbidden("server is not initialized; send POST /init first"));
                 }
-                self.identify(access, request).await.map(|principal| Caller(Some(principal)))
+                self.identify(access, request).await.map(|principal| CurrentPrincipal(Some(principal)))
             }
         }
     }
 
     /// The request with its whole body and its caller, if it may use routes of this level.
-    pub async fn receive(&self, access: Access, request: Request) -> Result<Request, Refusal> {
+    pub async fn receive(&self, access: AccessLevel, request: Request) -> Result<Request, ErrorResponse> {
         let (mut head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
         let (method, path) = (head.method.as_str(), head.uri.path());
-        let asked = Asked { method, path, headers: &head.headers, peer };
-        if let Err(refusal) = self.admit(access, &asked).await {
-            guard::discard(body, 0).await;
-            return Err(refusal);
+        let asked = AccessRequest { method, path, headers: &head.headers, peer };
+        if let Err(error) = self.admit(access, &asked).await {
+            body::discard(body, 0).await;
+            return Err(error);
         }
-        let body = guard::read_body(body).await?;
+        let body = body::read_body(body).await?;
         // A body may take its time, and its sender lose the right meanwhile.
         let caller = self.admit(access, &asked).await?;
         head.extensions.insert(caller);
         Ok(Request::from_parts(head, body.into()))
     }
 
-    async fn identify(&self, access: Access, request: &Asked<'_>) -> Result<Principal, Refusal> {
-        let token = bearer_token(request.headers).ok_or_else(Refusal::no_token)?;
+    async fn identify(
+        &self,
+        access: AccessLevel,
+        request: &AccessRequest<'_>,
+    ) -> Result<Principal, ErrorResponse> {
+        let token = bearer_token(request.headers).ok_or_else(ErrorResponse::no_token)?;
         let Some(principal) = self.gateway.identify(token).await else {
             let source = source(&self.settings, request.headers, request.peer);
             return Err(match self.guesses.count(source, Instant::now()) {
-                true => Refusal::wrong_token(),
-                false => Refusal::too_many_guesses(),
+                true => ErrorResponse::wrong_token(),
+                false => ErrorResponse::too_many_guesses(),
             });
         };
         match (access, &principal) {
-            (Access::Client, Principal::Client(_)) => Ok(principal),
-            (Access::Client, Principal::User(_)) => Err(Refusal::token_of("users", "MCP clients")),
-            (_, Principal::Client(_)) => Err(Refusal::token_of("MCP clients", "users")),
-            (Access::Admin, Principal::User(user)) if user.holder.role != Role::Admin => {
-                Err(Refusal::forbidden(format!(
+            (AccessLevel::Client, Principal::Client(_)) => Ok(principal),
+            (AccessLevel::Client, Principal::User(_)) => Err(ErrorResponse::token_of("users", "MCP clients")),
+            (_, Principal::Client(_)) => Err(ErrorResponse::token_of("MCP clients", "users")),
+            (AccessLevel::Admin, Principal::User(user)) if user.holder.role != Role::Admin => {
+                Err(ErrorResponse::forbidden(format!(
                     "this needs the role \"admin\", and {:?} has the role {:?}",
                     user.holder.username.as_str(),
                     user.holder.role.as_str()
@@ -127,7 +135,7 @@ impl Face {
 }
 
 /// What the check looks at.
-pub struct Asked<'a> {
+pub struct AccessRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub headers: &'a HeaderMap,
@@ -135,20 +143,24 @@ pub struct Asked<'a> {
 }
 
 /// Stands before every route of the router.
-pub async fn pass(State((face, access)): State<(Face, Access)>, request: Request, next: Next) -> Response {
+pub async fn pass(
+    State((face, access)): State<(Face, AccessLevel)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let request = match face.receive(access, request).await {
         Ok(request) => request,
-        Err(refusal) => return refusal.into_response(),
+        Err(error) => return error.into_response(),
     };
-    let caller = request.extensions().get::<Caller>().and_then(|caller| caller.0.clone());
+    let caller = request.extensions().get::<CurrentPrincipal>().and_then(|caller| caller.0.clone());
     let answer = next.run(request);
     match (caller, access) {
         // Changes go on to their end, even one by which admins take their own token away.
-        (Some(principal), Access::User) => {
+        (Some(principal), AccessLevel::User) => {
             let revoked = principal.revoked();
             let answer = until_revoked(Some(revoked), answer).await;
             answer.map_or_else(IntoResponse::into_response, |answer| {
-                answer.map(|body| Body::new(Until::new(body, revoked)))
+                answer.map(|body| Body::new(UntilRevoked::new(body, revoked)))
             })
         }
         (Some(_) | None, _) => answer.await,
@@ -165,7 +177,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// Behind a proxy everybody has the proxy's address. What it says comes last; before that stands what it was told.
-fn source(settings: &Settings, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+fn source(settings: &WebSettings, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
     if !settings.trust_proxy {
         return peer;
     }
@@ -208,7 +220,7 @@ mod tests {
             for value in values {
                 headers.append("x-forwarded-for", value.parse().unwrap());
             }
-            let settings = Settings { trust_proxy, ..Settings::default() };
+            let settings = WebSettings { trust_proxy, ..WebSettings::default() };
             source(&settings, &headers, [9, 9, 9, 9].into()).to_string()
         };
         assert_eq!(proxied(false, &["1.1.1.1"]), "9.9.9.9");

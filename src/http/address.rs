@@ -2,10 +2,10 @@
 
 use axum::http::{HeaderMap, header};
 
-use super::Settings;
+use super::WebSettings;
 
 /// Scheme, host and port (and the path of `PUBLIC_URL`, where it has one), without a slash at the end.
-pub fn base_url(settings: &Settings, headers: &HeaderMap) -> String {
+pub fn base_url(settings: &WebSettings, headers: &HeaderMap) -> String {
     if let Some(url) = &settings.public_url {
         return url.as_str().trim_end_matches('/').to_owned();
     }
@@ -34,7 +34,7 @@ mod tests {
         headers.insert("host", "localhost:8080".parse().unwrap());
         headers.insert("x-forwarded-proto", "https".parse().unwrap());
         headers.insert("x-forwarded-host", "gate.example, inner".parse().unwrap());
-        let mut settings = Settings::default();
+        let mut settings = WebSettings::default();
         assert_eq!(base_url(&settings, &headers), "http://localhost:8080");
         settings.trust_proxy = true;
         assert_eq!(base_url(&settings, &headers), "https://gate.example");

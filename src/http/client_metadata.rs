@@ -7,7 +7,7 @@ use url::Url;
 
 use super::Face;
 use super::dashboard::oauth::CALLBACK;
-use super::error::{HandlerResult, Refusal};
+use super::error::{ErrorResponse, HandlerResult};
 use super::reply::Json;
 
 pub const PATH: &str = "/client-metadata.json";
@@ -22,7 +22,9 @@ pub fn address(public_url: &Url) -> String {
     responses((status = 200, body = std::collections::HashMap<String, Value>)))]
 pub async fn get(State(face): State<Face>) -> HandlerResult<Json<Value>> {
     let Some(public_url) = &face.settings.public_url else {
-        return Err(Refusal::not_here("there is no client metadata; start the gateway with PUBLIC_URL"));
+        return Err(ErrorResponse::not_here(
+            "there is no client metadata; start the gateway with PUBLIC_URL",
+        ));
     };
     Ok(Json(json!({
         "client_id": address(public_url),

@@ -10,7 +10,7 @@ use model::FieldError;
 
 /// An answer that says why there is no other.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct ErrorResponse {
     status: StatusCode,
     sentence: String,
     /// What a header says beside the sentence.
@@ -18,12 +18,12 @@ pub struct Refusal {
 }
 
 /// What a handler answers: a response of its own, or an error.
-pub type HandlerResult<T> = Result<T, Refusal>;
+pub type HandlerResult<T> = Result<T, ErrorResponse>;
 
 /// The header that carries a refusal's code.
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
 
-impl Refusal {
+impl ErrorResponse {
     fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
         Self { status, sentence: sentence.into(), header: None }
     }
@@ -83,7 +83,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for ErrorResponse {
     fn from(error: Error) -> Self {
         let status = match error.kind {
             Kind::Invalid | Kind::OAuthRequired => StatusCode::BAD_REQUEST,
@@ -108,13 +108,13 @@ impl From<Error> for Refusal {
     }
 }
 
-impl From<FieldError> for Refusal {
+impl From<FieldError> for ErrorResponse {
     fn from(error: FieldError) -> Self {
         Self::bad_request(error.to_string())
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let mut response = json_response(self.status, json!({ "error": self.sentence }).to_string());
         if let Some((name, value)) = self.header {

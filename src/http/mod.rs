@@ -7,13 +7,14 @@ pub mod access;
 pub mod address;
 pub mod api;
 pub mod assets;
+pub mod body;
 pub mod client_metadata;
 pub mod dashboard;
 pub mod error;
 pub mod extract;
-pub mod guard;
 pub mod guesses;
 pub mod openapi;
+pub mod origin_check;
 pub mod record;
 pub mod reply;
 pub mod revocable;
@@ -37,7 +38,7 @@ use guesses::Guesses;
 #[derive(Clone)]
 pub struct Face {
     pub gateway: Arc<Gateway>,
-    pub settings: Arc<Settings>,
+    pub settings: Arc<WebSettings>,
     pub guesses: Arc<Guesses>,
     pub about: Arc<About>,
     /// Cancelled when the gateway is about to end, so that open streams do not hold it up.
@@ -59,7 +60,7 @@ pub struct About {
 
 /// How this gateway presents itself to browsers and proxies.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct WebSettings {
     pub public_url: Option<Url>,
     /// Whether what a proxy says about the original request is believed.
     pub trust_proxy: bool,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema, openapi};
 
 use super::Face;
-use super::access::Access;
+use super::access::AccessLevel;
 use super::reply::Written;
 
 /// Every error.
@@ -30,7 +30,7 @@ struct Base;
 pub struct Operation<'a> {
     pub method: &'a Method,
     pub path: &'a str,
-    pub access: Access,
+    pub access: AccessLevel,
     /// What the handler says about itself; `None` for an endpoint of MCP.
     pub description: Option<&'a openapi::OpenApi>,
 }
@@ -73,8 +73,8 @@ fn describe(document: &mut Value, row: &Operation<'_>) {
     operation["operationId"] = json!(id);
     operation["x-access"] = json!(row.access.as_str());
     operation["security"] = match row.access {
-        Access::Open | Access::Development => json!([]),
-        Access::User | Access::Admin | Access::Client => json!([{ "token": [] }]),
+        AccessLevel::Open | AccessLevel::Development => json!([]),
+        AccessLevel::User | AccessLevel::Admin | AccessLevel::Client => json!([{ "token": [] }]),
     };
     for answer in operation["responses"].as_object_mut().into_iter().flat_map(|answers| answers.values_mut())
     {

@@ -111,7 +111,7 @@ pub struct PromptRecord<'a> {
     pub enabled: bool,
     #[schema(value_type = String)]
     pub description: &'a RawValue,
-    pub arguments: Vec<PromptArgument>,
+    pub arguments: Vec<PromptArgumentBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub title: Option<&'a RawValue>,
@@ -130,7 +130,7 @@ impl<'a> PromptRecord<'a> {
             name: entry.name().qualify(&prompt.name),
             enabled: entry.shows_prompt(&prompt.name),
             description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
-            arguments: prompt.arguments().into_iter().map(PromptArgument::from).collect(),
+            arguments: prompt.arguments().into_iter().map(PromptArgumentBody::from).collect(),
             title: fields.title,
             icons: fields.icons,
             meta: fields.meta,
@@ -140,7 +140,8 @@ impl<'a> PromptRecord<'a> {
 
 /// An argument of a prompt, as people see it.
 #[derive(Serialize, ToSchema)]
-pub struct PromptArgument {
+#[schema(as = PromptArgument)]
+pub struct PromptArgumentBody {
     pub name: String,
     #[schema(required = false)]
     pub description: String,
@@ -148,7 +149,7 @@ pub struct PromptArgument {
     pub required: bool,
 }
 
-impl From<offering::PromptArgument> for PromptArgument {
+impl From<offering::PromptArgument> for PromptArgumentBody {
     fn from(argument: offering::PromptArgument) -> Self {
         let offering::PromptArgument { name, description, required } = argument;
         Self { name, description, required }

@@ -21,13 +21,13 @@ pub struct Accepted<T>(pub T);
 pub struct NoContent;
 
 /// A plain page for people: a title and a sentence.
-pub struct Page {
+pub struct HtmlPage {
     status: StatusCode,
     title: &'static str,
     text: String,
 }
 
-impl Page {
+impl HtmlPage {
     pub fn ok(title: &'static str, text: &str) -> Self {
         Self { status: StatusCode::OK, title, text: text.to_owned() }
     }
@@ -61,7 +61,7 @@ impl<T: Serialize> IntoResponse for Accepted<T> {
     }
 }
 
-impl IntoResponse for Page {
+impl IntoResponse for HtmlPage {
     fn into_response(self) -> Response {
         let (title, text) = (escaped(self.title), escaped(&self.text));
         let page = format!(

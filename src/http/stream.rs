@@ -17,13 +17,13 @@ use tokio::time::{Interval, interval};
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Frames from `notices` until `work` ends with the last one.
-pub struct EventBody<F> {
+pub struct SseBody<F> {
     work: Option<Pin<Box<F>>>,
     notices: mpsc::Receiver<Bytes>,
     keep_alive: Interval,
 }
 
-impl<F: Future<Output = Bytes> + Send + 'static> EventBody<F> {
+impl<F: Future<Output = Bytes> + Send + 'static> SseBody<F> {
     pub fn response(work: F, notices: mpsc::Receiver<Bytes>) -> Response {
         let mut keep_alive = interval(KEEP_ALIVE);
         keep_alive.reset();
@@ -37,7 +37,7 @@ impl<F: Future<Output = Bytes> + Send + 'static> EventBody<F> {
     }
 }
 
-impl<F: Future<Output = Bytes>> HttpBody for EventBody<F> {
+impl<F: Future<Output = Bytes>> HttpBody for SseBody<F> {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::error::{HandlerResult, Refusal};
+use super::error::{ErrorResponse, HandlerResult};
 use super::extract::json_object;
 use super::reply::{Json, serialized};
 use super::{Face, VERSION};
@@ -17,7 +17,8 @@ use model::{FieldError, Fields, Mode};
 use telemetry::StoreState;
 
 #[derive(Serialize, ToSchema)]
-pub struct Health {
+#[schema(as = Health)]
+pub struct HealthBody {
     status: &'static str,
 }
 
@@ -27,14 +28,14 @@ pub struct Metadata {
 }
 
 /// Whether the gateway runs.
-#[utoipa::path(get, path = "/health", tag = "system", responses((status = 200, body = Health)))]
-pub async fn health() -> Json<Health> {
-    Json(Health { status: "ok" })
+#[utoipa::path(get, path = "/health", tag = "system", responses((status = 200, body = HealthBody)))]
+pub async fn health() -> Json<HealthBody> {
+    Json(HealthBody { status: "ok" })
 }
 
 /// Whether calls are served. `degraded`: they are, but changes cannot be saved.
 #[utoipa::path(get, path = "/ready", tag = "system",
-    responses((status = 200, body = Health), (status = 503, body = Health)))]
+    responses((status = 200, body = HealthBody), (status = 503, body = HealthBody)))]
 pub async fn ready(State(face): State<Face>) -> Response {
     let (code, status) = if face.closing.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
@@ -43,7 +44,7 @@ pub async fn ready(State(face): State<Face>) -> Response {
     } else {
         (StatusCode::OK, "degraded")
     };
-    serialized(code, &Health { status })
+    serialized(code, &HealthBody { status })
 }
 
 /// The version of the gateway.
@@ -65,7 +66,7 @@ pub async fn init(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<V
     Ok(Json(answer))
 }
 
-fn requested_mode(body: &Bytes) -> Result<Option<Mode>, Refusal> {
+fn requested_mode(body: &Bytes) -> Result<Option<Mode>, ErrorResponse> {
     let mut fields = Fields::new(json_object(body)?);
     let mode = fields.text("mode")?;
     fields.finish()?;
@@ -78,7 +79,7 @@ fn requested_mode(body: &Bytes) -> Result<Option<Mode>, Refusal> {
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
 pub async fn metrics(State(face): State<Face>) -> HandlerResult<Response> {
     if !face.settings.telemetry {
-        return Err(Refusal::not_here("metrics are off; start the gateway with OTEL_ENABLED=true"));
+        return Err(ErrorResponse::not_here("metrics are off; start the gateway with OTEL_ENABLED=true"));
     }
     let catalog = face.gateway.catalog();
     let statuses = catalog.entries().map(|entry| ServerRecord::of(entry).status);

@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 
 use super::Face;
-use super::error::{HandlerResult, Refusal};
+use super::error::{ErrorResponse, HandlerResult};
 
 /// The page itself.
 #[utoipa::path(get, path = "/", tag = "dashboard pages",
@@ -33,6 +33,6 @@ pub async fn asset(
 }
 
 fn find(face: &Face, path: &str, headers: &HeaderMap) -> HandlerResult<Response> {
-    let missing = || Refusal::not_here(format!("there is no file /{path}"));
+    let missing = || ErrorResponse::not_here(format!("there is no file /{path}"));
     face.about.assets.respond(path, headers).ok_or_else(missing)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::Mode;
 use serde_json::{Value, json};
-use toolgate::routes::{Access, MCP, table};
+use toolgate::routes::{AccessLevel, MCP, table};
 
 use crate::support::{Answer, Behaviour, Fake, TestApp};
 
@@ -63,7 +63,7 @@ async fn the_first_load_is_small() {
 #[tokio::test(flavor = "multi_thread")]
 async fn outside_development_mode_there_is_no_dashboard() {
     let app = TestApp::start_with(|config| config.mode = Mode::Enterprise).await;
-    for route in table().iter().filter(|route| route.access == Access::Development) {
+    for route in table().iter().filter(|route| route.access == AccessLevel::Development) {
         let path = route.path.replace("{name}", "s").replace("{*path}", "app.js").replace("{id}", "0");
         let answer = app.send(route.method.as_str(), &path, &[], "{}").await;
         assert!(answer.expect(404).error().contains(&path), "{path}");

@@ -90,8 +90,7 @@ pub struct GroupInput {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = ReplacedGroup)]
-pub struct Replaced<'a> {
+pub struct ReplacedGroup<'a> {
     name: &'a str,
     old: GroupBody<'a>,
     new: GroupBody<'a>,
@@ -127,13 +126,13 @@ pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
 
 /// Replaces the whole configuration of a group.
 #[utoipa::path(put, path = "/api/v0/tool-groups/{name}", tag = "tool groups", params(("name" = String, Path)),
-    request_body = GroupInput, responses((status = 200, body = Replaced)))]
+    request_body = GroupInput, responses((status = 200, body = ReplacedGroup)))]
 pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
     // A missing group is the first thing to say, before what is wrong with the body.
     face.gateway.catalog().group(&name)?;
     let replaced = face.gateway.replace_group(&name, json_object(&body)?).await?;
     let (old, new) = (GroupBody::from(&replaced.old), GroupBody::from(&replaced.new));
-    Ok(Json(Replaced { name: new.name, old, new }).into_response())
+    Ok(Json(ReplacedGroup { name: new.name, old, new }).into_response())
 }
 
 /// Deletes a group.

@@ -11,13 +11,13 @@ pub mod users;
 
 use bytes::Bytes;
 
-use super::error::Refusal;
+use super::error::ErrorResponse;
 use super::extract::{Query, json_object};
 use gateway::tools::Coverage;
 use model::{FieldError, Fields};
 
 /// Which servers a list is about: `server` names one, `all` adds those that are disabled.
-fn coverage(query: &Query) -> Result<Coverage<'_>, Refusal> {
+fn coverage(query: &Query) -> Result<Coverage<'_>, ErrorResponse> {
     Ok(match (query.text("server"), query.flag("all")?) {
         (None, false) => Coverage::Enabled,
         (None, true) => Coverage::All,
@@ -27,12 +27,13 @@ fn coverage(query: &Query) -> Result<Coverage<'_>, Refusal> {
 }
 
 /// What to switch: in the query, or in the body as `entity` or `name`.
-fn entity(query: &Query, body: &Bytes) -> Result<String, Refusal> {
+fn entity(query: &Query, body: &Bytes) -> Result<String, ErrorResponse> {
     if let Some(entity) = query.text("entity") {
         return Ok(entity.to_owned());
     }
-    let missing =
-        || Refusal::from(FieldError::new("entity", "is required: a full name, or the name of a server"));
+    let missing = || {
+        ErrorResponse::from(FieldError::new("entity", "is required: a full name, or the name of a server"))
+    };
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(missing());
     }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{coverage, entity};
 use crate::http::Face;
-use crate::http::access::Caller;
+use crate::http::access::CurrentPrincipal;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Query, json_object};
 use crate::http::record::PromptRecord;
@@ -66,7 +66,11 @@ pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Respon
 /// Renders a prompt.
 #[utoipa::path(post, path = "/api/v0/prompts/render", tag = "prompts",
     request_body = RenderInput, responses((status = 200, body = RenderedPrompt)))]
-pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> HandlerResult<Written> {
+pub async fn render(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    body: Bytes,
+) -> HandlerResult<Written> {
     let mut fields = Fields::new(json_object(&body)?);
     let name = fields.required_text("name")?;
     let arguments = fields.text_map("arguments")?.unwrap_or_default();

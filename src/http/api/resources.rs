@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 
 use super::coverage;
 use crate::http::Face;
-use crate::http::access::Caller;
-use crate::http::error::{HandlerResult, Refusal};
+use crate::http::access::CurrentPrincipal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Query, json_object};
 use crate::http::record::{ResourceRecord, TemplateRecord};
 use crate::http::reply::{Json, Written};
@@ -67,11 +67,11 @@ pub async fn get(State(face): State<Face>, body: Bytes) -> HandlerResult<Respons
 /// Reads a resource.
 #[utoipa::path(post, path = "/api/v0/resources/read", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(State(face): State<Face>, caller: Caller, body: Bytes) -> HandlerResult<Written> {
+pub async fn read(State(face): State<Face>, caller: CurrentPrincipal, body: Bytes) -> HandlerResult<Written> {
     Ok(Written(face.gateway.read_resource(caller.owner(), &uri(&body)?).await?))
 }
 
-fn uri(body: &Bytes) -> Result<String, Refusal> {
+fn uri(body: &Bytes) -> Result<String, ErrorResponse> {
     let mut fields = Fields::new(json_object(body)?);
     let uri = fields.required_text("uri")?;
     fields.finish()?;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::http::Face;
-use crate::http::access::Caller;
+use crate::http::access::CurrentPrincipal;
 use crate::http::dashboard::oauth::AuthorizationRequired;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
@@ -57,7 +57,8 @@ impl From<Switched> for SwitchedServer {
 
 /// How to reach a server. It is read by `model::registration`; this is its description.
 #[derive(ToSchema)]
-pub struct RegistrationInput {
+#[schema(as = RegistrationInput)]
+pub struct RegistrationBody {
     pub name: String,
     /// `stdio`, `streamable_http` or `sse`.
     pub transport: String,
@@ -84,7 +85,7 @@ pub struct RegistrationInput {
 
 /// All servers.
 #[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerBody])))]
-pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerBody>> {
+pub async fn list(State(face): State<Face>, caller: CurrentPrincipal) -> Json<Vec<ServerBody>> {
     Json(face.gateway.servers().into_iter().map(|server| shown_to(&caller, server)).collect())
 }
 
@@ -93,14 +94,14 @@ pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerBo
     params(("name" = String, Path)), responses((status = 200, body = ServerBody)))]
 pub async fn get(
     State(face): State<Face>,
-    caller: Caller,
+    caller: CurrentPrincipal,
     Name(name): Name,
 ) -> HandlerResult<Json<ServerBody>> {
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
 /// Arguments of processes carry secrets too often to be shown to everybody.
-fn shown_to(caller: &Caller, server: ServerRecord) -> ServerBody {
+fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     match caller.role() {
         Some(Role::User) => server.without_arguments().into(),
         Some(Role::Admin) | None => server.into(),
@@ -110,7 +111,7 @@ fn shown_to(caller: &Caller, server: ServerRecord) -> ServerBody {
 /// Registers a server. Where a person must authorize it first, the answer is 202 with the page to open.
 #[utoipa::path(post, path = "/api/v0/servers", tag = "servers",
     params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
-    request_body = RegistrationInput,
+    request_body = RegistrationBody,
     responses((status = 201, body = Registered), (status = 202, body = AuthorizationRequired)))]
 pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
@@ -185,7 +186,7 @@ pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResul
 }
 
 /// The registrations of all servers, secrets in clear.
-#[utoipa::path(get, path = "/api/v0/server_configs", tag = "servers", responses((status = 200, body = [RegistrationInput])))]
+#[utoipa::path(get, path = "/api/v0/server_configs", tag = "servers", responses((status = 200, body = [RegistrationBody])))]
 pub async fn configs(State(face): State<Face>) -> Json<Vec<Map<String, Value>>> {
     Json(face.gateway.server_configs())
 }

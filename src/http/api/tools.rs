@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 
 use super::{coverage, entity};
 use crate::http::Face;
-use crate::http::access::Caller;
-use crate::http::error::{HandlerResult, Refusal};
+use crate::http::access::CurrentPrincipal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::Query;
 use crate::http::record::ToolRecord;
 use crate::http::reply::{Json, Written};
-use crate::http::stream::EventBody;
+use crate::http::stream::SseBody;
 use model::FieldError;
 use wire::{authored, scan, sse, text};
 
@@ -26,7 +26,8 @@ const PROGRESS_BACKLOG: usize = 64;
 
 /// What a tool answered. A tool that reports an error is an answer, too.
 #[derive(ToSchema)]
-pub struct ToolResult {
+#[schema(as = ToolResult)]
+pub struct ToolResultBody {
     /// Blocks with a `type` each, such as `text` or `image`.
     pub content: Vec<Value>,
     #[schema(rename = "isError")]
@@ -82,22 +83,27 @@ pub async fn disable(
 /// Calls a tool; with `Accept: text/event-stream` the answer streams progress and then the result.
 #[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
     request_body(content = HashMap<String, Value>, description = "`name`, and the arguments beside it"),
-    responses((status = 200, body = ToolResult)))]
+    responses((status = 200, body = ToolResultBody)))]
 pub async fn invoke(
     State(face): State<Face>,
-    caller: Caller,
+    caller: CurrentPrincipal,
     headers: HeaderMap,
     body: Bytes,
 ) -> HandlerResult<Response> {
     let nests = |name: &str| {
         face.gateway.catalog().tool(name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
     };
-    let call = Call::parse(&body, nests)?;
+    let call = InvokeRequest::parse(&body, nests)?;
     run(face, caller, &headers, call).await
 }
 
 /// Calls a tool and answers in the way that the caller accepts.
-pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) -> HandlerResult<Response> {
+pub async fn run(
+    face: Face,
+    caller: CurrentPrincipal,
+    headers: &HeaderMap,
+    call: InvokeRequest,
+) -> HandlerResult<Response> {
     if !wants_events(headers) {
         let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None).await?;
         return Ok(Written(result.to_json()).into_response());
@@ -130,7 +136,7 @@ pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) ->
             }
         }
     };
-    Ok(EventBody::response(work, notices))
+    Ok(SseBody::response(work, notices))
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {
@@ -141,18 +147,18 @@ fn wants_events(headers: &HeaderMap) -> bool {
 }
 
 /// Which tool to call with which arguments, the latter as they were written.
-pub struct Call {
+pub struct InvokeRequest {
     pub name: String,
     pub arguments: Vec<u8>,
 }
 
-impl Call {
+impl InvokeRequest {
     /// `nests` tells whether a tool's arguments may stand under `arguments`, since one of them is called `name`.
-    pub fn parse(body: &[u8], nests: impl FnOnce(&str) -> bool) -> Result<Self, Refusal> {
+    pub fn parse(body: &[u8], nests: impl FnOnce(&str) -> bool) -> Result<Self, ErrorResponse> {
         let span = scan::whole(body)
-            .map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
+            .map_err(|error| ErrorResponse::bad_request(format!("the body is not JSON: {error}")))?;
         if body.get(span.start) != Some(&b'{') {
-            return Err(Refusal::bad_request("the body must be a JSON object"));
+            return Err(ErrorResponse::bad_request("the body must be a JSON object"));
         }
         let (mut name, mut rest) = (None, Vec::new());
         for (key, key_span, value_span) in scan::members(body, &span) {

@@ -6,8 +6,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Face;
-use crate::http::access::Caller;
-use crate::http::error::{HandlerResult, Refusal};
+use crate::http::access::CurrentPrincipal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Created, Json, NoContent};
 use gateway::access::Principal;
@@ -77,11 +77,11 @@ pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult
 
 /// Whose token this is.
 #[utoipa::path(get, path = "/api/v0/users/whoami", tag = "users", responses((status = 200, body = UserRecord)))]
-pub async fn whoami(State(face): State<Face>, caller: Caller) -> HandlerResult<Json<UserRecord>> {
+pub async fn whoami(State(face): State<Face>, caller: CurrentPrincipal) -> HandlerResult<Json<UserRecord>> {
     face.gateway.users()?;
     match caller.0 {
         Some(Principal::User(user)) => Ok(Json(record(user.holder.clone()))),
-        Some(Principal::Client(_)) | None => Err(Refusal::no_token()),
+        Some(Principal::Client(_)) | None => Err(ErrorResponse::no_token()),
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use crate::http::Face;
-use crate::http::stream::EventBody;
+use crate::http::stream::SseBody;
 use gateway::catalog::Catalog;
 use gateway::difference::Noun;
 use gateway::record::state_of;
@@ -44,23 +44,23 @@ pub async fn stream(State(face): State<Face>) -> Response {
     let (changes, news, health) = (face.gateway.changes(), face.gateway.news(), face.gateway.store_health());
     let seen = face.gateway.catalog();
     let closing = face.closing.clone();
-    let mut watch = Watch { statuses: statuses(&seen), seen, frames, face };
+    let mut feed = EventFeed { statuses: statuses(&seen), seen, frames, face };
     let work = async move {
-        closing.run_until_cancelled(watch.follow(changes, news, health)).await;
+        closing.run_until_cancelled(feed.follow(changes, news, health)).await;
         Bytes::new()
     };
-    EventBody::response(work, notices)
+    SseBody::response(work, notices)
 }
 
 /// What one browser was told so far.
-struct Watch {
+struct EventFeed {
     face: Face,
     seen: Arc<Catalog>,
     statuses: BTreeMap<String, ServerStatus>,
     frames: mpsc::Sender<Bytes>,
 }
 
-impl Watch {
+impl EventFeed {
     async fn follow(
         &mut self,
         mut changes: tokio::sync::watch::Receiver<()>,

@@ -16,7 +16,7 @@ use super::empty_state::{EmptyState, no_groups};
 use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::api::groups::GroupEndpoints;
-use crate::http::error::{HandlerResult, Refusal};
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
 use crate::http::record::ToolRecord;
 use crate::http::reply::{Created, Json};
@@ -29,22 +29,20 @@ const LISTED_TOOLS: usize = 100;
 const LIST_BYTES: usize = 1024 * 1024;
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardGroups)]
-pub struct Groups<'a> {
-    tool_groups: Vec<Group<'a>>,
+pub struct DashboardGroups<'a> {
+    tool_groups: Vec<DashboardGroup<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_state: Option<EmptyState>,
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardGroup)]
-pub struct Group<'a> {
+pub struct DashboardGroup<'a> {
     name: &'a str,
     description: &'a str,
     /// How many tools the group shows right now.
     tool_count: usize,
     /// The tools that the group shows right now; in a list of groups only the first of them.
-    tools: Vec<GroupTool<'a>>,
+    tools: Vec<DashboardGroupTool<'a>>,
     included_tools: &'a [String],
     included_servers: &'a [String],
     excluded_tools: &'a [String],
@@ -55,8 +53,7 @@ pub struct Group<'a> {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardGroupTool)]
-pub struct GroupTool<'a> {
+pub struct DashboardGroupTool<'a> {
     name: &'a str,
     canonical_name: String,
     server: &'a str,
@@ -66,7 +63,7 @@ pub struct GroupTool<'a> {
 
 /// All groups.
 #[utoipa::path(get, path = "/api/dashboard/tool-groups", tag = "dashboard",
-    responses((status = 200, body = Groups)))]
+    responses((status = 200, body = DashboardGroups)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
     let base = base_url(&face.settings, &headers);
@@ -75,24 +72,24 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
         // What a group shows takes a look at every tool, and others want to be served too.
         tokio::task::yield_now().await;
         let most = if bytes < LIST_BYTES { LISTED_TOOLS } else { 0 };
-        let group = Group::of(&catalog, group, &base, most);
-        bytes += group.tools.iter().map(GroupTool::size).sum::<usize>();
+        let group = DashboardGroup::of(&catalog, group, &base, most);
+        bytes += group.tools.iter().map(DashboardGroupTool::size).sum::<usize>();
         tool_groups.push(group);
     }
     let empty_state = tool_groups.is_empty().then(|| no_groups(&base));
-    Json(Groups { tool_groups, empty_state }).into_response()
+    Json(DashboardGroups { tool_groups, empty_state }).into_response()
 }
 
 /// One group.
 #[utoipa::path(get, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
-    params(("name" = String, Path)), responses((status = 200, body = Group)))]
+    params(("name" = String, Path)), responses((status = 200, body = DashboardGroup)))]
 pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> HandlerResult<Response> {
     show(&face, &headers, &name, Json)
 }
 
 /// Makes a group. `tools` is a short form of `included_tools`.
 #[utoipa::path(post, path = "/api/dashboard/tool-groups", tag = "dashboard",
-    request_body = crate::http::api::groups::GroupInput, responses((status = 201, body = Group)))]
+    request_body = crate::http::api::groups::GroupInput, responses((status = 201, body = DashboardGroup)))]
 pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
     let group = face.gateway.create_group(configuration(&body)?).await?;
     show(&face, &headers, group.name.as_str(), Created)
@@ -100,7 +97,7 @@ pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
 
 /// Replaces the whole configuration of a group.
 #[utoipa::path(put, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard", params(("name" = String, Path)),
-    request_body = crate::http::api::groups::GroupInput, responses((status = 200, body = Group)))]
+    request_body = crate::http::api::groups::GroupInput, responses((status = 200, body = DashboardGroup)))]
 pub async fn replace(
     State(face): State<Face>,
     headers: HeaderMap,
@@ -127,12 +124,13 @@ fn show<'a, R: IntoResponse + 'a>(
     reply: impl FnOnce(Value) -> R,
 ) -> HandlerResult<Response> {
     let catalog = face.gateway.catalog();
-    let group = Group::of(&catalog, catalog.group(name)?, &base_url(&face.settings, headers), usize::MAX);
+    let group =
+        DashboardGroup::of(&catalog, catalog.group(name)?, &base_url(&face.settings, headers), usize::MAX);
     let group = serde_json::to_value(&group).expect("a group has string keys and no failing parts");
     Ok(reply(group).into_response())
 }
 
-fn configuration(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
+fn configuration(body: &Bytes) -> Result<Map<String, Value>, ErrorResponse> {
     let mut body = json_object(body)?;
     if let Some(tools) = body.remove("tools").filter(|tools| !tools.is_null()) {
         if body.get("included_tools").is_some_and(|tools| !tools.is_null()) {
@@ -150,7 +148,7 @@ fn configuration(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     Ok(body)
 }
 
-impl GroupTool<'_> {
+impl DashboardGroupTool<'_> {
     /// Roughly what it takes as JSON.
     fn size(&self) -> usize {
         const FRAME: usize = 60;
@@ -158,11 +156,11 @@ impl GroupTool<'_> {
     }
 }
 
-impl<'a> Group<'a> {
+impl<'a> DashboardGroup<'a> {
     /// With so many of its tools at most.
     fn of(catalog: &'a Catalog, group: &'a model::Group, base: &str, most: usize) -> Self {
         let seen = catalog.tools_in(group.name.as_str());
-        let tool = |(entry, tool): &(&'a Arc<Entry>, &'a Tool)| GroupTool {
+        let tool = |(entry, tool): &(&'a Arc<Entry>, &'a Tool)| DashboardGroupTool {
             name: &tool.name,
             canonical_name: entry.name().qualify(&tool.name),
             server: entry.name().as_str(),

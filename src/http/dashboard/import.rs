@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::oauth::{self, PendingAuthorization};
 use crate::http::Face;
-use crate::http::error::{HandlerResult, Refusal};
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::json_object;
 use crate::http::reply::Json;
 use gateway::catalog::Catalog;
@@ -33,15 +33,13 @@ pub struct ImportInput {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = ImportPreview)]
-pub struct Preview {
-    servers: Vec<Candidate>,
+pub struct ImportPreview {
+    servers: Vec<ImportCandidate>,
 }
 
 /// A server of the text, without any of its values.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ImportCandidate)]
-pub struct Candidate {
+pub struct ImportCandidate {
     name: String,
     transport: String,
     summary: String,
@@ -54,8 +52,7 @@ pub struct Candidate {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = Imported)]
-pub struct Applied {
+pub struct Imported {
     outcomes: Vec<ImportOutcome>,
 }
 
@@ -73,24 +70,25 @@ pub struct ImportOutcome {
 
 /// What importing this text would do. Nothing is stored.
 #[utoipa::path(post, path = "/api/dashboard/import/preview", tag = "dashboard",
-    request_body = PreviewInput, responses((status = 200, body = Preview)))]
-pub async fn preview(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<Preview>> {
+    request_body = PreviewInput, responses((status = 200, body = ImportPreview)))]
+pub async fn preview(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<ImportPreview>> {
     let mut fields = Fields::new(json_object(&body)?);
     let text = fields.required_text("text")?;
     fields.finish()?;
     let catalog = face.gateway.catalog();
-    let servers = read(&text)?.servers.into_iter().map(|entry| Candidate::of(entry, &catalog)).collect();
-    Ok(Json(Preview { servers }))
+    let servers =
+        read(&text)?.servers.into_iter().map(|entry| ImportCandidate::of(entry, &catalog)).collect();
+    Ok(Json(ImportPreview { servers }))
 }
 
 /// Registers the named servers of this text.
 #[utoipa::path(post, path = "/api/dashboard/import", tag = "dashboard",
-    request_body = ImportInput, responses((status = 200, body = Applied)))]
+    request_body = ImportInput, responses((status = 200, body = Imported)))]
 pub async fn apply(
     State(face): State<Face>,
     headers: HeaderMap,
     body: Bytes,
-) -> HandlerResult<Json<Applied>> {
+) -> HandlerResult<Json<Imported>> {
     let mut fields = Fields::new(json_object(&body)?);
     let text = fields.required_text("text")?;
     let names = fields.texts("names")?;
@@ -106,10 +104,10 @@ pub async fn apply(
     }
     let mut outcomes = work.join_all().await;
     outcomes.sort_by_key(|(place, _)| *place);
-    Ok(Json(Applied { outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect() }))
+    Ok(Json(Imported { outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect() }))
 }
 
-fn read(text: &str) -> Result<Import, Refusal> {
+fn read(text: &str) -> Result<Import, ErrorResponse> {
     import::parse(text, |_| None)
         .map_err(|error| FieldError::new("text", format!("cannot be read: {error}")).into())
 }
@@ -147,7 +145,7 @@ impl ImportOutcome {
     }
 }
 
-impl Candidate {
+impl ImportCandidate {
     fn of(entry: Entry, catalog: &Catalog) -> Self {
         let Entry { name, renamed_from, transport, summary, env_keys, header_keys, ignored, outcome } = entry;
         let plan = plan(outcome, &name, catalog);

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::Refusal;
+use super::error::ErrorResponse;
 use super::extract::json_object;
 use gateway::Entry;
 use gateway::record::state_of;
@@ -25,7 +25,8 @@ use model::{FieldError, Fields};
 
 /// A flag of something was set.
 #[derive(Serialize, ToSchema)]
-pub struct Switched {
+#[schema(as = Switched)]
+pub struct SwitchedItem {
     name: String,
     /// Its own flag; it is in effect only while its server is enabled, too.
     enabled: bool,
@@ -48,7 +49,7 @@ pub struct SwitchInput {
 }
 
 impl SwitchInput {
-    fn parse(body: &Bytes) -> Result<Self, Refusal> {
+    fn parse(body: &Bytes) -> Result<Self, ErrorResponse> {
         let mut fields = Fields::new(json_object(body)?);
         let enabled = fields.flag("enabled")?;
         fields.finish()?;

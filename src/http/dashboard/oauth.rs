@@ -12,7 +12,7 @@ use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Accepted, Json, Page};
+use crate::http::reply::{Accepted, HtmlPage, Json};
 use gateway::oauth::{Outcome, Pending};
 use gateway::servers::Existing;
 use gateway::sessions::{Refused, Response, SessionRecord};
@@ -68,8 +68,8 @@ pub async fn session(State(face): State<Face>, Name(id): Name) -> HandlerResult<
         ("error" = Option<String>, Query), ("error_description" = Option<String>, Query),
     ),
     responses((status = 200, content_type = "text/html", body = String)))]
-pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
-    let failed = |reason: &str| Page::bad_request("Authorization failed", reason);
+pub async fn callback_page(State(face): State<Face>, query: Query) -> HtmlPage {
+    let failed = |reason: &str| HtmlPage::bad_request("Authorization failed", reason);
     let Some(state) = query.text("state") else { return failed("The parameter \"state\" is missing.") };
     let code = match (query.text("error"), query.text("code")) {
         (Some(error), _) => {
@@ -83,7 +83,7 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
     match face.gateway.complete_oauth_callback(&Secret::new(state), response).await {
         Ok(server) => {
             let text = format!("Server \"{}\" is connected. You can close this page.", server.name);
-            Page::ok("Authorization successful", &text)
+            HtmlPage::ok("Authorization successful", &text)
         }
         Err(error) => failed(&error.to_string()),
     }

@@ -12,28 +12,26 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::empty_state::{EmptyState, nothing_offered};
-use super::{Home, SwitchInput, Switched};
+use super::{Home, SwitchInput, SwitchedItem};
 use crate::http::Face;
-use crate::http::access::Caller;
+use crate::http::access::CurrentPrincipal;
 use crate::http::address::base_url;
-use crate::http::error::{HandlerResult, Refusal};
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
-use crate::http::record::{PromptArgument, PromptRecord};
+use crate::http::record::{PromptArgumentBody, PromptRecord};
 use crate::http::reply::{Json, Written};
 use gateway::catalog::Catalog;
 use model::Fields;
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardPrompts)]
-pub struct Prompts<'a> {
-    prompts: Vec<Prompt<'a>>,
+pub struct DashboardPrompts<'a> {
+    prompts: Vec<DashboardPrompt<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_state: Option<EmptyState>,
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardPrompt)]
-pub struct Prompt<'a> {
+pub struct DashboardPrompt<'a> {
     /// As its server calls it.
     name: &'a str,
     /// `<server>__<prompt>`.
@@ -44,7 +42,7 @@ pub struct Prompt<'a> {
     /// Its own flag and that of its server.
     enabled: bool,
     server_enabled: bool,
-    arguments: Vec<PromptArgument>,
+    arguments: Vec<PromptArgumentBody>,
     /// The arguments in one line, optional ones with a question mark.
     arguments_preview: String,
     transport: &'static str,
@@ -52,7 +50,7 @@ pub struct Prompt<'a> {
 }
 
 /// All prompts.
-#[utoipa::path(get, path = "/api/dashboard/prompts", tag = "dashboard", responses((status = 200, body = Prompts)))]
+#[utoipa::path(get, path = "/api/dashboard/prompts", tag = "dashboard", responses((status = 200, body = DashboardPrompts)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
     let prompts = records(&catalog);
@@ -62,22 +60,22 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
             "Prompts are message templates that servers offer. None of the registered ones does.";
         nothing_offered(has_servers, &base_url(&face.settings, &headers), "No prompts", description)
     });
-    Json(Prompts { prompts, empty_state }).into_response()
+    Json(DashboardPrompts { prompts, empty_state }).into_response()
 }
 
 /// Switches a prompt on or off.
 #[utoipa::path(patch, path = "/api/dashboard/prompts/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
-    request_body = SwitchInput, responses((status = 200, body = Switched)))]
+    request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
 pub async fn switch(
     State(face): State<Face>,
     Name(name): Name,
     body: Bytes,
-) -> HandlerResult<Json<Switched>> {
+) -> HandlerResult<Json<SwitchedItem>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
     face.gateway.catalog().prompt(&name)?;
     face.gateway.switch_prompts(&name, enabled).await?;
-    Ok(Json(Switched { name, enabled }))
+    Ok(Json(SwitchedItem { name, enabled }))
 }
 
 /// Renders a prompt. The body has the arguments, either alone or under `arguments`.
@@ -87,7 +85,7 @@ pub async fn switch(
     responses((status = 200, body = crate::http::api::prompts::RenderedPrompt)))]
 pub async fn render(
     State(face): State<Face>,
-    caller: Caller,
+    caller: CurrentPrincipal,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Written> {
@@ -95,7 +93,7 @@ pub async fn render(
     Ok(Written(face.gateway.render(caller.owner(), &name, &arguments(&body)?).await?))
 }
 
-fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, Refusal> {
+fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, ErrorResponse> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(BTreeMap::new());
     }
@@ -108,14 +106,14 @@ fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, Refusal> {
     Ok(Fields::new(object).text_map("arguments")?.unwrap_or_default())
 }
 
-fn records(catalog: &Catalog) -> Vec<Prompt<'_>> {
+fn records(catalog: &Catalog) -> Vec<DashboardPrompt<'_>> {
     let entries = catalog.entries_by_full_name().into_iter();
     entries
         .flat_map(|entry| {
             let home = Home::of(entry);
             entry.prompts().map(move |prompt| {
                 let record = PromptRecord::of(entry, prompt);
-                Prompt {
+                DashboardPrompt {
                     name: &prompt.name,
                     canonical_name: record.name,
                     server: home.server,
@@ -132,8 +130,8 @@ fn records(catalog: &Catalog) -> Vec<Prompt<'_>> {
         .collect()
 }
 
-fn preview(arguments: &[PromptArgument]) -> String {
-    let mark = |argument: &PromptArgument| if argument.required { "" } else { "?" };
+fn preview(arguments: &[PromptArgumentBody]) -> String {
+    let mark = |argument: &PromptArgumentBody| if argument.required { "" } else { "?" };
     let parts = arguments.iter().map(|argument| format!("{}{}", argument.name, mark(argument)));
     parts.collect::<Vec<_>>().join(", ")
 }
