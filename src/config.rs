@@ -1,8 +1,8 @@
-//! Every flag and variable of the gateway with its default and its check; the only place that reads the environment.
-//! Flags win over the environment, the environment over `.env` in the working directory. A value that does not
-//! parse stops the start with one sentence that names the variable.
+//! All settings of the gateway, with defaults and validation; the only place that reads the environment. Flags win over
+//! environment variables, and those over `.env` in the working directory. An invalid value ends the start with an error
+//! that names the variable.
 
-#![allow(clippy::disallowed_methods)] // This is the reader of the environment.
+#![allow(clippy::disallowed_methods)] // The environment is read here.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use model::Secret;
 
 pub use model::Mode;
 
-/// What is wrong with the configuration, and where.
+/// An invalid setting, with the name of the flag or variable.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
@@ -46,28 +46,28 @@ pub struct Config {
     pub sqlite_path: PathBuf,
     pub secret_key: Option<Secret>,
     pub init_timeout: Duration,
-    /// After this a session that holds something but is not used ends; none: never.
+    /// Idle timeout of sessions that hold something; `None` for no timeout.
     pub session_idle_timeout: Option<Duration>,
     pub public_url: Option<Url>,
     pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
-    /// Whether the metadata of any server may name private addresses.
+    /// Whether OAuth metadata of any server may name private addresses.
     pub oauth_allow_private: bool,
-    /// How long an authorization waits for a person, and how long its end is remembered; no variable changes it.
+    /// How long a pending authorization is kept, and a finished one after that. There is no variable for it.
     pub oauth_session_life: Duration,
     pub telemetry: bool,
-    /// What children inherit: our environment without what is our own.
+    /// Environment of child processes: that of the gateway without its own settings.
     pub child_env: Vec<(OsString, OsString)>,
-    /// This program, which also starts the children.
+    /// Path of this program, which is also the guard of child processes.
     pub program: PathBuf,
-    /// Where the settings came from, in words for people.
+    /// Where the settings came from, for the dashboard.
     pub source: String,
 }
 
 /// Which addresses to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bind {
-    /// Both loopback addresses; the second only where the machine has it.
+    /// Both loopback addresses; IPv6 only if the machine has it.
     Loopback,
     Address(IpAddr),
 }
@@ -86,7 +86,7 @@ impl Bind {
 }
 
 impl Config {
-    /// From flags, the process's environment and `.env`.
+    /// Loads the settings from flags, the environment and `.env`.
     pub fn load(flags: &StartFlags) -> Result<Self, ConfigError> {
         let program = std::env::current_exe()
             .map_err(|error| ConfigError(format!("the path of this program is unknown: {error}")))?;
@@ -140,7 +140,7 @@ impl Config {
     }
 }
 
-/// The filter of the log: `RUST_LOG`, or what a person wants to see of a healthy gateway.
+/// Returns the log filter: `RUST_LOG`, or `info`.
 pub fn log_filter() -> Result<EnvFilter, ConfigError> {
     match variables()?.get("RUST_LOG") {
         Some(text) => {
@@ -150,12 +150,12 @@ pub fn log_filter() -> Result<EnvFilter, ConfigError> {
     }
 }
 
-/// A variable of the environment as the command line uses it: for itself, and for `${NAME}` in files.
+/// Reads an environment variable for the command line: a setting of its own, or `${NAME}` in a file.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// What the process's environment and `.env` say.
+/// Returns the variables of the environment and of `.env`.
 fn variables() -> Result<EnvVariables<impl Fn(&str) -> Option<String>>, ConfigError> {
     let file = match std::fs::read_to_string(".env") {
         Ok(text) => parse_env_file(&text)?,
@@ -168,7 +168,7 @@ fn variables() -> Result<EnvVariables<impl Fn(&str) -> Option<String>>, ConfigEr
 struct EnvVariables<E> {
     file: HashMap<String, String>,
     environment: E,
-    /// Whether the environment and the file had anything that was asked for.
+    /// Whether a value was taken from the environment, and from the file.
     used: Cell<(bool, bool)>,
 }
 
@@ -177,7 +177,7 @@ impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
         Self { file, environment, used: Cell::default() }
     }
 
-    /// An empty value counts as not set, as in a compose file that passes everything through.
+    /// Returns the value of a variable. An empty one counts as not set, since compose files pass on empty variables.
     fn get(&self, name: &str) -> Option<String> {
         let (given, written) = ((self.environment)(name), self.file.get(name).cloned());
         let (environment, file) = self.used.get();
@@ -185,7 +185,7 @@ impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
         given.or(written).filter(|value| !value.is_empty())
     }
 
-    /// Where the settings came from that were read so far.
+    /// Names the sources of the settings that were read so far.
     fn source(&self, flags: &StartFlags) -> String {
         let (environment, file) = self.used.get();
         let sources = [(flags.is_given(), "flags"), (environment, "environment"), (file, ".env")];
@@ -284,7 +284,7 @@ fn sqlite_path<E: Fn(&str) -> Option<String>>(
     Ok(variables.get("SQLITE_DB_PATH").map_or_else(|| PathBuf::from("./toolgate.db"), PathBuf::from))
 }
 
-/// Variables that children must not see: they open the gateway's own doors.
+/// Tells whether a variable is hidden from child processes, because it may hold credentials of the gateway.
 fn is_our_own(name: &OsString) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("TOOLGATE_") || name.starts_with("POSTGRES_") || name == "DATABASE_URL"
@@ -306,7 +306,7 @@ fn parse_env_file(text: &str) -> Result<HashMap<String, String>, ConfigError> {
     Ok(values)
 }
 
-/// The value without its quotes, or without the comment behind it where it has none.
+/// Removes the quotes around a value, or the comment after a value without quotes.
 fn unquote(value: &str) -> String {
     for quote in ['"', '\''] {
         if let Some(inner) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {

@@ -1,5 +1,5 @@
-//! Every route of the process on one page: the handler and who may use it. Method and path stand at the handler, in the
-//! `#[utoipa::path]` that also describes it in the OpenAPI document. A row cannot exist without an access level.
+//! The table of all routes: each handler with its access level. The method and path of a route are declared at its
+//! handler, in the `#[utoipa::path]` that also describes it in the OpenAPI document.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use mcp::{Place, Scope, Transport};
 
 pub use crate::http::access::AccessLevel;
 
-/// A handler with its access level. Method, path and OpenAPI text are those of its `#[utoipa::path]`.
+/// A handler with its access level. Method, path and description are read from its `#[utoipa::path]`.
 pub struct HttpRoute {
     pub method: Method,
     pub path: String,
@@ -30,13 +30,13 @@ pub struct HttpRoute {
     handler: MethodRouter<Face>,
 }
 
-/// An endpoint for agents. It answers to every method itself and never sees the router.
+/// An MCP endpoint. The router does not serve it: requests go straight to `mcp`, which handles every method.
 #[derive(Clone, Copy)]
 pub struct McpRoute {
     pub path: &'static str,
     pub access: AccessLevel,
     transport: Transport,
-    /// What agents reach there, by the `{name}` in the path (empty where there is none).
+    /// Makes the scope from the `{name}` in the path (empty if the path has none).
     scope: fn(String) -> Scope,
 }
 
@@ -55,7 +55,7 @@ pub const MCP: [McpRoute; 7] = {
     ]
 };
 
-/// One row. A handler without `#[utoipa::path]` does not compile here.
+/// Makes a row of the table. A handler without `#[utoipa::path]` does not compile here.
 macro_rules! route {
     ($access:ident, $($handler:ident)::+) => {{
         #[derive(utoipa::OpenApi)]
@@ -168,7 +168,7 @@ impl HttpRoute {
     }
 }
 
-/// The one method of a handler.
+/// Returns the method that a handler is described with.
 fn method_of(item: &PathItem) -> Method {
     let operations = [
         (Method::GET, &item.get),
@@ -181,7 +181,7 @@ fn method_of(item: &PathItem) -> Method {
     described.expect("handlers are described with one of these methods").0
 }
 
-/// The methods that an endpoint for agents serves; it refuses all others.
+/// Returns the methods that an MCP endpoint supports.
 fn methods(transport: Transport) -> &'static [Method] {
     match transport {
         Transport::Streamable => &[Method::GET, Method::POST, Method::DELETE],
@@ -190,12 +190,12 @@ fn methods(transport: Transport) -> &'static [Method] {
     }
 }
 
-/// What a path means to an agent, and who may use it; `None` for every path that the router serves.
+/// Finds the MCP endpoint of a path, with its access level. Returns `None` for paths that the router serves.
 pub fn mcp_place(path: &str) -> Option<(Place, AccessLevel)> {
     MCP.iter().find_map(|route| {
         let name = match route.path.split_once("{name}") {
             None => (path == route.path).then_some("")?,
-            // Names need no escapes, so an escaped one names nothing that exists.
+            // Names need no percent-encoding, so an encoded one cannot exist.
             Some((before, after)) => {
                 let name = path.strip_prefix(before)?.strip_suffix(after)?;
                 Some(name).filter(|name| !name.is_empty() && !name.contains('/'))?
@@ -205,7 +205,7 @@ pub fn mcp_place(path: &str) -> Option<(Place, AccessLevel)> {
     })
 }
 
-/// The OpenAPI document of everything on this page.
+/// Builds the OpenAPI document of all routes.
 pub fn openapi() -> Bytes {
     let table = table();
     let described = table.iter().map(|route| Operation {
@@ -214,7 +214,7 @@ pub fn openapi() -> Bytes {
         access: route.access,
         description: Some(&route.description),
     });
-    // No handler describes the endpoints of agents: what they speak is MCP.
+    // MCP endpoints have no handler with a description.
     let mcp = MCP.iter().flat_map(|route| {
         let McpRoute { path, access, .. } = *route;
         methods(route.transport).iter().map(move |method| Operation {
@@ -227,7 +227,8 @@ pub fn openapi() -> Bytes {
     openapi::document(described.chain(mcp))
 }
 
-/// The table as a service, each row behind its access level. What requests must pass before stands in `app::front`.
+/// Builds the router from the table. Each handler runs behind the check of its access level; the checks before that
+/// are in `app::front`.
 pub fn router(face: Face) -> Router {
     let mut router = Router::new();
     let mut of_path = HashMap::new();
@@ -243,21 +244,21 @@ pub fn router(face: Face) -> Router {
     router
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_route)
-        // Bodies were read within our limit; axum's own is smaller and answers without JSON.
+        // `access` reads bodies within our own limit; axum's limit is smaller and its error is not JSON.
         .layer(DefaultBodyLimit::disable())
         .with_state(face)
 }
 
 async fn unknown_route(request: Request) -> Response {
     let (head, body) = request.into_parts();
-    // No token is asked for here, so the size of the body is the first thing that matters.
+    // There is no access check on this path, so the limit of the body is checked first.
     match body::read_body(body).await {
         Ok(_) => ErrorResponse::unknown_route(head.method.as_str(), head.uri.path()).into_response(),
         Err(error) => error.into_response(),
     }
 }
 
-/// Which methods a path answers to is for everybody who may use any of them.
+/// Returns the level that a caller needs to learn which methods a path has: the lowest one of its kind.
 fn least(access: AccessLevel) -> AccessLevel {
     match access {
         AccessLevel::User | AccessLevel::Admin => AccessLevel::User,

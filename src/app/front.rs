@@ -1,5 +1,5 @@
-//! The front door: every request passes the check of Host and Origin, then MCP paths go straight to `mcp` and everything else to the
-//! router. This is all that the way of an agent's call has of HTTP machinery, so that it can be replaced.
+//! Entry point of all requests: checks Host and Origin, then passes MCP paths to `mcp` and everything else to the
+//! router. Calls of agents do not go through axum's router.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -124,7 +124,8 @@ fn ask<'a>(place: Place, caller: Option<&Principal>, head: &'a Parts, body: Byte
     }
 }
 
-/// Somebody who says nothing takes anything. What is accepted may be said in several headers.
+/// Tells whether the client accepts an event stream. Without an `Accept` header it accepts anything; several such
+/// headers count as one.
 fn accepts_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT);
     let mut medias = accepted.iter().flat_map(|value| value.to_str().unwrap_or_default().split(','));
@@ -135,7 +136,8 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     accepted.iter().next().is_none() || medias.any(is_event_stream)
 }
 
-/// A header that must be there once. Sent twice, or with what is no text, it is there but says nothing that is known.
+/// Returns the value of a header that may be sent once. Sent twice or with a value that is not text, it counts as
+/// present with an empty value, which matches nothing.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
@@ -146,7 +148,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn routing(headers: &HeaderMap) -> Routing {
     let mut routing = Routing::default();
     for (name, value) in headers {
-        // What is no text matches nothing that a body says.
+        // A value that is not text must match nothing in the body.
         routing.add(name.as_str(), value.to_str().unwrap_or("\u{fffd}"));
     }
     routing
@@ -182,12 +184,12 @@ fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Respon
     response
 }
 
-/// The body of any answer.
+/// The body of any response.
 pub enum ResponseBody {
     Router(RouterBody),
     Pieces(VecDeque<Bytes>),
     Events(mcp::EventBody),
-    /// Events for whoever has a token, while it is valid.
+    /// An event stream that ends when its token is revoked.
     Revocable(UntilRevoked<mcp::EventBody>),
 }
 

@@ -35,7 +35,7 @@ pub struct CreateClient {
     flags: ClientFlags,
 }
 
-/// Change a client; what is not named stays as it is (enterprise mode)
+/// Change a client; settings that are not given stay the same (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update mcp-client cursor --allow \"github\"
@@ -48,7 +48,7 @@ pub struct UpdateClient {
     flags: ClientFlags,
 }
 
-/// Delete a client; its token ends at once (enterprise mode)
+/// Delete a client; its token stops working at once (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate delete mcp-client cursor")]
@@ -65,7 +65,7 @@ struct ClientFlags {
     /// Names of the servers it may use, separated by commas; "*" for all
     #[arg(long, value_name = "SERVERS")]
     allow: Option<String>,
-    /// What the client is
+    /// Description of the client
     #[arg(long)]
     description: Option<String>,
     /// A token of your choice, at least 8 characters [default: a generated one]
@@ -74,7 +74,7 @@ struct ClientFlags {
 }
 
 impl ClientFlags {
-    /// The keys of the REST API, from the file or the flags; the name, where the file has one, included.
+    /// Returns the fields for the REST API, from the file or the flags; with the name, if the file has one.
     async fn to_object(&self) -> anyhow::Result<Map<String, Value>> {
         let mut given = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -146,7 +146,7 @@ pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Re
     if changes.is_empty() {
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
-    // The route replaces everything, so what stays must be sent along.
+    // The route replaces all fields, so unchanged ones must be sent, too.
     let clients = invocation.remote.ask(ApiRequest::get(&["clients"])).await?.json()?;
     let current = clients.as_array().into_iter().flatten().find(|client| client["name"] == name.as_str());
     for key in ["description", "allow_list"] {

@@ -1,4 +1,4 @@
-//! `toolgate backup` and `toolgate check`: commands that work on the database itself, whether or not a gateway runs.
+//! `toolgate backup` and `toolgate check`: commands that read the database directly. A gateway may be running.
 
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub fn check(command: Check, format: Format) -> anyhow::Result<()> {
     }
 }
 
-/// Runs something that needs the settings of the gateway, but no gateway.
+/// Runs work that needs the settings of the gateway, but no running gateway.
 pub fn run<T>(
     sqlite_db_path: Option<PathBuf>,
     work: impl AsyncFnOnce(&Config) -> anyhow::Result<T>,

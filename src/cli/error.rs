@@ -1,11 +1,11 @@
-//! Errors that end a command with an exit code or an output of their own.
+//! Errors with an exit code or output of their own.
 
-/// A mistake in the arguments that only shows when they are put together.
+/// A mistake in the arguments that clap cannot find.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// The tool ran and said that it failed. What it said is printed already.
+/// The tool reported an error. Its result is already printed.
 #[derive(Debug, thiserror::Error)]
 #[error("the tool reported an error")]
 pub struct ToolError;

@@ -1,4 +1,4 @@
-//! The event stream of a call, event by event, as it arrives.
+//! Reads the event stream of a call.
 
 use reqwest::Response;
 
@@ -16,11 +16,11 @@ pub struct CallEvents<'a> {
     received: EventBuffer,
 }
 
-/// What has arrived and is not yet taken.
+/// Received bytes that were not yet returned as events.
 #[derive(Default)]
 struct EventBuffer {
     bytes: Vec<u8>,
-    /// So far there is no end of an event; a large one is not searched anew with every piece of it.
+    /// How many bytes were searched for the end of an event, so that a large event is searched only once.
     searched: usize,
 }
 
@@ -29,7 +29,7 @@ impl<'a> CallEvents<'a> {
         Self { remote, response, received: EventBuffer::default() }
     }
 
-    /// The next event; none at the end of the stream.
+    /// Returns the next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<CallEvent>, RemoteError> {
         loop {
             if let Some(event) = self.received.take_event() {
@@ -45,7 +45,7 @@ impl<'a> CallEvents<'a> {
 }
 
 impl EventBuffer {
-    /// Takes out a whole event; comments between events are nothing.
+    /// Removes and returns a complete event; skips comments.
     fn take_event(&mut self) -> Option<CallEvent> {
         while let Some(end) = memchr::memmem::find(&self.bytes[self.searched..], b"\n\n") {
             let block: Vec<u8> = self.bytes.drain(..self.searched + end + 2).collect();

@@ -1,11 +1,11 @@
-//! Flags that several commands share, and the forms in which flags take several values.
+//! Flags that several commands share, and parsing of flags with several values.
 
 use clap::Args;
 use serde_json::{Map, Value};
 
 use super::error::UsageError;
 
-/// How a server is reached; shared with `update server`.
+/// The flags of `register` and `update server` that describe a server.
 #[derive(Args)]
 pub struct ServerFlags {
     /// URL of the server
@@ -14,7 +14,7 @@ pub struct ServerFlags {
     /// streamable_http (what --url means), sse, or stdio (what a command means)
     #[arg(long, hide_possible_values = true, value_parser = ["streamable_http", "sse", "stdio"])]
     transport: Option<String>,
-    /// What it is for
+    /// Description of the server
     #[arg(long)]
     description: Option<String>,
     /// Token that the gateway sends to the server
@@ -32,10 +32,10 @@ pub struct ServerFlags {
     /// stateless: callers share the server; stateful: each has a session of its own
     #[arg(long, value_name = "MODE", hide_possible_values = true, value_parser = ["stateless", "stateful"])]
     session_mode: Option<String>,
-    /// Limit of one call in milliseconds; 0 = none
+    /// Timeout of a call in milliseconds; 0 = none
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
-    /// Calls at the same time; 0 = no limit
+    /// Largest number of concurrent calls; 0 = no limit
     #[arg(long, value_name = "N")]
     max_concurrency: Option<u64>,
     /// Client id for OAuth, where the server does not give one
@@ -60,7 +60,7 @@ impl ServerFlags {
         self.to_object().is_ok_and(|object| object.is_empty())
     }
 
-    /// The keys of the REST API for what was given.
+    /// Returns the fields for the REST API that the flags set.
     pub fn to_object(&self) -> anyhow::Result<Map<String, Value>> {
         let mut object = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -92,7 +92,7 @@ impl ServerFlags {
                 return Err(UsageError("give --url or a command, not both".into()).into());
             }
             (None, false, None) => Some("stdio"),
-            // Changing the address of a server does not change how it is talked to.
+            // A new URL alone does not change the transport.
             (None, true, _) => None,
         };
         put("transport", transport.map(Value::from));
@@ -100,12 +100,12 @@ impl ServerFlags {
     }
 }
 
-/// `a, b` as a list.
+/// Parses a comma-separated list.
 pub fn names(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// `NAME=value` and the like as an object; none when there are none.
+/// Parses pairs such as `NAME=value` into an object; `None` if there are none.
 fn pairs<const N: usize>(
     given: &[String],
     flag: &str,
@@ -113,7 +113,7 @@ fn pairs<const N: usize>(
 ) -> Result<Option<Value>, UsageError> {
     let mut object = Map::new();
     for pair in given {
-        // The separator that comes first is the one that is meant.
+        // The first separator in the text splits it.
         let first = separators
             .iter()
             .filter_map(|mark| pair.find(mark).map(|at| (at, mark.len())))

@@ -1,4 +1,4 @@
-//! Tool groups: curated parts of what the servers offer, each with endpoints of its own.
+//! Tool groups: subsets of the tools, each with MCP endpoints of its own.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::record::text;
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain};
 
-/// The keys that make up a group, beside its name.
+/// The fields of a group besides its name.
 const KEYS: [&str; 6] = [
     "description",
     "included_tools",
@@ -30,7 +30,7 @@ const KEYS: [&str; 6] = [
   toolgate list groups")]
 pub struct ListGroups {}
 
-/// Show what a group is made of, and its endpoints
+/// Show the configuration and the endpoints of a group
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate get group dev")]
@@ -54,7 +54,7 @@ pub struct CreateGroup {
     flags: GroupFlags,
 }
 
-/// Change a group: a file replaces all of it, flags only what they name
+/// Change a group: a file replaces its whole configuration, flags only the given parts
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update group dev --included-servers \"github\"
@@ -69,7 +69,7 @@ pub struct UpdateGroup {
     flags: GroupFlags,
 }
 
-/// Delete a group; its tools stay where they are
+/// Delete a group; its tools are not affected
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate delete group dev")]
@@ -80,7 +80,7 @@ pub struct DeleteGroup {
 
 #[derive(Args)]
 struct GroupFlags {
-    /// What the group is for
+    /// Description of the group
     #[arg(long)]
     description: Option<String>,
     /// Full names of tools, separated by commas
@@ -89,7 +89,7 @@ struct GroupFlags {
     /// Names of servers, separated by commas: all their tools
     #[arg(long, value_name = "SERVERS")]
     included_servers: Option<String>,
-    /// Full names of tools that are taken away again
+    /// Full names of tools to leave out, separated by commas
     #[arg(long, value_name = "TOOLS")]
     excluded_tools: Option<String>,
     /// Full names of prompts, or "*" for those of the servers
@@ -218,7 +218,7 @@ fn page(group: &Value) -> String {
     ])
 }
 
-/// What is other than before, one line each: `+` came, `-` went.
+/// Lists the changes, one per line: `+` for added, `-` for removed.
 fn changes_page(answer: &Value, name: &str) -> String {
     let (old, new) = (&answer["old"], &answer["new"]);
     let mut page = String::new();
@@ -232,7 +232,7 @@ fn changes_page(answer: &Value, name: &str) -> String {
         }
     }
     output::message(&match page.is_empty() {
-        true => format!("Group {name:?} is as it was."),
+        true => format!("Group {name:?} is unchanged."),
         false => format!("Changed group {name:?}."),
     });
     output::printable(&page)

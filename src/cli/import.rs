@@ -1,5 +1,5 @@
-//! `toolgate import`: takes servers and groups over from the files of other programs, or from an export. First it shows
-//! what it would do; then it does it, one after the other, and says what became of each.
+//! `toolgate import`: imports servers and groups from the files of other programs, or from an export. It shows a plan,
+//! applies it item by item, and reports the outcome of each.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ use super::remote::{ApiRequest, OAUTH_REQUIRED, RemoteError};
 use crate::config::variable;
 use model::import::{self, Action, Entry, GroupEntry, Plan};
 
-/// Authorization is given one server at a time, by a person who knows which.
-const WANTS_AUTHORIZATION: &str = "it wants authorization; register it by itself with `toolgate register`";
+/// Import does not start authorizations: a person gives them for one server at a time.
+const WANTS_AUTHORIZATION: &str = "it requires authorization; register it by itself with `toolgate register`";
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Take servers over from other programs, or servers and groups from an export
+/// Import servers from other programs, or servers and groups from an export
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate import ~/.cursor/mcp.json
@@ -33,22 +33,22 @@ pub struct Import {
     /// Files or folders; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only show what would be done
+    /// Only show the plan
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
-/// One server or group, what to do with it, and what came of it.
+/// One server or group with its planned action and outcome.
 struct ImportItem {
     kind: &'static str,
     name: String,
     action: Action,
-    /// Why it is skipped, or what is to be known about it.
+    /// Why it is skipped, or a remark.
     note: String,
-    /// It cannot be used, as opposed to: it is there already.
+    /// Whether it is skipped because of an error, rather than because nothing would change.
     unusable: bool,
     input: Map<String, Value>,
     shown: Map<String, Value>,
@@ -86,7 +86,7 @@ pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> 
     }
 }
 
-/// Reads everything and compares it with what is there; changes nothing.
+/// Reads all files and compares them with the gateway. Changes nothing.
 async fn plan(invocation: &Invocation, paths: &[PathBuf]) -> anyhow::Result<Vec<ImportItem>> {
     let (mut servers, mut groups) = (Vec::new(), Vec::new());
     for path in paths {
@@ -114,7 +114,7 @@ async fn plan(invocation: &Invocation, paths: &[PathBuf]) -> anyhow::Result<Vec<
     Ok(items)
 }
 
-/// A folder stands for the files in it, and for those of an export below it.
+/// Replaces a folder by the files in it, including those of an export.
 fn expand_folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -194,7 +194,7 @@ fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Map<String, Value>> {
     found.and_then(Value::as_object)
 }
 
-/// Does it; a refusal is the item's own, but a gateway that is gone ends everything.
+/// Applies an item and returns its error message, if the gateway refused it. Other errors end the import.
 async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Option<String>> {
     let spinner = Spinner::start(&format!("importing {}", item.name));
     let request = match (item.kind, item.action) {

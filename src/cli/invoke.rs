@@ -1,4 +1,4 @@
-//! `toolgate invoke`: calls a tool, shows how far it is, and then what it gave back. Ctrl-C takes the call back.
+//! `toolgate invoke`: calls a tool and shows its progress and result. Ctrl-C cancels the call.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ files in the working directory. The exit code is 1 when the tool reports an erro
 pub struct Invoke {
     #[arg(help = "Full name of the tool: <server>__<tool>")]
     name: String,
-    /// Arguments of the tool; dots lead into objects, a repeated key makes a list
+    /// Arguments of the tool; a dot addresses a nested object, a repeated key makes a list
     #[arg(value_name = "KEY=VALUE")]
     pairs: Vec<String>,
     /// Arguments as a JSON object: the object itself, @FILE, or - for standard input
@@ -68,7 +68,7 @@ pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> 
         }
         match (arguments.has("name"), takes(&schema, "name") && !takes(&schema, "arguments")) {
             (false, _) => arguments.to_json(&[("name", name)]),
-            // The key is taken by the name of the tool; such tools get their arguments in one piece.
+            // `name` is the name of the tool, so these arguments are sent under `arguments`.
             (true, true) => format!("{{\"name\":{name},\"arguments\":{}}}", arguments.to_json(&[])),
             (true, false) => {
                 let sentence = "this tool cannot be given an argument called \"name\" from here";
@@ -96,7 +96,7 @@ fn takes(schema: &Value, name: &str) -> bool {
     schema::at(schema, &[name]).is_some()
 }
 
-/// Calls and waits; the result as the tool gave it.
+/// Calls a tool and returns its result, unchanged.
 async fn call(invocation: &Invocation, body: String) -> Result<String, RemoteError> {
     let request = ApiRequest::post(&["tools", "invoke"]).body(body);
     let spinner = Spinner::start("calling");
@@ -118,7 +118,7 @@ async fn call(invocation: &Invocation, body: String) -> Result<String, RemoteErr
     Err(RemoteError::Unreachable { registry: invocation.remote.registry().to_owned(), reason })
 }
 
-/// `3/10 downloading`, as far as it is known.
+/// Formats a progress event, such as `3/10 downloading`.
 fn progress(data: &str) -> String {
     let params: Value = serde_json::from_str(data).unwrap_or_default();
     let (done, total) = (&params["progress"], &params["total"]);

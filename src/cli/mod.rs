@@ -1,5 +1,5 @@
-//! The terminal's face: what can be asked of `toolgate` on a command line. All but `start`, `reset-admin`, `backup`
-//! and `check` talk to a running gateway over HTTP. One file per noun; the verbs that several nouns share are in `verbs`.
+//! The command line. All commands except `start`, `reset-admin`, `backup`, `check` and `completions` talk to a running
+//! gateway over HTTP. One file per noun; verbs that several nouns share are in `verbs`.
 
 #![allow(clippy::disallowed_methods)] // Tasks of the command line end with its process.
 
@@ -50,7 +50,7 @@ use output::Format;
 use remote::Remote;
 use settings::RemoteSettings;
 
-/// Ended by Ctrl-C, as shells say it: 128 and the number of the signal.
+/// Exit code after Ctrl-C, by the convention of shells: 128 and the number of the signal.
 const INTERRUPTED: u8 = 130;
 const WRONG_USAGE: u8 = 2;
 
@@ -134,7 +134,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// None: Ctrl-C came first.
+/// Runs the command. Returns `None` if it was interrupted by Ctrl-C.
 fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
     let Arguments { command, registry, output, version: () } = arguments;
     match command {
@@ -156,7 +156,7 @@ fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
                     _ = tokio::signal::ctrl_c() => Ok(None),
                 }
             });
-            // A thread that waits for standard input must not keep us.
+            // Does not wait for a thread that is blocked on standard input.
             runtime.shutdown_background();
             done
         }
@@ -193,7 +193,7 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Whoever read our results has seen enough, as in `toolgate list tools | head -1`.
+/// Tells whether the reader of the output closed the pipe, as in `toolgate list tools | head -1`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)

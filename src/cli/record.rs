@@ -1,20 +1,20 @@
-//! Records of the REST API: reading fields of them, and making small ones.
+//! Reads and makes JSON records of the REST API.
 
 use serde_json::{Map, Value};
 
 use super::output::{Cell, Tone};
 
-/// A field that is text, or nothing.
+/// Returns a text field; empty if it is missing.
 pub fn text(object: &Value, key: &str) -> String {
     object[key].as_str().unwrap_or_default().to_owned()
 }
 
-/// A map with one key.
+/// Makes an object with one field.
 pub fn one(key: &str, value: impl Into<Value>) -> Map<String, Value> {
     Map::from_iter([(key.to_owned(), value.into())])
 }
 
-/// The cell that says whether something is enabled.
+/// Makes the table cell for the field `enabled`.
 pub fn enabled(record: &Value) -> Cell {
     match record["enabled"].as_bool() {
         Some(false) => Cell::new("no", Tone::Faint),

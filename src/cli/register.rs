@@ -1,4 +1,5 @@
-//! `toolgate register`: a new server from flags or a file, with the authorization in a browser that it may need.
+//! `toolgate register`: registers a server from flags or a file, with OAuth authorization in a browser if it is
+//! required.
 
 use std::path::PathBuf;
 
@@ -23,8 +24,8 @@ use super::{files, servers};
   toolgate register --name files --env DEBUG=1 -- npx -y @modelcontextprotocol/server-filesystem .
   toolgate register --conf github.yaml
 
-A server that wants authorization opens it in the browser. A file has the keys of the REST API, in JSON or YAML, and
-may use variables as ${NAME}.")]
+If the server requires authorization, the browser is opened for it. A file has the keys of the REST API, in JSON or
+YAML, and may use variables as ${NAME}.")]
 pub struct Register {
     /// Name of the server: letters, digits, '-' and '_'
     #[arg(long)]
@@ -32,10 +33,10 @@ pub struct Register {
     /// File that describes the server, JSON or YAML; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
-    /// Replace a server that has the name already
+    /// Replace a server with the same name
     #[arg(long)]
     force: bool,
-    /// Only print the address where authorization is given
+    /// Print the authorization URL, do not open a browser
     #[arg(long)]
     no_browser: bool,
     #[command(flatten)]

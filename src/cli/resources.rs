@@ -1,4 +1,4 @@
-//! Resources: listing, looking at and reading them. A resource is named by its URI, or by its name where that is unique.
+//! Resources: listing, showing and reading them. A resource is given by its URI, or by its name if that is unique.
 
 use clap::Args;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub struct ListResources {
     /// Only those of this server
     #[arg(long)]
     server: Option<String>,
-    /// Templates of URIs instead
+    /// List resource templates instead
     #[arg(long)]
     templates: bool,
 }
@@ -34,7 +34,7 @@ pub struct ListResources {
 pub struct GetResource {
     /// URI of the resource, or its name
     name: String,
-    /// The server that offers it, where several do
+    /// The server that offers it, if several do
     #[arg(long)]
     server: Option<String>,
     /// Show its content
@@ -49,7 +49,7 @@ pub struct GetResource {
 pub struct ReadResource {
     /// URI of the resource, or its name
     name: String,
-    /// The server that offers it, where several do
+    /// The server that offers it, if several do
     #[arg(long)]
     server: Option<String>,
 }
@@ -107,7 +107,7 @@ async fn show_content(invocation: &Invocation, uri: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The URI that is meant. What is not listed is left to the gateway: templates may match it.
+/// Finds the URI for a URI or name. One that is not listed is returned unchanged, since a template may match it.
 async fn find(invocation: &Invocation, name: &str, server: Option<&str>) -> anyhow::Result<String> {
     if server.is_none() && name.contains("://") {
         return Ok(name.to_owned());

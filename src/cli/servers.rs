@@ -1,5 +1,5 @@
-//! Servers: listing them, looking at one, changing, switching, refreshing and removing it. Registering is a file of
-//! its own.
+//! Servers: listing, showing, changing, enabling, disabling, refreshing and removing them. Registering is in
+//! `register`.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use super::switch::Switch;
   toolgate list servers")]
 pub struct ListServers {}
 
-/// Show how a server is reached, how it is doing and what it offers
+/// Show the configuration, the status and the number of tools of a server
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate get server github")]
@@ -31,7 +31,7 @@ pub struct GetServer {
     name: String,
 }
 
-/// Change a server; what is not named stays as it is
+/// Change a server; settings that are not given stay the same
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update server github --bearer-token \"$NEW_TOKEN\"
@@ -46,15 +46,15 @@ pub struct UpdateServer {
     conf: Option<PathBuf>,
     #[command(flatten)]
     flags: ServerFlags,
-    /// Header that is no longer sent; may be repeated
+    /// Header to remove; may be repeated
     #[arg(long, value_name = "NAME")]
     unset_header: Vec<String>,
-    /// Variable that the server's process no longer gets; may be repeated
+    /// Variable of the server's process to remove; may be repeated
     #[arg(long, value_name = "NAME")]
     unset_env: Vec<String>,
 }
 
-/// Turn all of a server on or off
+/// Enable or disable a whole server
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate disable server github
@@ -64,7 +64,7 @@ pub struct SwitchServer {
     name: String,
 }
 
-/// Read again what a server offers
+/// Refresh the lists of tools, prompts and resources of a server
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate refresh github")]
@@ -143,7 +143,7 @@ pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Re
     invocation.show(&answer, |answer| page(&answer["server"]))
 }
 
-/// Adds `null`, which removes an entry, for each name beside the entries that are set.
+/// Adds the names to unset, with the value `null`, to the entries to set.
 fn unset(
     changes: &mut Map<String, Value>,
     field: &str,
@@ -199,7 +199,7 @@ pub fn show_registered(invocation: &Invocation, answer: &ApiResponse) -> anyhow:
     invocation.show(answer, |answer| page(&answer["server"]))
 }
 
-/// One server as people read it.
+/// Formats one server.
 pub fn page(server: &Value) -> String {
     let names = |key: &str| {
         let keys = server[key].as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());

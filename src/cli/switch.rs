@@ -1,4 +1,4 @@
-//! Switching tools, prompts and servers on and off.
+//! Enabling and disabling tools, prompts and servers.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::output;
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain};
 
-/// Which way to switch.
+/// Whether to enable or to disable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     Enable,
@@ -15,7 +15,7 @@ pub enum Switch {
 }
 
 impl Switch {
-    /// The last part of the route.
+    /// Returns the last segment of the route.
     pub fn route(self) -> &'static str {
         match self {
             Switch::Enable => "enable",
@@ -31,7 +31,8 @@ impl Switch {
     }
 }
 
-/// Tools and prompts are switched alike; `route` is the first part of the path, and the noun in messages.
+/// Enables or disables one tool or prompt, or all of a server. `route` is the first segment of the path, and the noun
+/// in messages.
 pub async fn switch_entity(
     invocation: &Invocation,
     switch: Switch,
@@ -41,7 +42,7 @@ pub async fn switch_entity(
 ) -> anyhow::Result<()> {
     let request = ApiRequest::post(&[route, switch.route()]).query("entity", name);
     let answer = invocation.remote.ask(request).await;
-    // A name without `__` was meant to be a server.
+    // A name without `__` is the name of a server.
     let noun = if name.contains("__") { noun } else { ListedNoun::Server };
     let answer = explain(invocation, noun, name, answer).await?;
     invocation.show(&answer, |names| {

@@ -1,4 +1,4 @@
-//! The gateway itself: first set-up, logging in, who one is, which version runs.
+//! Commands about the gateway itself: initialization, login, the current user, versions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::remote::{ApiRequest, Remote, RemoteError};
 use super::{files, settings, users};
 
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
-/// Longer is too long for a question on the side.
+/// Timeout for the version of the gateway.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
 
-/// Initialize a gateway that runs in enterprise mode, and keep the administrator's token
+/// Initialize a gateway in enterprise mode, and store the administrator's token
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate --registry https://gate.example.com init-server")]
 pub struct InitServer {}
 
-/// Keep a token for further commands
+/// Store a token for later commands
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate login \"$TOKEN\"
@@ -48,8 +48,8 @@ pub struct Whoami {}
 pub struct Version {}
 
 pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
-    // Known before the one answer that shows the token.
-    settings::path().context("there is no home directory to keep the token in: set HOME")?;
+    // Checked first, since the response shows the token only once.
+    settings::path().context("there is no home directory to store the token in: set HOME")?;
     let request = ApiRequest::post(&["init"]).object(&one("mode", "enterprise"));
     let answer = invocation.remote.ask_system(request).await?;
     let token = text(&answer.json()?, "admin_access_token");
@@ -58,16 +58,16 @@ pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
     }
     match settings::save(invocation.remote.registry(), &token) {
         Ok(path) => output::message(&format!(
-            "Initialized. The administrator's token is kept in {}; you are logged in.",
+            "Initialized. The administrator's token is stored in {}; you are logged in.",
             path.display()
         )),
         Err(error) => {
-            // It is shown only once, so it must not be lost here.
+            // The gateway shows the token only once, so it is printed.
             match invocation.format {
                 Format::Json => output::json(&answer.text)?,
                 Format::Table => output::line(&token)?,
             }
-            return Err(error.context("initialized, but the administrator's token above could not be kept"));
+            return Err(error.context("initialized, but the administrator's token above could not be stored"));
         }
     }
     match invocation.format {
@@ -91,7 +91,7 @@ pub async fn login(invocation: &Invocation, login: Login) -> anyhow::Result<()> 
     let user = answer.json()?;
     let path = settings::save(remote.registry(), token)?;
     output::message(&format!(
-        "You are logged in as {:?} ({}). The token is kept in {}.",
+        "You are logged in as {:?} ({}). The token is stored in {}.",
         text(&user, "username"),
         text(&user, "role"),
         path.display()

@@ -1,4 +1,4 @@
-//! Tools: listing and switching them. Their use has files of its own, `usage` and `invoke`.
+//! Tools: listing, enabling and disabling them. Calling them is in `invoke`, their description in `usage`.
 
 use clap::Args;
 use serde_json::Value;
@@ -57,7 +57,7 @@ pub async fn list(invocation: &Invocation, list: ListTools) -> anyhow::Result<()
             .show(&answer, |tools| page(tools.as_array().map(Vec::as_slice).unwrap_or_default()));
     };
     let shown = effective(invocation, group).await?;
-    // As written, for those who want the records as they are.
+    // Raw JSON, so that the records are printed unchanged.
     let records: Vec<&RawValue> = serde_json::from_str(&answer.text)?;
     let tools = answer.json()?.as_array().cloned().unwrap_or_default();
     let both = tools.into_iter().zip(records).filter(|(tool, _)| shown.contains(&text(tool, "name")));
@@ -68,7 +68,7 @@ pub async fn list(invocation: &Invocation, list: ListTools) -> anyhow::Result<()
     }
 }
 
-/// The full names of the tools that a group shows now.
+/// Returns the full names of the tools that a group shows.
 pub async fn effective(invocation: &Invocation, group: &str) -> Result<Vec<String>, RemoteError> {
     let answer = invocation.remote.ask(ApiRequest::get(&["tool-groups", group, "effective-tools"])).await;
     let answer = explain(invocation, ListedNoun::Group, group, answer).await?.json()?;

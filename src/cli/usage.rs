@@ -1,4 +1,4 @@
-//! `toolgate usage`: what a tool does and which parameters it takes, with a call to begin from.
+//! `toolgate usage`: shows the description and parameters of a tool, with an example call.
 
 use clap::Args;
 use serde_json::Value;
@@ -85,7 +85,7 @@ fn indent(page: &str) -> String {
     page.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// A call with everything that is required, as a shell takes it.
+/// Makes a shell command that calls the tool with all required parameters.
 fn example(name: &str, parameters: &[Parameter]) -> String {
     let mut call = format!("toolgate invoke {name}");
     for parameter in parameters.iter().filter(|parameter| parameter.required) {

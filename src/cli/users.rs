@@ -34,7 +34,7 @@ pub struct CreateUser {
     flags: UserFlags,
 }
 
-/// Change a user; what is not named stays as it is (enterprise mode)
+/// Change a user; settings that are not given stay the same (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update user alice --role admin
@@ -51,7 +51,7 @@ pub struct UpdateUser {
     flags: UserFlags,
 }
 
-/// Delete a user; the token ends at once (enterprise mode)
+/// Delete a user; the token stops working at once (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate delete user alice")]
@@ -65,7 +65,7 @@ struct UserFlags {
     /// File that describes the user, JSON or YAML; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
-    /// What the user may do: all, or only look and call tools
+    /// Role; user may only read and call tools
     #[arg(long, value_parser = ["admin", "user"])]
     role: Option<String>,
     /// A token of your choice, at least 8 characters [default: a generated one]
@@ -74,7 +74,7 @@ struct UserFlags {
 }
 
 impl UserFlags {
-    /// The keys of the REST API, from the file or the flags, and the name that the file has.
+    /// Returns the fields for the REST API, from the file or the flags, and the name in the file.
     async fn to_object(&self) -> anyhow::Result<(Map<String, Value>, Option<Value>)> {
         let given = [("role", &self.role), ("access_token", &self.access_token)];
         let given: Map<String, Value> = given
@@ -145,7 +145,7 @@ pub async fn delete(invocation: &Invocation, delete: DeleteUser) -> anyhow::Resu
     Ok(())
 }
 
-/// One user as people read it; the token where the gateway shows it.
+/// Formats one user; with the token, if the gateway returned it.
 pub fn page(user: &Value) -> String {
     output::card(&[
         ("Username", text(user, "username")),

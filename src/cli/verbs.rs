@@ -1,4 +1,4 @@
-//! The verbs that several nouns share: `list`, `get`, `enable` and the like, each with the nouns it knows.
+//! Commands that exist for several nouns, such as `list`, `get` and `enable`.
 
 use clap::{Args, Subcommand};
 

@@ -1,5 +1,5 @@
-//! Who may use which route: the levels of the table in `routes`, and the check that stands before every one of them.
-//! In enterprise mode a token decides.
+//! Access control: the access levels of routes, and the check that runs before every handler. In enterprise mode the
+//! caller is identified by a bearer token.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
@@ -17,7 +17,7 @@ use gateway::access::Principal;
 use gateway::caller::Owner;
 use model::{Mode, Role};
 
-/// Who may use a route. In development mode nobody is asked.
+/// Who may use a route. Development mode has no access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessLevel {
     /// Everybody, without a token.
@@ -28,7 +28,7 @@ pub enum AccessLevel {
     Admin,
     /// MCP clients.
     Client,
-    /// Everybody, but in development mode only: elsewhere there is no such route.
+    /// Everybody in development mode; in enterprise mode the route does not exist.
     Development,
 }
 
@@ -44,21 +44,21 @@ impl AccessLevel {
     }
 }
 
-/// Where a request came from.
+/// The address that a request came from.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Who asks; nobody where nobody is asked who they are.
+/// The user or client that sent the request; `None` in development mode and on open routes.
 #[derive(Clone)]
 pub struct CurrentPrincipal(pub Option<Principal>);
 
 impl CurrentPrincipal {
-    /// Who this is to a stateful server.
+    /// Returns the owner of the caller's sessions with stateful servers.
     pub fn owner(&self) -> Owner {
         self.0.as_ref().map_or(Owner::Anybody, |principal| Owner::Principal(principal.id()))
     }
 
-    /// None where nobody is asked who they are.
+    /// Returns the role of a user; `None` for clients and where there is no principal.
     pub fn role(&self) -> Option<Role> {
         match &self.0 {
             Some(Principal::User(user)) => Some(user.holder.role),
@@ -68,7 +68,7 @@ impl CurrentPrincipal {
 }
 
 impl Face {
-    /// Whose request this is, if it may use routes of this level.
+    /// Identifies the caller and checks that they may use routes of this level.
     pub async fn admit(
         &self,
         access: AccessLevel,
@@ -88,7 +88,8 @@ impl Face {
         }
     }
 
-    /// The request with its whole body and its caller, if it may use routes of this level.
+    /// Checks the access level and reads the body. Returns the request with its body and with the principal as
+    /// extension.
     pub async fn receive(&self, access: AccessLevel, request: Request) -> Result<Request, ErrorResponse> {
         let (mut head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
@@ -99,7 +100,7 @@ impl Face {
             return Err(error);
         }
         let body = body::read_body(body).await?;
-        // A body may take its time, and its sender lose the right meanwhile.
+        // The token may have been revoked while the body was being received.
         let caller = self.admit(access, &asked).await?;
         head.extensions.insert(caller);
         Ok(Request::from_parts(head, body.into()))
@@ -134,7 +135,7 @@ impl Face {
     }
 }
 
-/// What the check looks at.
+/// The parts of a request that the access check needs.
 pub struct AccessRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
@@ -142,7 +143,7 @@ pub struct AccessRequest<'a> {
     pub peer: IpAddr,
 }
 
-/// Stands before every route of the router.
+/// Middleware of every route: checks the access level, then runs the handler.
 pub async fn pass(
     State((face, access)): State<(Face, AccessLevel)>,
     request: Request,
@@ -155,7 +156,8 @@ pub async fn pass(
     let caller = request.extensions().get::<CurrentPrincipal>().and_then(|caller| caller.0.clone());
     let answer = next.run(request);
     match (caller, access) {
-        // Changes go on to their end, even one by which admins take their own token away.
+        // Only reads and calls end with their token. Changes run to the end, even one that revokes the admin's own
+        // token.
         (Some(principal), AccessLevel::User) => {
             let revoked = principal.revoked();
             let answer = until_revoked(Some(revoked), answer).await;
@@ -167,7 +169,7 @@ pub async fn pass(
     }
 }
 
-/// The token of `Authorization: Bearer <token>`; none where the header is missing, given twice or of another form.
+/// Returns the token of `Authorization: Bearer <token>`; `None` if the header is missing, repeated or malformed.
 fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
@@ -176,7 +178,8 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Behind a proxy everybody has the proxy's address. What it says comes last; before that stands what it was told.
+/// Returns the address of the client. Behind a trusted proxy that is the last entry of `X-Forwarded-For`, which the
+/// proxy added itself; earlier entries come from the client and prove nothing.
 fn source(settings: &WebSettings, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
     if !settings.trust_proxy {
         return peer;

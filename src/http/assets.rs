@@ -1,5 +1,5 @@
-//! The dashboard's files, which are inside the program: built from `web/`, committed under `web/dist`, so that neither
-//! building nor running the gateway needs anything but cargo.
+//! The dashboard's files, embedded in the program. They are built from `web/` and committed under `web/dist`, so that
+//! cargo alone can build the gateway.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -7,12 +7,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-/// Nothing from elsewhere, nothing inline; pictures and sounds that tools return arrive as `data:` and `blob:`.
+/// Content security policy: nothing from other origins, nothing inline. Images and audio that tools return are shown as
+/// `data:` and `blob:` URLs.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
                       media-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// Names are stable, so browsers ask each time whether theirs is still current.
+/// Headers of every file. File names do not change between versions, so browsers must revalidate.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-cache"),
     (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -21,14 +22,14 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (header::VARY, "accept-encoding"),
 ];
 
-/// All files, with what identifies their content.
+/// All files of the dashboard.
 pub struct Assets(Vec<File>);
 
 struct File {
     path: &'static str,
     media: &'static str,
     plain: &'static [u8],
-    /// The same, compressed; text only.
+    /// The gzip-compressed content; only for text.
     gzip: Option<&'static [u8]>,
     etag: HeaderValue,
 }
@@ -57,7 +58,7 @@ impl Default for Assets {
 }
 
 impl Assets {
-    /// The response with a file, or that it is not modified; `None` where there is no such file.
+    /// Responds with a file, or with 304 if the browser has it already. Returns `None` if there is no such file.
     pub fn respond(&self, path: &str, headers: &HeaderMap) -> Option<Response> {
         self.0.iter().find(|file| file.path == path).map(|file| file.response(headers))
     }
@@ -71,7 +72,7 @@ impl File {
         gzip: Option<&'static [u8]>,
     ) -> Self {
         let hash: String = Sha256::digest(plain).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        // Weak: the compressed file is the same thing in other bytes.
+        // A weak tag, since the compressed and the plain file share it.
         let etag = HeaderValue::try_from(format!("W/\"{hash}\"")).expect("hexadecimal digits make a header");
         Self { path, media, plain, gzip, etag }
     }

@@ -1,4 +1,4 @@
-//! Reading request bodies, within a limit of size.
+//! Reads request bodies, up to a size limit.
 
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use http_body_util::BodyExt;
 
 use super::error::ErrorResponse;
 
+/// Largest accepted body, in bytes.
 pub const BODY_LIMIT: usize = 4 * 1024 * 1024;
-/// A client that is still sending would not see our refusal; so much is read and thrown away for its sake.
+/// How much of a refused body is read and discarded, since a client that is still sending might not see the response.
 const DISCARD_LIMIT: usize = 16 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// The whole body, if it is within the limit.
+/// Reads a whole body; fails if it is larger than the limit.
 pub async fn read_body<B>(mut body: B) -> Result<Bytes, ErrorResponse>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -35,7 +36,7 @@ where
     Ok(whole.freeze())
 }
 
-/// Reads what is left of a body that nobody wants, within reason.
+/// Reads and discards the rest of a refused body, up to limits of size and time.
 pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, mut received: usize) {
     let rest = async {
         while received < DISCARD_LIMIT

@@ -1,5 +1,5 @@
-//! `GET /client-metadata.json`: who this gateway is to authorization servers that take a URL as client id. There is one
-//! only where the gateway knows its public address.
+//! `GET /client-metadata.json`: the OAuth client metadata document of this gateway, for authorization servers that
+//! accept a URL as client id. It exists only if `PUBLIC_URL` is set.
 
 use axum::extract::State;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::reply::Json;
 
 pub const PATH: &str = "/client-metadata.json";
 
-/// The address of the document, which is our client id.
+/// Returns the URL of the document, which is the client id of this gateway.
 pub fn address(public_url: &Url) -> String {
     format!("{}{PATH}", base(public_url))
 }

@@ -1,4 +1,5 @@
-//! The one place where trouble becomes a status: `{"error": "<one helpful sentence>"}`, always.
+//! Error responses: the only place where errors become status codes. The body is always
+//! `{"error": "<one helpful sentence>"}`.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,19 +9,19 @@ use super::reply::json_response;
 use gateway::{Error, Kind};
 use model::FieldError;
 
-/// An answer that says why there is no other.
+/// An error as an HTTP response.
 #[derive(Debug)]
 pub struct ErrorResponse {
     status: StatusCode,
     sentence: String,
-    /// What a header says beside the sentence.
+    /// An extra header, such as `Retry-After`.
     header: Option<(HeaderName, &'static str)>,
 }
 
-/// What a handler answers: a response of its own, or an error.
+/// The result of a handler.
 pub type HandlerResult<T> = Result<T, ErrorResponse>;
 
-/// The header that carries a refusal's code.
+/// Header with a machine-readable error code.
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
 
 impl ErrorResponse {
@@ -94,7 +95,7 @@ impl From<Error> for ErrorResponse {
             Kind::Upstream | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let header = match error.kind {
-            // What programs tell this refusal by, where others have the same status.
+            // Lets programs tell this error from others with the same status.
             Kind::OAuthRequired => Some((ERROR_CODE, "upstream_oauth_required")),
             Kind::Unavailable => Some((header::RETRY_AFTER, "1")),
             Kind::Invalid

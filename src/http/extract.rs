@@ -1,5 +1,5 @@
-//! Takes requests apart. Bodies are read as JSON whatever their content type says; every mistake is a sentence
-//! that names the field.
+//! Extractors for requests. Bodies are parsed as JSON whatever their content type; an error names the field that is
+//! wrong.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use super::access::CurrentPrincipal;
 use super::error::ErrorResponse;
 use model::FieldError;
 
-/// The body as a JSON object.
+/// Parses a body as a JSON object.
 pub fn json_object(body: &Bytes) -> Result<Map<String, Value>, ErrorResponse> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(ErrorResponse::bad_request("the body is empty; it must be a JSON object"));
@@ -26,11 +26,11 @@ pub fn json_object(body: &Bytes) -> Result<Map<String, Value>, ErrorResponse> {
     }
 }
 
-/// The query of a request; of a key that is given twice the first value counts.
+/// The query parameters of a request. If a key is repeated, the first value counts.
 pub struct Query(HashMap<String, String>);
 
 impl Query {
-    /// An empty value is no value.
+    /// Returns the value of a parameter; an empty value counts as missing.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -70,7 +70,7 @@ impl<S: Sync> FromRequestParts<S> for CurrentPrincipal {
     }
 }
 
-/// The `:name` of a path, decoded.
+/// The one path parameter of a route, decoded.
 pub struct Name(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {

@@ -1,5 +1,4 @@
-//! The OpenAPI document: made of what handlers say about themselves in `#[utoipa::path]` and of the access levels in the
-//! table of routes.
+//! The OpenAPI document, built from the `#[utoipa::path]` of the handlers and the access levels in the table of routes.
 
 use axum::extract::State;
 use axum::http::Method;
@@ -26,12 +25,12 @@ pub struct Problem {
 )]
 struct Base;
 
-/// One operation of the document, as the table of routes has it.
+/// One operation of the document: a row of the table of routes.
 pub struct Operation<'a> {
     pub method: &'a Method,
     pub path: &'a str,
     pub access: AccessLevel,
-    /// What the handler says about itself; `None` for an endpoint of MCP.
+    /// The description at the handler; `None` for an MCP endpoint.
     pub description: Option<&'a openapi::OpenApi>,
 }
 
@@ -42,7 +41,7 @@ pub async fn show(State(face): State<Face>) -> Written {
     Written(face.about.openapi.to_vec())
 }
 
-/// The whole document.
+/// Builds the whole document as JSON.
 pub fn document<'a>(operations: impl Iterator<Item = Operation<'a>> + Clone) -> Bytes {
     let mut document = Base::openapi();
     for description in operations.clone().filter_map(|operation| operation.description) {
@@ -60,7 +59,7 @@ pub fn document<'a>(operations: impl Iterator<Item = Operation<'a>> + Clone) -> 
     document.to_string().into()
 }
 
-/// Adds what the table knows, and what holds for every route.
+/// Adds id, access level and the error response, which descriptions at handlers leave out.
 fn describe(document: &mut Value, row: &Operation<'_>) {
     let method = row.method.as_str().to_ascii_lowercase();
     let operation = &mut document["paths"][plain(row.path)][&method];
@@ -88,11 +87,12 @@ fn describe(document: &mut Value, row: &Operation<'_>) {
     });
 }
 
-/// axum writes a path that may have several parts with a star, OpenAPI has no such thing.
+/// Converts a path of axum: OpenAPI has no `{*name}` for the rest of a path.
 fn plain(path: &str) -> String {
     path.replace("{*", "{")
 }
 
+/// Describes an MCP endpoint.
 fn conversation(path: &str) -> Value {
     let named = path.contains("{name}");
     let name = json!([{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }]);

@@ -1,5 +1,5 @@
-//! The check of Host and Origin that every request passes first (a web page somewhere must not reach a gateway on
-//! somebody's machine), and CORS for the origins that people allowed.
+//! The check of the Host and Origin headers that every request passes first, so that foreign web pages cannot use a
+//! gateway on the machine of their visitor; and the CORS headers for allowed origins.
 
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use url::Url;
@@ -7,19 +7,19 @@ use url::Url;
 use super::WebSettings;
 use super::error::ErrorResponse;
 
-/// Whether a browser only asks what it may ask.
+/// Tells whether a request is a CORS preflight.
 pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Refuses foreign hosts and origins; gives back the origin that CORS headers must name.
+/// Refuses foreign hosts and origins. Returns the origin to name in CORS headers, if there is one.
 pub fn admit(
     settings: &WebSettings,
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<Option<HeaderValue>, ErrorResponse> {
     let named = headers.get_all(header::HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()));
-    // A target in absolute form names a host as well.
+    // A request target in absolute form names a host, too.
     let mut hosts = named.chain(uri.authority().map(|authority| authority.as_str().into()));
     if settings.checks_host
         && let Some(host) = hosts.find(|host| !is_own_host(settings, host_of(host)))
@@ -72,7 +72,7 @@ fn is_loopback_name(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host == "127.0.0.1" || host == "[::1]"
 }
 
-/// The host without its port.
+/// Returns the host without its port.
 fn host_of(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !host.is_empty() => host,
@@ -80,6 +80,7 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
+/// Adds the CORS headers for an allowed origin.
 pub fn allow(headers: &mut HeaderMap, origin: HeaderValue, asked_headers: Option<HeaderValue>) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.append(header::VARY, HeaderValue::from_static("Origin"));

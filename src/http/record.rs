@@ -1,5 +1,5 @@
-//! Servers and what they offer as JSON: the shapes that the REST API answers with, without a single secret. What servers
-//! wrote is borrowed from the catalog, since lists can have thousands of tools.
+//! The JSON of servers, tools, prompts, resources and templates in the REST API, without secrets. Definitions are
+//! borrowed from the catalog, since a list can have thousands of tools.
 
 use std::collections::BTreeMap;
 
@@ -222,7 +222,7 @@ impl<'a> TemplateRecord<'a> {
 const NO_TEXT: &str = r#""""#;
 const NO_OBJECT: &str = "{}";
 
-/// A stand-in for a field that a server left out but a record always has.
+/// Returns the default of a field that a server left out but that records always have.
 fn raw(json: &'static str) -> &'static RawValue {
     serde_json::from_str(json).expect("the stand-ins are JSON")
 }

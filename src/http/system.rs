@@ -1,4 +1,4 @@
-//! Routes about the gateway itself: is it up, which version, first set-up, metrics.
+//! Routes about the gateway itself: health, readiness, version, initialization, metrics.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};

@@ -54,7 +54,7 @@ pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<ClientReco
 #[utoipa::path(post, path = "/api/v0/clients", tag = "clients",
     request_body = ClientInput, responses((status = 201, body = ClientRecord)))]
 pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Created<ClientRecord>> {
-    // Whether there are clients at all is the first thing to say, before what is wrong with the body.
+    // In development mode there are no clients; that error comes before errors in the body.
     face.gateway.clients()?;
     Ok(Created(face.gateway.create_client(json_object(&body)?).await?.into()))
 }

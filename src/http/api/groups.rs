@@ -1,4 +1,4 @@
-//! `/api/v0/tool-groups`: curated parts of what the servers offer, each with endpoints of its own.
+//! `/api/v0/tool-groups`: tool groups, which are subsets of the tools with MCP endpoints of their own.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -128,7 +128,7 @@ pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
 #[utoipa::path(put, path = "/api/v0/tool-groups/{name}", tag = "tool groups", params(("name" = String, Path)),
     request_body = GroupInput, responses((status = 200, body = ReplacedGroup)))]
 pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
-    // A missing group is the first thing to say, before what is wrong with the body.
+    // The error for a missing group comes before errors in the body.
     face.gateway.catalog().group(&name)?;
     let replaced = face.gateway.replace_group(&name, json_object(&body)?).await?;
     let (old, new) = (GroupBody::from(&replaced.old), GroupBody::from(&replaced.new));

@@ -1,4 +1,4 @@
-//! The REST management API under `/api/v0`, one file per noun. Here is what several of them read the same way.
+//! The REST API under `/api/v0`, one file per noun. This file reads the parameters that several of them share.
 
 pub mod clients;
 pub mod groups;
@@ -16,7 +16,7 @@ use super::extract::{Query, json_object};
 use gateway::tools::Coverage;
 use model::{FieldError, Fields};
 
-/// Which servers a list is about: `server` names one, `all` adds those that are disabled.
+/// Reads which servers a list covers: `server` names one, `all` includes disabled ones.
 fn coverage(query: &Query) -> Result<Coverage<'_>, ErrorResponse> {
     Ok(match (query.text("server"), query.flag("all")?) {
         (None, false) => Coverage::Enabled,
@@ -26,7 +26,7 @@ fn coverage(query: &Query) -> Result<Coverage<'_>, ErrorResponse> {
     })
 }
 
-/// What to switch: in the query, or in the body as `entity` or `name`.
+/// Reads the name of what to enable or disable: in the query, or in the body as `entity` or `name`.
 fn entity(query: &Query, body: &Bytes) -> Result<String, ErrorResponse> {
     if let Some(entity) = query.text("entity") {
         return Ok(entity.to_owned());

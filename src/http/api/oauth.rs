@@ -1,4 +1,5 @@
-//! `/api/v0/upstream_oauth`: finishing an authorization for whoever received the person, such as the command line.
+//! `/api/v0/upstream_oauth`: completes an authorization for a program that received the redirect itself, such as the
+//! command line.
 
 use axum::extract::State;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! `/api/v0/prompts`: listing, rendering and switching prompts.
+//! `/api/v0/prompts`: listing, rendering, enabling and disabling prompts.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! `/api/v0/resources` and `/api/v0/resource_templates`: listing and reading what servers hold.
+//! `/api/v0/resources` and `/api/v0/resource_templates`: listing and reading resources.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};

@@ -1,4 +1,4 @@
-//! `/api/v0/servers`: registering servers and looking after them.
+//! `/api/v0/servers`: registering, changing and removing servers.
 
 use std::collections::HashMap;
 
@@ -100,7 +100,7 @@ pub async fn get(
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
-/// Arguments of processes carry secrets too often to be shown to everybody.
+/// Masks the arguments of processes for plain users, since they often contain secrets.
 fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     match caller.role() {
         Some(Role::User) => server.without_arguments().into(),

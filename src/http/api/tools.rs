@@ -1,4 +1,4 @@
-//! `/api/v0/tools`: listing, calling and switching tools.
+//! `/api/v0/tools`: listing, calling, enabling and disabling tools.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::http::stream::SseBody;
 use model::FieldError;
 use wire::{authored, scan, sse, text};
 
-/// Progress events that wait for a slow reader.
+/// How many progress events are queued for a slow reader; further ones are dropped.
 const PROGRESS_BACKLOG: usize = 64;
 
 /// What a tool answered. A tool that reports an error is an answer, too.
@@ -97,7 +97,7 @@ pub async fn invoke(
     run(face, caller, &headers, call).await
 }
 
-/// Calls a tool and answers in the way that the caller accepts.
+/// Calls a tool. The response is JSON, or an event stream if the caller accepts one.
 pub async fn run(
     face: Face,
     caller: CurrentPrincipal,
@@ -108,7 +108,7 @@ pub async fn run(
         let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None).await?;
         return Ok(Written(result.to_json()).into_response());
     }
-    // What is wrong with the request itself is said with a status, before the stream begins.
+    // Errors in the request itself get a status code, which is possible only before the stream begins.
     face.gateway.check_callable(&call.name)?;
     let (sender, mut params) = mpsc::channel(PROGRESS_BACKLOG);
     let (frames, notices) = mpsc::channel(PROGRESS_BACKLOG);
@@ -124,7 +124,7 @@ pub async fn run(
                 invoked = &mut invoked => break invoked,
             }
         };
-        // The last steps may have come together with the end.
+        // The last progress events may have arrived together with the result.
         while let Ok(params) = params.try_recv() {
             let _ = frames.try_send(sse::frame(Some("progress"), &params));
         }
@@ -146,14 +146,15 @@ fn wants_events(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Which tool to call with which arguments, the latter as they were written.
+/// The name of a tool and its arguments, in the bytes of the request.
 pub struct InvokeRequest {
     pub name: String,
     pub arguments: Vec<u8>,
 }
 
 impl InvokeRequest {
-    /// `nests` tells whether a tool's arguments may stand under `arguments`, since one of them is called `name`.
+    /// Parses a body with `name` and the arguments beside it. `nests` tells whether the arguments of a tool may be
+    /// nested under `arguments` instead, because one of them is called `name`.
     pub fn parse(body: &[u8], nests: impl FnOnce(&str) -> bool) -> Result<Self, ErrorResponse> {
         let span = scan::whole(body)
             .map_err(|error| ErrorResponse::bad_request(format!("the body is not JSON: {error}")))?;

@@ -50,7 +50,7 @@ pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<UserRecord
 #[utoipa::path(post, path = "/api/v0/users", tag = "users",
     request_body = UserInput, responses((status = 201, body = UserWithToken)))]
 pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Created<UserWithToken>> {
-    // Whether there are users at all is the first thing to say, before what is wrong with the body.
+    // In development mode there are no users; that error comes before errors in the body.
     face.gateway.users()?;
     Ok(Created(with_token(face.gateway.create_user(json_object(&body)?).await?)))
 }

@@ -1,4 +1,4 @@
-//! What an empty list shows instead: what belongs there, and how the first one gets there.
+//! Empty states: what a page shows in place of an empty list, with commands that add the first item.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ pub struct EmptyState {
     commands: Vec<String>,
 }
 
-/// Tools, prompts and resources are empty for one of two reasons.
+/// Returns the empty state of tools, prompts or resources: there are no servers, or they offer none.
 pub fn nothing_offered(
     has_servers: bool,
     base: &str,
@@ -25,7 +25,7 @@ pub fn nothing_offered(
     }
 }
 
-/// What a gateway without servers says, wherever somebody looks.
+/// Returns the empty state of a gateway without servers.
 pub fn no_servers(base: &str) -> EmptyState {
     let input = r#"{"name":"everything","transport":"stdio","command":"npx","args":["-y","@modelcontextprotocol/server-everything"]}"#;
     EmptyState {
@@ -39,7 +39,7 @@ pub fn no_servers(base: &str) -> EmptyState {
     }
 }
 
-/// Shown by a gateway without groups.
+/// Returns the empty state of the groups page.
 pub fn no_groups(base: &str) -> EmptyState {
     let input = r#"{"name":"small","included_servers":["everything"]}"#;
     EmptyState {

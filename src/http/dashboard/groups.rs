@@ -1,4 +1,4 @@
-//! The groups page: every group with what it shows right now; making, changing and deleting them.
+//! The groups page: every group with the tools it shows at the moment; creating, changing and deleting groups.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::http::reply::{Created, Json};
 use gateway::catalog::{Catalog, Entry};
 use model::{FieldError, Tool};
 
-/// The list of groups names this many tools of each at most, and none once it is this large: the whole group is to be
-/// had by its name.
+/// Limits of the list of groups: tools per group, and the total size after which further groups list no tools. All
+/// tools of a group are in the response for that group.
 const LISTED_TOOLS: usize = 100;
 const LIST_BYTES: usize = 1024 * 1024;
 
@@ -69,7 +69,7 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let base = base_url(&face.settings, &headers);
     let (mut tool_groups, mut bytes) = (Vec::new(), 0);
     for group in catalog.groups() {
-        // What a group shows takes a look at every tool, and others want to be served too.
+        // Computing a group visits every tool, so let other tasks run in between.
         tokio::task::yield_now().await;
         let most = if bytes < LIST_BYTES { LISTED_TOOLS } else { 0 };
         let group = DashboardGroup::of(&catalog, group, &base, most);
@@ -149,7 +149,7 @@ fn configuration(body: &Bytes) -> Result<Map<String, Value>, ErrorResponse> {
 }
 
 impl DashboardGroupTool<'_> {
-    /// Roughly what it takes as JSON.
+    /// Estimates the size as JSON.
     fn size(&self) -> usize {
         const FRAME: usize = 60;
         FRAME + self.canonical_name.len() * 2 + self.description.get().len()
@@ -157,7 +157,7 @@ impl DashboardGroupTool<'_> {
 }
 
 impl<'a> DashboardGroup<'a> {
-    /// With so many of its tools at most.
+    /// Makes the shape of a group, with at most `most` of its tools.
     fn of(catalog: &'a Catalog, group: &'a model::Group, base: &str, most: usize) -> Self {
         let seen = catalog.tools_in(group.name.as_str());
         let tool = |(entry, tool): &(&'a Arc<Entry>, &'a Tool)| DashboardGroupTool {

@@ -1,5 +1,5 @@
-//! Adding servers by pasting the configuration of another program: first a look at what would happen, then the doing.
-//! What such a text means is decided in `model::import`; variables in it are not looked up, since ours are secrets.
+//! Importing servers from a pasted configuration of another program: a preview, then the import itself. The text is
+//! parsed in `model::import`. Variables in it are not expanded, since that would expose the gateway's environment.
 
 use axum::extract::State;
 use axum::http::HeaderMap;

@@ -1,5 +1,5 @@
-//! The API behind the browser's dashboard, one file per page; development mode only. Nothing here ever shows a secret:
-//! not a token, a header's value, an environment variable's value, nor the arguments of a process.
+//! The API of the dashboard, one file per page; development mode only. Responses contain no secrets: no tokens,
+//! values of headers or environment variables, or arguments of processes.
 
 pub mod diagnostics;
 mod empty_state;
@@ -58,7 +58,7 @@ impl SwitchInput {
     }
 }
 
-/// What a list says about the server of each thing in it.
+/// The columns of a list that are about the server of each item.
 struct Home<'a> {
     server: &'a str,
     server_enabled: bool,

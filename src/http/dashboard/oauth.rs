@@ -1,5 +1,5 @@
-//! Authorizing servers from the browser: the gateway itself is where the authorization server sends the person back to,
-//! and the dashboard asks how it went. The pages are plain and escape everything that others wrote.
+//! Authorizing servers from the dashboard: the authorization server redirects the browser back to the gateway, and the
+//! dashboard polls for the outcome. The pages are plain and escape all text from elsewhere.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -19,10 +19,10 @@ use gateway::sessions::{Refused, Response, SessionRecord};
 use gateway::{Error, Kind};
 use model::{Fields, Secret};
 
-/// Where authorization servers send people back to.
+/// Path of the redirect URI for authorization servers.
 pub const CALLBACK: &str = "/api/dashboard/oauth/callback";
 
-/// Registers a server; one that wants OAuth is tried again with our own callback.
+/// Registers a server. If it requires OAuth, registers it again with the gateway's own redirect URI.
 pub async fn register(
     face: &Face,
     headers: &HeaderMap,

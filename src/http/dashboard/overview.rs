@@ -1,4 +1,4 @@
-//! The first page: is it healthy, what is connected, where do agents connect, what failed lately.
+//! The overview page: health, counts, endpoints and recent failures.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -12,7 +12,7 @@ use crate::http::{Face, VERSION};
 use gateway::overview::FailedCall;
 use model::time;
 
-/// Failures that are worth a look.
+/// How many recent failures are shown.
 const FAILURES: usize = 10;
 
 #[derive(Serialize, ToSchema)]

@@ -1,4 +1,4 @@
-//! The prompts page: every prompt of every server; switching and rendering them.
+//! The prompts page: all prompts of all servers; enabling, disabling and rendering them.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, ErrorResponse> {
         return Ok(BTreeMap::new());
     }
     let body = json_object(body)?;
-    // The value of an argument is text, so an object can only be all of them.
+    // Argument values are text, so an object under `arguments` must be the map of all arguments.
     let object = match body.get("arguments") {
         Some(Value::Object(_) | Value::Null) if body.len() == 1 => body,
         Some(_) | None => Map::from_iter([("arguments".to_owned(), Value::Object(body))]),

@@ -1,4 +1,4 @@
-//! The resources page: every resource of every server, and reading them.
+//! The resources page: all resources of all servers, and reading one.
 
 use axum::extract::State;
 use axum::http::HeaderMap;

@@ -1,4 +1,4 @@
-//! The servers page: every server with its state, without a single secret; adding, switching and removing them.
+//! The servers page: all servers with their status, without secrets; adding, enabling, disabling and removing them.
 
 use axum::extract::State;
 use axum::http::HeaderMap;

@@ -1,4 +1,4 @@
-//! The tools page: every tool of every server, disabled ones too; switching and trying them.
+//! The tools page: all tools of all servers, including disabled ones; enabling, disabling and calling them.
 
 use std::borrow::Cow;
 
@@ -99,7 +99,7 @@ pub async fn invoke(
     run(face, caller, &headers, InvokeRequest { name, arguments: arguments.into_owned() }).await
 }
 
-/// The object exactly as it was written.
+/// Returns the JSON object in a body, byte for byte.
 fn object(body: &Bytes) -> Result<Cow<'_, [u8]>, ErrorResponse> {
     let span = scan::whole(body)
         .map_err(|error| ErrorResponse::bad_request(format!("the body is not JSON: {error}")))?;
@@ -136,7 +136,7 @@ fn records(catalog: &Catalog) -> Vec<DashboardTool<'_>> {
         .collect()
 }
 
-/// `path: string, limit?: integer`.
+/// Summarizes the parameters of a tool, such as `path: string, limit?: integer`.
 fn preview(schema: &RawValue) -> String {
     let schema: Map<String, Value> = serde_json::from_str(schema.get()).unwrap_or_default();
     let required: Vec<&str> = schema
