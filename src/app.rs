@@ -1,5 +1,5 @@
-//! Wiring: builds the parts from the configuration, listens, and ends everything in good order.
-//! Whoever calls [`App::serve`] decides with `shutdown` when that is.
+//! Wiring: builds the parts from the configuration, accepts connections, and shuts everything down in order when the
+//! `shutdown` token of [`App::serve`] is cancelled.
 
 mod connection;
 mod front;
@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Bind, Config};
-use crate::http::ui::Ui;
-use crate::http::{About, Face, Settings, client_metadata};
+use crate::http::assets::Assets;
+use crate::http::{About, Face, WebSettings, client_metadata};
 use crate::routes;
 use gateway::{Gateway, init, now_ms};
 use mcp::{Mcp, Seals};
@@ -27,16 +27,18 @@ use upstream::stdio::Guards;
 
 use front::Front;
 
-/// Prepares a process that runs nothing but a gateway: it is to adopt processes whose guard was killed, and end them.
+/// Makes this process the subreaper of processes whose guard was killed, so that the gateway can end them. Only for a
+/// process that runs nothing but a gateway.
 pub use upstream::stdio::adopt_orphans;
 
-/// Requests under way when the gateway stops get this long.
+/// How long a shutdown waits for requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
+/// How long connections may take to send their last responses, once all calls were ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Limit for what is still being ended when everything else has stopped, such as a server removed a moment before.
+/// How long a shutdown waits for child processes that are still ending, such as those of a server just removed.
 const LAST_PROCESSES: Duration = Duration::from_secs(5);
-/// Connections that wait to be accepted. With the usual 128, a burst of agents waits for a second at the least: that
-/// is when a client tries again. The system has a limit of its own.
+/// Backlog of the listening socket. With the usual 128, a burst of connections overflows it, and clients retry only
+/// after a second. The system may cap it lower.
 const BACKLOG: u32 = 4096;
 
 pub struct App {
@@ -48,7 +50,7 @@ pub struct App {
 }
 
 impl App {
-    /// Listens and starts everything; from here on requests are accepted, though not yet served.
+    /// Opens the listening sockets and starts all parts. Connections queue up from here on until [`App::serve`] runs.
     pub async fn build(config: &Config) -> anyhow::Result<Self> {
         let listeners = listen(&config.bind, config.port).await?;
         let store = open_store(config).await?;
@@ -70,7 +72,7 @@ impl App {
         let gateway =
             Gateway::start(store, config.mode, options, config.oauth_session_life, Metrics::default())
                 .await?;
-        let settings = Settings {
+        let settings = WebSettings {
             public_url: config.public_url.clone(),
             trust_proxy: config.trust_proxy,
             allowed_origins: config.allowed_origins.clone(),
@@ -83,7 +85,7 @@ impl App {
             config_source: config.source.clone(),
             database: format!("SQLite, {}", config.sqlite_path.display()),
             openapi: routes::openapi(),
-            ui: Ui::default(),
+            assets: Assets::default(),
         };
         let closing = CancellationToken::new();
         let face = Face {
@@ -98,17 +100,17 @@ impl App {
         Ok(Self { gateway, guards, front: Front { router, mcp, face }, closing, listeners })
     }
 
-    /// Where the gateway can be reached.
+    /// Returns the addresses that the gateway listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
-    /// Whether there is an admin already; in enterprise mode somebody has to ask for one first.
+    /// Tells whether the gateway is initialized. In enterprise mode that takes a `POST /init`.
     pub fn is_initialized(&self) -> bool {
         self.gateway.is_initialized()
     }
 
-    /// Serves until `shutdown`; `hurry` ends the waiting for requests under way.
+    /// Serves requests until `shutdown` is cancelled; cancelling `hurry` stops waiting for requests in flight.
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();
         for listener in self.listeners {
@@ -120,18 +122,18 @@ impl App {
         connections.close();
         tokio::select! {
             () = connections.wait() => {}
-            () = tokio::time::sleep(DRAIN) => tracing::warn!("gave up on requests that did not end"),
+            () = tokio::time::sleep(DRAIN) => tracing::warn!("stopped waiting for requests in flight"),
             () = hurry.cancelled() => {}
         }
         self.gateway.stop().await;
         self.front.mcp.stop().await;
         self.guards.wait(LAST_PROCESSES).await;
-        // Calls that were just given up still tell their callers so.
+        // Callers of calls that were just ended still get their error.
         let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
     }
 }
 
-/// Gives the admin a new token. The database must be there and no gateway may run on it.
+/// Replaces the admin's token. The database must exist, and no gateway may be running on it.
 pub async fn reset_admin(config: &Config) -> anyhow::Result<Secret> {
     if !config.sqlite_path.exists() {
         bail!(
@@ -145,13 +147,13 @@ pub async fn reset_admin(config: &Config) -> anyhow::Result<Secret> {
     Ok(admin?.token.secret().clone())
 }
 
-/// Copies the database to a file. A gateway may run on it.
+/// Copies the database to a file. A gateway may be running on it.
 pub async fn backup(config: &Config, target: &Path) -> anyhow::Result<store::Copied> {
     let now = time::rfc3339(now_ms());
     Ok(store::backup(&store_options(config), target, &now).await?)
 }
 
-/// Looks for what is wrong with the database. A gateway may run on it.
+/// Checks the database for damage. A gateway may be running on it.
 pub async fn check(config: &Config) -> anyhow::Result<Vec<store::Finding>> {
     Ok(store::check(&store_options(config)).await?)
 }
@@ -172,7 +174,7 @@ async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, s
                 connections.spawn(connection::serve(stream, peer, front.clone(), shutdown.clone()));
             }
             Err(error) => {
-                // Out of descriptors, most likely: existing connections must end first.
+                // Most likely the process is out of file descriptors: connections must close first.
                 tracing::error!(%error, "cannot accept connections");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -183,21 +185,24 @@ async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, s
 async fn listen(bind: &Bind, port: u16) -> anyhow::Result<Vec<TcpListener>> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     for address in bind.addresses() {
-        // With port 0 the first address picks the port for all.
+        // With port 0, the system picks a port for the first address, and the other address uses the same one.
         let any_port = port == 0 && !listeners.is_empty();
         let port =
             listeners.first().and_then(|first| first.local_addr().ok()).map_or(port, |first| first.port());
         match open(SocketAddr::new(address, port)) {
             Ok(listener) => listeners.push(listener),
-            // Somebody has the same number on this address only: what is held meanwhile is not picked again.
+            // Another process has that port on this address: try again with a new one. The listeners opened so far
+            // stay open meanwhile, so the same port is not picked twice.
             Err(error) if any_port && error.kind() == std::io::ErrorKind::AddrInUse => {
                 return Box::pin(listen(bind, 0)).await;
             }
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                 bail!("port {port} is already in use on {address}; choose another with --port or PORT");
             }
-            // A machine without IPv6 still has the other loopback address.
-            Err(error) if !listeners.is_empty() => tracing::debug!(%address, %error, "not listening there"),
+            // A machine without IPv6 has only the first loopback address.
+            Err(error) if !listeners.is_empty() => {
+                tracing::debug!(%address, %error, "not listening on this address")
+            }
             Err(error) => {
                 return Err(error).with_context(|| format!("cannot listen on {address}, port {port}"));
             }

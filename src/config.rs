@@ -1,8 +1,8 @@
-//! Every flag and variable of the gateway with its default and its check; the only place that reads the environment.
-//! Flags win over the environment, the environment over `.env` in the working directory. A value that does not
-//! parse stops the start with one sentence that names the variable.
+//! All settings of the gateway, with defaults and validation; the only place that reads the environment. Flags win over
+//! environment variables, and those over `.env` in the working directory. An invalid value ends the start with an error
+//! that names the variable.
 
-#![allow(clippy::disallowed_methods)] // This is the reader of the environment.
+#![allow(clippy::disallowed_methods)] // The environment is read here.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,21 +18,21 @@ use model::Secret;
 
 pub use model::Mode;
 
-/// What is wrong with the configuration, and where.
+/// An invalid setting, with the name of the flag or variable.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
 
 /// The flags of `toolgate start`.
 #[derive(Clone, Debug, Default)]
-pub struct Flags {
+pub struct StartFlags {
     pub port: Option<u16>,
     pub host: Option<String>,
     pub sqlite_db_path: Option<PathBuf>,
     pub enterprise: bool,
 }
 
-impl Flags {
+impl StartFlags {
     fn is_given(&self) -> bool {
         self.port.is_some() || self.host.is_some() || self.sqlite_db_path.is_some() || self.enterprise
     }
@@ -46,28 +46,28 @@ pub struct Config {
     pub sqlite_path: PathBuf,
     pub secret_key: Option<Secret>,
     pub init_timeout: Duration,
-    /// After this a session that holds something but is not used ends; none: never.
+    /// Idle timeout of sessions that hold something; `None` for no timeout.
     pub session_idle_timeout: Option<Duration>,
     pub public_url: Option<Url>,
     pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
-    /// Whether the metadata of any server may name private addresses.
+    /// Whether OAuth metadata of any server may name private addresses.
     pub oauth_allow_private: bool,
-    /// How long an authorization waits for a person, and how long its end is remembered; no variable changes it.
+    /// How long a pending authorization is kept, and a finished one after that. There is no variable for it.
     pub oauth_session_life: Duration,
     pub telemetry: bool,
-    /// What children inherit: our environment without what is our own.
+    /// Environment of child processes: that of the gateway without its own settings.
     pub child_env: Vec<(OsString, OsString)>,
-    /// This program, which also starts the children.
+    /// Path of this program, which is also the guard of child processes.
     pub program: PathBuf,
-    /// Where the settings came from, in words for people.
+    /// Where the settings came from, for the dashboard.
     pub source: String,
 }
 
 /// Which addresses to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bind {
-    /// Both loopback addresses; the second only where the machine has it.
+    /// Both loopback addresses; IPv6 only if the machine has it.
     Loopback,
     Address(IpAddr),
 }
@@ -86,16 +86,16 @@ impl Bind {
 }
 
 impl Config {
-    /// From flags, the process's environment and `.env`.
-    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+    /// Loads the settings from flags, the environment and `.env`.
+    pub fn load(flags: &StartFlags) -> Result<Self, ConfigError> {
         let program = std::env::current_exe()
             .map_err(|error| ConfigError(format!("the path of this program is unknown: {error}")))?;
         Self::from(flags, &variables()?, std::env::vars_os().collect(), program)
     }
 
     fn from<E: Fn(&str) -> Option<String>>(
-        flags: &Flags,
-        variables: &Variables<E>,
+        flags: &StartFlags,
+        variables: &EnvVariables<E>,
         environment: Vec<(OsString, OsString)>,
         program: PathBuf,
     ) -> Result<Self, ConfigError> {
@@ -140,7 +140,7 @@ impl Config {
     }
 }
 
-/// The filter of the log: `RUST_LOG`, or what a person wants to see of a healthy gateway.
+/// Returns the log filter: `RUST_LOG`, or `info`.
 pub fn log_filter() -> Result<EnvFilter, ConfigError> {
     match variables()?.get("RUST_LOG") {
         Some(text) => {
@@ -150,34 +150,34 @@ pub fn log_filter() -> Result<EnvFilter, ConfigError> {
     }
 }
 
-/// A variable of the environment as the command line uses it: for itself, and for `${NAME}` in files.
+/// Reads an environment variable for the command line: a setting of its own, or `${NAME}` in a file.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// What the process's environment and `.env` say.
-fn variables() -> Result<Variables<impl Fn(&str) -> Option<String>>, ConfigError> {
+/// Returns the variables of the environment and of `.env`.
+fn variables() -> Result<EnvVariables<impl Fn(&str) -> Option<String>>, ConfigError> {
     let file = match std::fs::read_to_string(".env") {
         Ok(text) => parse_env_file(&text)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashMap::new(),
         Err(error) => return Err(ConfigError(format!(".env cannot be read: {error}"))),
     };
-    Ok(Variables::new(file, |name: &str| std::env::var(name).ok()))
+    Ok(EnvVariables::new(file, |name: &str| std::env::var(name).ok()))
 }
 
-struct Variables<E> {
+struct EnvVariables<E> {
     file: HashMap<String, String>,
     environment: E,
-    /// Whether the environment and the file had anything that was asked for.
+    /// Whether a value was taken from the environment, and from the file.
     used: Cell<(bool, bool)>,
 }
 
-impl<E: Fn(&str) -> Option<String>> Variables<E> {
+impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
     fn new(file: HashMap<String, String>, environment: E) -> Self {
         Self { file, environment, used: Cell::default() }
     }
 
-    /// An empty value counts as not set, as in a compose file that passes everything through.
+    /// Returns the value of a variable. An empty one counts as not set, since compose files pass on empty variables.
     fn get(&self, name: &str) -> Option<String> {
         let (given, written) = ((self.environment)(name), self.file.get(name).cloned());
         let (environment, file) = self.used.get();
@@ -185,8 +185,8 @@ impl<E: Fn(&str) -> Option<String>> Variables<E> {
         given.or(written).filter(|value| !value.is_empty())
     }
 
-    /// Where the settings came from that were read so far.
-    fn source(&self, flags: &Flags) -> String {
+    /// Names the sources of the settings that were read so far.
+    fn source(&self, flags: &StartFlags) -> String {
         let (environment, file) = self.used.get();
         let sources = [(flags.is_given(), "flags"), (environment, "environment"), (file, ".env")];
         let used: Vec<_> =
@@ -233,8 +233,8 @@ impl<E: Fn(&str) -> Option<String>> Variables<E> {
 }
 
 fn bind<E: Fn(&str) -> Option<String>>(
-    flags: &Flags,
-    variables: &Variables<E>,
+    flags: &StartFlags,
+    variables: &EnvVariables<E>,
     mode: Mode,
 ) -> Result<Bind, ConfigError> {
     let Some(host) = flags.host.clone().or_else(|| variables.get("HOST")) else {
@@ -257,8 +257,8 @@ fn bind<E: Fn(&str) -> Option<String>>(
 }
 
 fn sqlite_path<E: Fn(&str) -> Option<String>>(
-    flags: &Flags,
-    variables: &Variables<E>,
+    flags: &StartFlags,
+    variables: &EnvVariables<E>,
 ) -> Result<PathBuf, ConfigError> {
     if let Some(path) = &flags.sqlite_db_path {
         return Ok(path.clone());
@@ -284,7 +284,7 @@ fn sqlite_path<E: Fn(&str) -> Option<String>>(
     Ok(variables.get("SQLITE_DB_PATH").map_or_else(|| PathBuf::from("./toolgate.db"), PathBuf::from))
 }
 
-/// Variables that children must not see: they open the gateway's own doors.
+/// Tells whether a variable is hidden from child processes, because it may hold credentials of the gateway.
 fn is_our_own(name: &OsString) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("TOOLGATE_") || name.starts_with("POSTGRES_") || name == "DATABASE_URL"
@@ -306,7 +306,7 @@ fn parse_env_file(text: &str) -> Result<HashMap<String, String>, ConfigError> {
     Ok(values)
 }
 
-/// The value without its quotes, or without the comment behind it where it has none.
+/// Removes the quotes around a value, or the comment after a value without quotes.
 fn unquote(value: &str) -> String {
     for quote in ['"', '\''] {
         if let Some(inner) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
@@ -320,10 +320,10 @@ fn unquote(value: &str) -> String {
 mod tests {
     use super::*;
 
-    fn load(flags: &Flags, env: &[(&str, &str)], file: &str) -> Result<Config, ConfigError> {
+    fn load(flags: &StartFlags, env: &[(&str, &str)], file: &str) -> Result<Config, ConfigError> {
         let find =
             |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        let variables = Variables::new(parse_env_file(file)?, find);
+        let variables = EnvVariables::new(parse_env_file(file)?, find);
         let environment =
             env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect();
         Config::from(flags, &variables, environment, PathBuf::from("toolgate"))
@@ -332,9 +332,9 @@ mod tests {
     #[test]
     fn flags_win_over_the_environment_and_that_over_the_file() {
         let file = "# comment\nexport PORT=1\nSQLITE_DB_PATH=\"a b.db\" # why\nTRUST_PROXY=1 # yes\n";
-        assert_eq!(load(&Flags::default(), &[], file).unwrap().port, 1);
-        assert_eq!(load(&Flags::default(), &[("PORT", "2")], file).unwrap().port, 2);
-        let flags = Flags { port: Some(3), ..Flags::default() };
+        assert_eq!(load(&StartFlags::default(), &[], file).unwrap().port, 1);
+        assert_eq!(load(&StartFlags::default(), &[("PORT", "2")], file).unwrap().port, 2);
+        let flags = StartFlags { port: Some(3), ..StartFlags::default() };
         let config = load(&flags, &[("PORT", "2")], file).unwrap();
         assert_eq!((config.port, config.trust_proxy), (3, true));
         assert_eq!(config.sqlite_path, PathBuf::from("a b.db"));
@@ -358,17 +358,17 @@ mod tests {
             ("DATABASE_URL", "sqlite:"),
             ("POSTGRES_HOST", "db"),
         ] {
-            let error = load(&Flags::default(), &[(name, value)], "").unwrap_err();
+            let error = load(&StartFlags::default(), &[(name, value)], "").unwrap_err();
             assert!(error.to_string().starts_with(name), "{name}={value}: {error}");
         }
-        assert!(load(&Flags::default(), &[], "PORT").unwrap_err().to_string().contains("line 1"));
+        assert!(load(&StartFlags::default(), &[], "PORT").unwrap_err().to_string().contains("line 1"));
     }
 
     #[test]
     fn children_do_not_see_what_is_the_gateways_own() {
         let env =
             [("PATH", "/bin"), ("TOOLGATE_SECRET_KEY", "k"), ("POSTGRES_PASSWORD", "p"), ("HOME", "/root")];
-        let config = load(&Flags::default(), &env, "").unwrap();
+        let config = load(&StartFlags::default(), &env, "").unwrap();
         let names: Vec<_> =
             config.child_env.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
         assert_eq!(names, ["PATH", "HOME"]);
@@ -376,7 +376,8 @@ mod tests {
 
     #[test]
     fn database_urls_name_a_file() {
-        let path = |url: &str| load(&Flags::default(), &[("DATABASE_URL", url)], "").unwrap().sqlite_path;
+        let path =
+            |url: &str| load(&StartFlags::default(), &[("DATABASE_URL", url)], "").unwrap().sqlite_path;
         assert_eq!(path("sqlite:x.db"), PathBuf::from("x.db"));
         assert_eq!(path("sqlite://x.db?mode=rwc"), PathBuf::from("x.db"));
         assert_eq!(path("sqlite:///var/x.db"), PathBuf::from("/var/x.db"));
@@ -384,9 +385,9 @@ mod tests {
 
     #[test]
     fn development_listens_on_both_loopback_addresses() {
-        assert_eq!(load(&Flags::default(), &[], "").unwrap().bind, Bind::Loopback);
-        let all = load(&Flags::default(), &[("HOST", "0.0.0.0")], "").unwrap().bind;
+        assert_eq!(load(&StartFlags::default(), &[], "").unwrap().bind, Bind::Loopback);
+        let all = load(&StartFlags::default(), &[("HOST", "0.0.0.0")], "").unwrap().bind;
         assert!(!all.is_loopback());
-        assert!(load(&Flags::default(), &[("HOST", "::1")], "").unwrap().bind.is_loopback());
+        assert!(load(&StartFlags::default(), &[("HOST", "::1")], "").unwrap().bind.is_loopback());
     }
 }

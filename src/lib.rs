@@ -1,5 +1,5 @@
-//! toolgate: one place where AI agents reach every tool. This crate has the faces for people (`http`, `cli`) and the
-//! wiring; the layers below are crates of their own. ARCHITECTURE.md has the map.
+//! toolgate, a gateway for MCP servers. This crate has the interfaces for people (`http`, `cli`) and the wiring; the
+//! layers below are separate crates. ARCHITECTURE.md describes how they fit together.
 
 pub mod http;
 pub mod routes;

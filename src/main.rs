@@ -1,4 +1,4 @@
-//! Arguments in, exit code out.
+//! The program: runs the command line, or the guard of a child process.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use upstream::stdio::guard;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Before anything else: a guard is a small program of its own that must stay small.
+    // Before anything else is set up: there is a guard for each child process, so guards must use little memory.
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == guard::COMMAND) {
         return guard::run(arguments);

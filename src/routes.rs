@@ -1,5 +1,5 @@
-//! Every route of the process on one page: method, path, who may use it, and the handler.
-//! A row cannot exist without an access level.
+//! The table of all routes: each handler with its access level. The method and path of a route are declared at its
+//! handler, in the `#[utoipa::path]` that also describes it in the OpenAPI document.
 
 use std::collections::HashMap;
 
@@ -11,34 +11,177 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
+use utoipa::openapi::{OpenApi, PathItem};
 
 use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tools, users};
-use crate::http::error::Refusal;
-use crate::http::openapi::Row;
-use crate::http::{Face, access, client_metadata, dashboard, guard, openapi, system, ui};
+use crate::http::error::ErrorResponse;
+use crate::http::openapi::Operation;
+use crate::http::{Face, access, body, client_metadata, dashboard, openapi, system, ui};
 use mcp::{ClientTransport, EndpointPath, Scope};
 
-pub use crate::http::access::Access;
+pub use crate::http::access::AccessLevel;
 
-pub struct Route {
+/// A handler with its access level. Method, path and description are read from its `#[utoipa::path]`.
+pub struct HttpRoute {
     pub method: Method,
-    pub path: &'static str,
-    pub access: Access,
+    pub path: String,
+    pub access: AccessLevel,
+    description: OpenApi,
     handler: MethodRouter<Face>,
 }
 
-/// The endpoints for agents. They answer to every method themselves and never see the router.
-pub const MCP: [(&str, Access, ClientTransport); 7] = [
-    ("/mcp", Access::Client, ClientTransport::Streamable),
-    ("/sse", Access::Client, ClientTransport::Sse),
-    ("/message", Access::Client, ClientTransport::Message),
-    ("/v0/groups/{name}/mcp", Access::Client, ClientTransport::Streamable),
-    ("/v0/groups/{name}/sse", Access::Client, ClientTransport::Sse),
-    ("/v0/groups/{name}/message", Access::Client, ClientTransport::Message),
-    ("/v0/servers/{name}/mcp", Access::Client, ClientTransport::Streamable),
-];
+/// An MCP endpoint. The router does not serve it: requests go straight to `mcp`, which handles every method.
+#[derive(Clone, Copy)]
+pub struct McpRoute {
+    pub path: &'static str,
+    pub access: AccessLevel,
+    transport: ClientTransport,
+    /// Makes the scope from the `{name}` in the path (empty if the path has none).
+    scope: fn(String) -> Scope,
+}
 
-/// What an endpoint for agents answers to with anything but a refusal.
+pub const MCP: [McpRoute; 7] = {
+    use AccessLevel::Client;
+    use ClientTransport::{Message, Sse, Streamable};
+    const EVERYTHING: fn(String) -> Scope = |_| Scope::Everything;
+    [
+        mcp("/mcp", Client, Streamable, EVERYTHING),
+        mcp("/sse", Client, Sse, EVERYTHING),
+        mcp("/message", Client, Message, EVERYTHING),
+        mcp("/v0/groups/{name}/mcp", Client, Streamable, Scope::Group),
+        mcp("/v0/groups/{name}/sse", Client, Sse, Scope::Group),
+        mcp("/v0/groups/{name}/message", Client, Message, Scope::Group),
+        mcp("/v0/servers/{name}/mcp", Client, Streamable, Scope::Server),
+    ]
+};
+
+/// Makes a row of the table. A handler without `#[utoipa::path]` does not compile here.
+macro_rules! route {
+    ($access:ident, $($handler:ident)::+) => {{
+        #[derive(utoipa::OpenApi)]
+        #[openapi(paths($($handler)::+))]
+        struct Described;
+        HttpRoute::new(AccessLevel::$access, <Described as utoipa::OpenApi>::openapi(), $($handler)::+)
+    }};
+}
+
+pub fn table() -> Vec<HttpRoute> {
+    vec![
+        route!(Open, system::health),
+        route!(Open, system::ready),
+        route!(Open, system::metadata),
+        route!(Open, system::metrics),
+        route!(Open, system::init),
+        route!(User, openapi::show),
+        route!(Open, client_metadata::get),
+        route!(User, servers::list),
+        route!(Admin, servers::register),
+        route!(User, servers::get),
+        route!(Admin, servers::amend),
+        route!(Admin, servers::remove),
+        route!(Admin, servers::enable),
+        route!(Admin, servers::disable),
+        route!(Admin, servers::refresh),
+        route!(Admin, servers::reauthorize),
+        route!(Admin, oauth::complete),
+        route!(Admin, servers::configs),
+        route!(User, tools::list),
+        route!(User, tools::get),
+        route!(User, tools::invoke),
+        route!(Admin, tools::enable),
+        route!(Admin, tools::disable),
+        route!(User, prompts::list),
+        route!(User, prompts::get),
+        route!(User, prompts::render),
+        route!(Admin, prompts::enable),
+        route!(Admin, prompts::disable),
+        route!(User, resources::list),
+        route!(User, resources::templates),
+        route!(User, resources::get),
+        route!(User, resources::read),
+        route!(Admin, groups::list),
+        route!(Admin, groups::create),
+        route!(Admin, groups::get),
+        route!(Admin, groups::replace),
+        route!(Admin, groups::delete),
+        route!(Admin, groups::effective_tools),
+        route!(Admin, clients::list),
+        route!(Admin, clients::create),
+        route!(Admin, clients::replace),
+        route!(Admin, clients::delete),
+        route!(Admin, users::list),
+        route!(Admin, users::create),
+        route!(User, users::whoami),
+        route!(Admin, users::change),
+        route!(Admin, users::delete),
+        route!(Development, ui::root),
+        route!(Development, ui::index),
+        route!(Development, ui::asset),
+        route!(Development, dashboard::overview::show),
+        route!(Development, dashboard::diagnostics::show),
+        route!(Development, dashboard::events::stream),
+        route!(Development, dashboard::servers::list),
+        route!(Development, dashboard::servers::add),
+        route!(Development, dashboard::servers::remove),
+        route!(Development, dashboard::servers::switch),
+        route!(Development, dashboard::servers::refresh),
+        route!(Development, dashboard::oauth::reauthorize),
+        route!(Development, dashboard::oauth::session),
+        route!(Development, dashboard::oauth::callback_page),
+        route!(Development, dashboard::tools::list),
+        route!(Development, dashboard::tools::switch),
+        route!(Development, dashboard::tools::invoke),
+        route!(Development, dashboard::prompts::list),
+        route!(Development, dashboard::prompts::switch),
+        route!(Development, dashboard::prompts::render),
+        route!(Development, dashboard::resources::list),
+        route!(Development, dashboard::resources::read),
+        route!(Development, dashboard::import::preview),
+        route!(Development, dashboard::import::apply),
+        route!(Development, dashboard::groups::list),
+        route!(Development, dashboard::groups::create),
+        route!(Development, dashboard::groups::get),
+        route!(Development, dashboard::groups::replace),
+        route!(Development, dashboard::groups::delete),
+    ]
+}
+
+const fn mcp(
+    path: &'static str,
+    access: AccessLevel,
+    transport: ClientTransport,
+    scope: fn(String) -> Scope,
+) -> McpRoute {
+    McpRoute { path, access, transport, scope }
+}
+
+impl HttpRoute {
+    fn new<H, T>(access: AccessLevel, description: OpenApi, handler: H) -> Self
+    where
+        H: Handler<T, Face>,
+        T: 'static,
+    {
+        let (path, item) = description.paths.paths.first_key_value().expect("a handler has a path");
+        let (path, method) = (path.clone(), method_of(item));
+        let filter = MethodFilter::try_from(method.clone()).expect("axum routes every method of OpenAPI");
+        Self { method, path, access, description, handler: on(filter, handler) }
+    }
+}
+
+/// Returns the method that a handler is described with.
+fn method_of(item: &PathItem) -> Method {
+    let operations = [
+        (Method::GET, &item.get),
+        (Method::POST, &item.post),
+        (Method::PUT, &item.put),
+        (Method::PATCH, &item.patch),
+        (Method::DELETE, &item.delete),
+    ];
+    let described = operations.into_iter().find(|(_, operation)| operation.is_some());
+    described.expect("handlers are described with one of these methods").0
+}
+
+/// Returns the methods that an MCP endpoint supports.
 fn methods(transport: ClientTransport) -> &'static [Method] {
     match transport {
         ClientTransport::Streamable => &[Method::GET, Method::POST, Method::DELETE],
@@ -47,176 +190,124 @@ fn methods(transport: ClientTransport) -> &'static [Method] {
     }
 }
 
-/// What a path means to an agent, and who may use it; `None` for everything that is the router's.
-pub fn mcp_place(path: &str) -> Option<(EndpointPath, Access)> {
-    MCP.iter().find_map(|(pattern, access, transport)| {
-        let (access, transport) = (*access, *transport);
-        let Some((before, after)) = pattern.split_once("{name}") else {
-            return (path == *pattern)
-                .then_some((EndpointPath { transport, scope: Scope::Everything }, access));
+/// Finds the MCP endpoint of a path, with its access level. Returns `None` for paths that the router serves.
+pub fn mcp_place(path: &str) -> Option<(EndpointPath, AccessLevel)> {
+    MCP.iter().find_map(|route| {
+        let name = match route.path.split_once("{name}") {
+            None => (path == route.path).then_some("")?,
+            // Names need no percent-encoding, so an encoded one cannot exist.
+            Some((before, after)) => {
+                let name = path.strip_prefix(before)?.strip_suffix(after)?;
+                Some(name).filter(|name| !name.is_empty() && !name.contains('/'))?
+            }
         };
-        let name = path.strip_prefix(before)?.strip_suffix(after)?;
-        // Names need no escapes, so an escaped one names nothing that exists.
-        let name = Some(name).filter(|name| !name.is_empty() && !name.contains('/'))?.to_owned();
-        let scope = if before.contains("groups") { Scope::Group(name) } else { Scope::Server(name) };
-        Some((EndpointPath { transport, scope }, access))
+        Some((
+            EndpointPath { transport: route.transport, scope: (route.scope)(name.to_owned()) },
+            route.access,
+        ))
     })
 }
 
-pub fn table() -> Vec<Route> {
-    use Access::{Admin, Development, Open, User};
-    vec![
-        get("/health", Open, system::health),
-        get("/ready", Open, system::ready),
-        get("/metadata", Open, system::metadata),
-        get("/metrics", Open, system::metrics),
-        post("/init", Open, system::init),
-        get("/api/v0/openapi.json", User, openapi::show),
-        get(client_metadata::PATH, Open, client_metadata::get),
-        get("/api/v0/servers", User, servers::list),
-        post("/api/v0/servers", Admin, servers::register),
-        get("/api/v0/servers/{name}", User, servers::get),
-        patch("/api/v0/servers/{name}", Admin, servers::amend),
-        delete("/api/v0/servers/{name}", Admin, servers::remove),
-        post("/api/v0/servers/{name}/enable", Admin, servers::enable),
-        post("/api/v0/servers/{name}/disable", Admin, servers::disable),
-        post("/api/v0/servers/{name}/refresh", Admin, servers::refresh),
-        post("/api/v0/servers/{name}/reauthorize", Admin, servers::reauthorize),
-        post("/api/v0/upstream_oauth/sessions/{id}/complete", Admin, oauth::complete),
-        get("/api/v0/server_configs", Admin, servers::configs),
-        get("/api/v0/tools", User, tools::list),
-        get("/api/v0/tool", User, tools::get),
-        post("/api/v0/tools/invoke", User, tools::invoke),
-        post("/api/v0/tools/enable", Admin, tools::enable),
-        post("/api/v0/tools/disable", Admin, tools::disable),
-        get("/api/v0/prompts", User, prompts::list),
-        get("/api/v0/prompt", User, prompts::get),
-        post("/api/v0/prompts/render", User, prompts::render),
-        post("/api/v0/prompts/enable", Admin, prompts::enable),
-        post("/api/v0/prompts/disable", Admin, prompts::disable),
-        get("/api/v0/resources", User, resources::list),
-        get("/api/v0/resource_templates", User, resources::templates),
-        post("/api/v0/resources/get", User, resources::get),
-        post("/api/v0/resources/read", User, resources::read),
-        get("/api/v0/tool-groups", Admin, groups::list),
-        post("/api/v0/tool-groups", Admin, groups::create),
-        get("/api/v0/tool-groups/{name}", Admin, groups::get),
-        put("/api/v0/tool-groups/{name}", Admin, groups::replace),
-        delete("/api/v0/tool-groups/{name}", Admin, groups::delete),
-        get("/api/v0/tool-groups/{name}/effective-tools", Admin, groups::effective_tools),
-        get("/api/v0/clients", Admin, clients::list),
-        post("/api/v0/clients", Admin, clients::create),
-        put("/api/v0/clients/{name}", Admin, clients::replace),
-        delete("/api/v0/clients/{name}", Admin, clients::delete),
-        get("/api/v0/users", Admin, users::list),
-        post("/api/v0/users", Admin, users::create),
-        get("/api/v0/users/whoami", User, users::whoami),
-        put("/api/v0/users/{name}", Admin, users::change),
-        delete("/api/v0/users/{name}", Admin, users::delete),
-        get("/", Development, ui::root),
-        get("/index.html", Development, ui::index),
-        get("/assets/{*path}", Development, ui::asset),
-        get("/api/dashboard/overview", Development, dashboard::overview::show),
-        get("/api/dashboard/diagnostics", Development, dashboard::diagnostics::show),
-        get("/api/dashboard/events", Development, dashboard::events::stream),
-        get("/api/dashboard/servers", Development, dashboard::servers::list),
-        post("/api/dashboard/servers", Development, dashboard::servers::add),
-        delete("/api/dashboard/servers/{name}", Development, dashboard::servers::remove),
-        patch("/api/dashboard/servers/{name}/enabled", Development, dashboard::servers::switch),
-        post("/api/dashboard/servers/{name}/refresh", Development, dashboard::servers::refresh),
-        post("/api/dashboard/servers/{name}/reauthorize", Development, dashboard::oauth::reauthorize),
-        get("/api/dashboard/oauth/session/{id}", Development, dashboard::oauth::session),
-        get(dashboard::oauth::CALLBACK, Development, dashboard::oauth::callback_page),
-        get("/api/dashboard/tools", Development, dashboard::tools::list),
-        patch("/api/dashboard/tools/{name}/enabled", Development, dashboard::tools::switch),
-        post("/api/dashboard/tools/{name}/invoke", Development, dashboard::tools::invoke),
-        get("/api/dashboard/prompts", Development, dashboard::prompts::list),
-        patch("/api/dashboard/prompts/{name}/enabled", Development, dashboard::prompts::switch),
-        post("/api/dashboard/prompts/{name}/render", Development, dashboard::prompts::render),
-        get("/api/dashboard/resources", Development, dashboard::resources::list),
-        post("/api/dashboard/resources/read", Development, dashboard::resources::read),
-        post("/api/dashboard/import/preview", Development, dashboard::import::preview),
-        post("/api/dashboard/import", Development, dashboard::import::apply),
-        get("/api/dashboard/tool-groups", Development, dashboard::groups::list),
-        post("/api/dashboard/tool-groups", Development, dashboard::groups::create),
-        get("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::get),
-        put("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::replace),
-        delete("/api/dashboard/tool-groups/{name}", Development, dashboard::groups::delete),
-    ]
-}
-
-/// The OpenAPI document of everything on this page.
+/// Builds the OpenAPI document of all routes.
 pub fn openapi() -> Bytes {
-    let row = |method: &Method, path, access: Access| Row {
-        method: method.as_str().to_ascii_lowercase(),
-        path,
-        access: access.as_str(),
-    };
-    let rows: Vec<_> = table().iter().map(|route| row(&route.method, route.path, route.access)).collect();
-    let endpoints = MCP.iter().flat_map(|(path, access, transport)| {
-        methods(*transport).iter().map(|method| row(method, path, *access))
+    let table = table();
+    let described = table.iter().map(|route| Operation {
+        method: &route.method,
+        path: &route.path,
+        access: route.access,
+        description: Some(&route.description),
     });
-    openapi::document(&rows, &endpoints.collect::<Vec<_>>())
+    // MCP endpoints have no handler with a description.
+    let mcp = MCP.iter().flat_map(|route| {
+        let McpRoute { path, access, .. } = *route;
+        methods(route.transport).iter().map(move |method| Operation {
+            method,
+            path,
+            access,
+            description: None,
+        })
+    });
+    openapi::document(described.chain(mcp))
 }
 
-/// The table as a service, each row behind its access level. What requests must pass before stands in `app::front`.
+/// Builds the router from the table. Each handler runs behind the check of its access level; the checks before that
+/// are in `app::front`.
 pub fn router(face: Face) -> Router {
     let mut router = Router::new();
+    let mut of_path = HashMap::new();
     for route in table() {
         let pass = from_fn_with_state((face.clone(), route.access), access::pass);
-        router = router.route(route.path, route.handler.route_layer(pass));
+        router = router.route(&route.path, route.handler.route_layer(pass));
+        of_path.insert(route.path, least(route.access));
     }
-    let of_path: HashMap<_, _> = table().iter().map(|route| (route.path, least(route.access))).collect();
     let wrong_method = move |State(face): State<Face>, request: Request| {
         let access = request.extensions().get::<MatchedPath>().and_then(|path| of_path.get(path.as_str()));
-        wrong_method(face, access.copied().unwrap_or(Access::User), request)
+        wrong_method(face, access.copied().unwrap_or(AccessLevel::User), request)
     };
     router
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_route)
-        // Bodies were read within our limit; axum's own is smaller and answers without JSON.
+        // `access` reads bodies within our own limit; axum's limit is smaller and its error is not JSON.
         .layer(DefaultBodyLimit::disable())
         .with_state(face)
 }
 
 async fn unknown_route(request: Request) -> Response {
     let (head, body) = request.into_parts();
-    // No token is asked for here, so the size of the body is the first thing that matters.
-    match guard::read_body(body).await {
-        Ok(_) => Refusal::unknown_route(head.method.as_str(), head.uri.path()).into_response(),
-        Err(refusal) => refusal.into_response(),
+    // There is no access check on this path, so the limit of the body is checked first.
+    match body::read_body(body).await {
+        Ok(_) => ErrorResponse::unknown_route(head.method.as_str(), head.uri.path()).into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
-/// Which methods a path answers to is for everybody who may use any of them.
-fn least(access: Access) -> Access {
+/// Returns the level that a caller needs to learn which methods a path has: the lowest one of its kind.
+fn least(access: AccessLevel) -> AccessLevel {
     match access {
-        Access::User | Access::Admin => Access::User,
-        Access::Open | Access::Client | Access::Development => access,
+        AccessLevel::User | AccessLevel::Admin => AccessLevel::User,
+        AccessLevel::Open | AccessLevel::Client | AccessLevel::Development => access,
     }
 }
 
-async fn wrong_method(face: Face, access: Access, request: Request) -> Response {
+async fn wrong_method(face: Face, access: AccessLevel, request: Request) -> Response {
     match face.receive(access, request).await {
-        Ok(request) => Refusal::wrong_method(request.method().as_str(), request.uri().path()).into_response(),
-        Err(refusal) => refusal.into_response(),
+        Ok(request) => {
+            ErrorResponse::wrong_method(request.method().as_str(), request.uri().path()).into_response()
+        }
+        Err(error) => error.into_response(),
     }
 }
 
-fn row<H, T>(method: Method, filter: MethodFilter, path: &'static str, access: Access, handler: H) -> Route
-where
-    H: Handler<T, Face>,
-    T: 'static,
-{
-    Route { method, path, access, handler: on(filter, handler) }
-}
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
 
-macro_rules! verbs {
-    ($($verb:ident $method:ident),*) => {$(
-        fn $verb<H: Handler<T, Face>, T: 'static>(path: &'static str, access: Access, handler: H) -> Route {
-            row(Method::$method, MethodFilter::$method, path, access, handler)
+    use super::*;
+
+    #[test]
+    fn every_described_handler_is_in_the_table() {
+        fn described(folder: &Path) -> usize {
+            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            let count = |path: &Path| fs::read_to_string(path).unwrap().matches("#[utoipa::path(").count();
+            entries.map(|path| if path.is_dir() { described(&path) } else { count(&path) }).sum()
         }
-    )*};
-}
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http");
+        assert_eq!(table().len(), described(&folder));
+    }
 
-verbs!(get GET, post POST, put PUT, patch PATCH, delete DELETE);
+    #[test]
+    fn the_scope_of_an_agent_is_the_one_that_the_path_names() {
+        let scope = |path: &str| mcp_place(path).map(|(place, _)| place.scope);
+        for path in ["/mcp", "/sse", "/message"] {
+            assert_eq!(scope(path), Some(Scope::Everything), "{path}");
+        }
+        for path in ["/v0/groups/servers/mcp", "/v0/groups/servers/sse", "/v0/groups/servers/message"] {
+            assert_eq!(scope(path), Some(Scope::Group("servers".into())), "{path}");
+        }
+        assert_eq!(scope("/v0/servers/groups/mcp"), Some(Scope::Server("groups".into())));
+        for path in ["/", "/mcp/", "/v0/groups//mcp", "/v0/groups/a/b/mcp", "/v0/servers/a/sse"] {
+            assert_eq!(scope(path), None, "{path}");
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! One connection of a client, for as long as it lasts. While it is used, hyper serves it; once it rests, hyper and
-//! its buffers are let go and only the socket stays, so that a thousand idle agents cost next to nothing.
+//! Serves one client connection until it closes. An active connection is served by hyper; when it becomes idle, hyper
+//! and its buffers are dropped and only the socket is kept, so that idle connections need little memory.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -19,27 +19,27 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::front::{Answer, Front};
+use super::front::{Front, ResponseBody};
 
-/// A connection on which no request arrives is closed after this.
+/// Idle timeout: a connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(75);
-/// When a connection is looked at; one that did nothing since the last time rests. The first look comes soon, since
-/// many agents only say hello: buffers of those that come one after the other are then the same memory. One that is
-/// busy is looked at less and less.
+/// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
+/// first check comes soon, since many agents send a single request: connections that come one after another can then
+/// reuse the same memory. The interval doubles up to the longest while a connection is busy.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 pub async fn serve(stream: TcpStream, peer: IpAddr, front: Front, shutdown: CancellationToken) {
-    // Answers are whole writes; waiting for more to send would stall event streams.
+    // Responses are written as a whole, and Nagle's algorithm would delay event streams.
     let _ = stream.set_nodelay(true);
     let mut stream = stream;
     loop {
-        // Browsers connect in advance; one that never asked anything must not delay the end.
+        // Browsers open connections in advance; one without a request must not delay a shutdown.
         let asks = tokio::time::timeout(IDLE, stream.readable());
         if !matches!(shutdown.run_until_cancelled(asks).await, Some(Ok(Ok(())))) {
             return;
         }
-        // In a box: most connections rest, and should not keep room for it.
+        // Boxed, so that idle connections do not reserve memory for this future.
         match Box::pin(serve_until_rest(stream, peer, &front, &shutdown)).await {
             Some(resting) => stream = resting,
             None => return,
@@ -47,7 +47,7 @@ pub async fn serve(stream: TcpStream, peer: IpAddr, front: Front, shutdown: Canc
     }
 }
 
-/// The socket comes back when nothing is under way on it; `None` when the connection is over.
+/// Serves requests until the connection is idle, and then returns its socket. Returns `None` when it was closed.
 async fn serve_until_rest(
     stream: TcpStream,
     peer: IpAddr,
@@ -57,12 +57,12 @@ async fn serve_until_rest(
     let (mut stream, mut unread) = (stream, Bytes::new());
     loop {
         let activity = Arc::<Activity>::default();
-        let io = Watched { io: TokioIo::new(stream), unread, activity: activity.clone() };
-        let service = Answering { front: front.clone(), peer, activity: activity.clone() };
+        let io = WatchedIo { io: TokioIo::new(stream), unread, activity: activity.clone() };
+        let service = ConnectionService { front: front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(IDLE);
         let mut connection = builder.serve_connection(io, service);
-        // It was woken by one request, which alone does not make it busy.
+        // The request that woke the connection up does not count as activity.
         let (mut seen, mut look) = (1, FIRST_LOOK);
         loop {
             tokio::select! {
@@ -81,7 +81,7 @@ async fn serve_until_rest(
         }
         let parts = connection.into_parts();
         stream = parts.io.io.into_inner();
-        // The beginning of a request that is still on its way is not lost.
+        // Keeps the part of the next request that was already read.
         unread = [parts.io.unread, parts.read_buf].concat().into();
         if unread.is_empty() {
             return Some(stream);
@@ -91,15 +91,15 @@ async fn serve_until_rest(
 
 fn end(served: hyper::Result<()>) -> Option<TcpStream> {
     if let Err(error) = served {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection ended early");
     }
     None
 }
 
-/// What happens on a connection.
+/// Activity of a connection, as the idle check sees it.
 #[derive(Default)]
 struct Activity {
-    /// Requests that came, and answers that were given to the last byte.
+    /// Number of requests received, and of responses sent completely.
     begun: AtomicU64,
     ended: AtomicU64,
     reading_waits: AtomicBool,
@@ -107,7 +107,7 @@ struct Activity {
 }
 
 impl Activity {
-    /// Nothing is being answered, everything written was taken, and nothing more has come.
+    /// Tells whether no request is in flight, no write is blocked, and no further bytes have arrived.
     fn rests(&self) -> bool {
         self.begun.load(Ordering::Relaxed) == self.ended.load(Ordering::Relaxed)
             && self.reading_waits.load(Ordering::Relaxed)
@@ -115,27 +115,27 @@ impl Activity {
     }
 }
 
-struct Answering {
+struct ConnectionService {
     front: Front,
     peer: IpAddr,
     activity: Arc<Activity>,
 }
 
-impl Service<Request<Incoming>> for Answering {
-    type Response = Response<Counted>;
+impl Service<Request<Incoming>> for ConnectionService {
+    type Response = Response<CountedBody>;
     type Error = Infallible;
-    /// In a box: the connection keeps room for it between requests, too.
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Counted>, Infallible>> + Send>>;
+    /// Boxed, since the connection reserves memory for it between requests, too.
+    type Future = Pin<Box<dyn Future<Output = Result<Response<CountedBody>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.activity.begun.fetch_add(1, Ordering::Relaxed);
         let until_sent = UntilSent(self.activity.clone());
         let answer = self.front.clone().answer(self.peer, request);
-        Box::pin(async move { Ok(answer.await?.map(|body| Counted { body, _until_sent: until_sent })) })
+        Box::pin(async move { Ok(answer.await?.map(|body| CountedBody { body, _until_sent: until_sent })) })
     }
 }
 
-/// Counts an answer as given when hyper has taken all of it, or nobody wants it any more.
+/// Counts a response as sent when it is dropped: hyper has taken all of it, or the connection is gone.
 struct UntilSent(Arc<Activity>);
 
 impl Drop for UntilSent {
@@ -144,13 +144,13 @@ impl Drop for UntilSent {
     }
 }
 
-/// A body that is counted as long as it is not sent.
-pub struct Counted {
-    body: Answer,
+/// A response body that counts as in flight until it is dropped.
+pub struct CountedBody {
+    body: ResponseBody,
     _until_sent: UntilSent,
 }
 
-impl Body for Counted {
+impl Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -170,14 +170,14 @@ impl Body for Counted {
     }
 }
 
-/// The socket, with what was read from it before and has not been used.
-struct Watched {
+/// The socket, with bytes that were read from it earlier and not used yet.
+struct WatchedIo {
     io: TokioIo<TcpStream>,
     unread: Bytes,
     activity: Arc<Activity>,
 }
 
-impl Read for Watched {
+impl Read for WatchedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -194,14 +194,14 @@ impl Read for Watched {
     }
 }
 
-impl Watched {
+impl WatchedIo {
     fn note<T>(&self, written: Poll<T>) -> Poll<T> {
         self.activity.writing_waits.store(written.is_pending(), Ordering::Relaxed);
         written
     }
 }
 
-impl Write for Watched {
+impl Write for WatchedIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! The front door: every request passes the guard, then MCP paths go straight to `mcp` and everything else to the
-//! router. This is all that the way of an agent's call has of HTTP machinery, so that it can be replaced.
+//! Entry point of all requests: checks Host and Origin, then passes MCP paths to `mcp` and everything else to the
+//! router. Calls of agents do not go through axum's router.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -22,11 +22,11 @@ use hyper::{Request, Response};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::http::access::{Access, Asked, Peer};
-use crate::http::error::Refusal;
+use crate::http::access::{AccessLevel, AccessRequest, Peer};
+use crate::http::error::ErrorResponse;
 use crate::http::reply::NoContent;
-use crate::http::revocable::{Until, until_revoked};
-use crate::http::{Face, guard};
+use crate::http::revocable::{UntilRevoked, until_revoked};
+use crate::http::{Face, body, origin_check};
 use crate::routes;
 use gateway::principals::Principal;
 use mcp::{self, Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
@@ -44,23 +44,23 @@ impl Front {
         self,
         peer: IpAddr,
         request: Request<Incoming>,
-    ) -> Result<Response<Answer>, Infallible> {
+    ) -> Result<Response<ResponseBody>, Infallible> {
         let (head, body) = request.into_parts();
-        let cors = match guard::admit(&self.face.settings, &head.uri, &head.headers) {
+        let cors = match origin_check::admit(&self.face.settings, &head.uri, &head.headers) {
             Ok(cors) => cors,
-            Err(refusal) => {
-                guard::discard(body, 0).await;
-                return Ok(refusal.into_response().map(Answer::Router));
+            Err(error) => {
+                body::discard(body, 0).await;
+                return Ok(error.into_response().map(ResponseBody::Router));
             }
         };
-        let asked = guard::is_preflight(&head.method, &head.headers)
+        let asked = origin_check::is_preflight(&head.method, &head.headers)
             .then(|| head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned());
         let mut response = match (&cors, &asked) {
-            (Some(_), Some(_)) => NoContent.into_response().map(Answer::Router),
+            (Some(_), Some(_)) => NoContent.into_response().map(ResponseBody::Router),
             (Some(_) | None, _) => self.serve(peer, head, body).await?,
         };
         if let Some(origin) = cors {
-            guard::allow(response.headers_mut(), origin, asked.flatten());
+            origin_check::allow(response.headers_mut(), origin, asked.flatten());
         }
         Ok(response)
     }
@@ -70,16 +70,16 @@ impl Front {
         peer: IpAddr,
         mut head: Parts,
         body: Incoming,
-    ) -> Result<Response<Answer>, Infallible> {
+    ) -> Result<Response<ResponseBody>, Infallible> {
         match routes::mcp_place(head.uri.path()) {
             Some((place, access)) => {
                 let answered = self.serve_agent(peer, place, access, &head, body).await;
-                Ok(answered.unwrap_or_else(|refusal| refusal.into_response().map(Answer::Router)))
+                Ok(answered.unwrap_or_else(|error| error.into_response().map(ResponseBody::Router)))
             }
             None => {
                 head.extensions.insert(Peer(peer));
                 let request = Request::from_parts(head, RouterBody::new(body));
-                Ok(self.router.oneshot(request).await?.map(Answer::Router))
+                Ok(self.router.oneshot(request).await?.map(ResponseBody::Router))
             }
         }
     }
@@ -88,20 +88,20 @@ impl Front {
         self,
         peer: IpAddr,
         place: EndpointPath,
-        access: Access,
+        access: AccessLevel,
         head: &Parts,
         body: Incoming,
-    ) -> Result<Response<Answer>, Refusal> {
+    ) -> Result<Response<ResponseBody>, ErrorResponse> {
         let (method, path) = (head.method.as_str(), head.uri.path());
-        let asked = Asked { method, path, headers: &head.headers, peer };
+        let asked = AccessRequest { method, path, headers: &head.headers, peer };
         let caller = match self.face.admit(access, &asked).await {
             Ok(caller) => caller.0,
-            Err(refusal) => {
-                guard::discard(body, 0).await;
-                return Err(refusal);
+            Err(error) => {
+                body::discard(body, 0).await;
+                return Err(error);
             }
         };
-        let body = guard::read_body(body).await?;
+        let body = body::read_body(body).await?;
         let revoked = caller.as_ref().map(Principal::revoked);
         let ask = ask(place, caller.as_ref(), head, body);
         let reply = until_revoked(revoked, self.mcp.serve(ask)).await?;
@@ -124,7 +124,8 @@ fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, bod
     }
 }
 
-/// Somebody who says nothing takes anything. What is accepted may be said in several headers.
+/// Tells whether the client accepts an event stream. Without an `Accept` header it accepts anything; several such
+/// headers count as one.
 fn accepts_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT);
     let mut medias = accepted.iter().flat_map(|value| value.to_str().unwrap_or_default().split(','));
@@ -135,7 +136,8 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     accepted.iter().next().is_none() || medias.any(is_event_stream)
 }
 
-/// A header that must be there once. Sent twice, or with what is no text, it is there but says nothing that is known.
+/// Returns the value of a header that may be sent once. Sent twice or with a value that is not text, it counts as
+/// present with an empty value, which matches nothing.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
@@ -146,27 +148,27 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn routing(headers: &HeaderMap) -> Routing {
     let mut routing = Routing::default();
     for (name, value) in headers {
-        // What is no text matches nothing that a body says.
+        // A value that is not text must match nothing in the body.
         routing.add(name.as_str(), value.to_str().unwrap_or("\u{fffd}"));
     }
     routing
 }
 
-fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Answer> {
+fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<ResponseBody> {
     let mut headers = HeaderMap::new();
     let body = match reply.body {
-        mcp::ReplyBody::Empty => Answer::Pieces(VecDeque::new()),
+        mcp::ReplyBody::Empty => ResponseBody::Pieces(VecDeque::new()),
         mcp::ReplyBody::Json(pieces) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            Answer::Pieces(pieces.into())
+            ResponseBody::Pieces(pieces.into())
         }
         mcp::ReplyBody::Events(events) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
             match revoked {
-                None => Answer::Events(events),
-                Some(revoked) => Answer::Revocable(Until::new(events, revoked)),
+                None => ResponseBody::Events(events),
+                Some(revoked) => ResponseBody::Revocable(UntilRevoked::new(events, revoked)),
             }
         }
     };
@@ -182,16 +184,16 @@ fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Answer
     response
 }
 
-/// The body of any answer.
-pub enum Answer {
+/// The body of any response.
+pub enum ResponseBody {
     Router(RouterBody),
     Pieces(VecDeque<Bytes>),
     Events(mcp::EventBody),
-    /// Events for whoever has a token, while it is valid.
-    Revocable(Until<mcp::EventBody>),
+    /// An event stream that ends when its token is revoked.
+    Revocable(UntilRevoked<mcp::EventBody>),
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -200,12 +202,14 @@ impl Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match self.get_mut() {
-            Answer::Router(body) => Pin::new(body).poll_frame(context),
-            Answer::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
-            Answer::Events(events) => {
+            ResponseBody::Router(body) => Pin::new(body).poll_frame(context),
+            ResponseBody::Pieces(pieces) => {
+                Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
+            }
+            ResponseBody::Events(events) => {
                 Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
             }
-            Answer::Revocable(events) => {
+            ResponseBody::Revocable(events) => {
                 Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
             }
         }
@@ -213,19 +217,19 @@ impl Body for Answer {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Answer::Router(body) => body.is_end_stream(),
-            Answer::Pieces(pieces) => pieces.is_empty(),
-            Answer::Events(_) | Answer::Revocable(_) => false,
+            ResponseBody::Router(body) => body.is_end_stream(),
+            ResponseBody::Pieces(pieces) => pieces.is_empty(),
+            ResponseBody::Events(_) | ResponseBody::Revocable(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Answer::Router(body) => body.size_hint(),
-            Answer::Pieces(pieces) => {
+            ResponseBody::Router(body) => body.size_hint(),
+            ResponseBody::Pieces(pieces) => {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }
-            Answer::Events(_) | Answer::Revocable(_) => SizeHint::default(),
+            ResponseBody::Events(_) | ResponseBody::Revocable(_) => SizeHint::default(),
         }
     }
 }

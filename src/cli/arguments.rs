@@ -1,57 +1,56 @@
-//! The arguments of a call from a command line: JSON, and `key=value` pairs that are typed by the tool's schema.
-//! Dots lead into objects. Values written as JSON keep their digits.
+//! Arguments of a tool call on the command line: a JSON object, and `key=value` pairs whose types come from the tool's
+//! schema. Dots in a key address nested objects. Values given as JSON keep their digits.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::UsageError;
+use super::error::UsageError;
 use super::schema::{at, types};
 
-type Members = BTreeMap<String, Given>;
+type ArgumentMap = BTreeMap<String, ArgumentValue>;
 
-/// Arguments by name, their values as written.
+/// The arguments of a call, by name.
 #[derive(Debug, Default)]
-pub struct Arguments(Members);
+pub struct ToolArguments(ArgumentMap);
 
 #[derive(Debug)]
-enum Given {
+enum ArgumentValue {
     Written(Box<RawValue>),
-    Object(Members),
+    Object(ArgumentMap),
     List(Vec<Box<RawValue>>),
 }
 
-impl Arguments {
-    /// From the text of `--input`.
+impl ToolArguments {
+    /// Parses the text of `--input`.
     pub fn parse(text: &str) -> Result<Self, UsageError> {
         let members = members_of(text);
         members.map(Self).map_err(|error| UsageError(format!("the input is not a JSON object: {error}")))
     }
 
-    /// Adds one `key=value`; it wins over what was there.
+    /// Adds one `key=value`, which replaces an earlier value.
     pub fn add(&mut self, pair: &str, schema: &Value) -> Result<(), UsageError> {
         let split = pair.split_once('=').filter(|(key, _)| !key.is_empty());
         let (key, value) =
-            split.ok_or_else(|| UsageError(format!("{pair:?} is no argument: write key=value")))?;
-        // A name may have a dot itself.
+            split.ok_or_else(|| UsageError(format!("{pair:?} is not an argument; write key=value")))?;
+        // The name of an argument may itself contain a dot.
         let whole = at(schema, &[key]).is_some();
         let path: Vec<&str> = if whole { vec![key] } else { key.split('.').collect() };
         let property = at(schema, &path).unwrap_or(&Value::Null);
         let wanted = types(schema, property);
-        let (members, last) = descend(&mut self.0, &path).ok_or_else(|| {
-            UsageError(format!("{key}: a part of it is given as something else than an object"))
-        })?;
+        let (members, last) = descend(&mut self.0, &path)
+            .ok_or_else(|| UsageError(format!("{key}: a part of the path is not an object")))?;
         if wanted == ["array"] && !value.trim_start().starts_with('[') {
             let item = typed(key, value, &types(schema, &property["items"]))?;
             match members.get_mut(last) {
-                Some(Given::List(list)) => list.push(item),
-                Some(Given::Written(_) | Given::Object(_)) | None => {
-                    members.insert(last.to_owned(), Given::List(vec![item]));
+                Some(ArgumentValue::List(list)) => list.push(item),
+                Some(ArgumentValue::Written(_) | ArgumentValue::Object(_)) | None => {
+                    members.insert(last.to_owned(), ArgumentValue::List(vec![item]));
                 }
             }
         } else {
-            members.insert(last.to_owned(), Given::Written(typed(key, value, &wanted)?));
+            members.insert(last.to_owned(), ArgumentValue::Written(typed(key, value, &wanted)?));
         }
         Ok(())
     }
@@ -60,47 +59,50 @@ impl Arguments {
         self.0.contains_key(name)
     }
 
-    /// The arguments as a JSON object, with the given members before them.
+    /// Returns the arguments as a JSON object that begins with the given members.
     pub fn to_json(&self, before: &[(&str, String)]) -> String {
         let before = before.iter().map(|(name, value)| format!("{}:{value}", Value::from(*name)));
         format!("{{{}}}", before.chain(self.0.iter().map(member)).collect::<Vec<_>>().join(","))
     }
 }
 
-/// The object in which the last part of the path stands; none where the way leads through something else.
-fn descend<'a, 'b>(members: &'a mut Members, path: &[&'b str]) -> Option<(&'a mut Members, &'b str)> {
+/// Finds or creates the object that holds the last part of a path. Returns `None` if a part before it is not an object.
+fn descend<'a, 'b>(members: &'a mut ArgumentMap, path: &[&'b str]) -> Option<(&'a mut ArgumentMap, &'b str)> {
     let (last, way) = path.split_last()?;
     let mut members = members;
     for name in way {
-        let next = members.entry((*name).to_owned()).or_insert_with(|| Given::Object(Members::new()));
-        if let Given::Written(written) = next {
-            *next = Given::Object(members_of(written.get()).ok()?);
+        let next =
+            members.entry((*name).to_owned()).or_insert_with(|| ArgumentValue::Object(ArgumentMap::new()));
+        if let ArgumentValue::Written(written) = next {
+            *next = ArgumentValue::Object(members_of(written.get()).ok()?);
         }
         match next {
-            Given::Object(deeper) => members = deeper,
-            Given::Written(_) | Given::List(_) => return None,
+            ArgumentValue::Object(deeper) => members = deeper,
+            ArgumentValue::Written(_) | ArgumentValue::List(_) => return None,
         }
     }
     Some((members, last))
 }
 
-fn members_of(object: &str) -> serde_json::Result<Members> {
+fn members_of(object: &str) -> serde_json::Result<ArgumentMap> {
     let values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object)?;
-    Ok(values.into_iter().map(|(name, value)| (name, Given::Written(value))).collect())
+    Ok(values.into_iter().map(|(name, value)| (name, ArgumentValue::Written(value))).collect())
 }
 
-fn member((name, value): (&String, &Given)) -> String {
+fn member((name, value): (&String, &ArgumentValue)) -> String {
     let value = match value {
-        Given::Written(value) => value.get().to_owned(),
-        Given::Object(values) => format!("{{{}}}", values.iter().map(member).collect::<Vec<_>>().join(",")),
-        Given::List(items) => {
+        ArgumentValue::Written(value) => value.get().to_owned(),
+        ArgumentValue::Object(values) => {
+            format!("{{{}}}", values.iter().map(member).collect::<Vec<_>>().join(","))
+        }
+        ArgumentValue::List(items) => {
             format!("[{}]", items.iter().map(|item| item.get()).collect::<Vec<_>>().join(","))
         }
     };
     format!("{}:{value}", Value::from(name.as_str()))
 }
 
-/// The value as JSON of one of the wanted types; where nothing is known, what looks like JSON is JSON.
+/// Converts a value to JSON of one of the wanted types. If the schema names no type, text that is valid JSON is JSON.
 fn typed(key: &str, text: &str, wanted: &[&str]) -> Result<Box<RawValue>, UsageError> {
     let json = RawValue::from_string(text.trim().to_owned()).ok();
     let is = |json: &RawValue| match json.get().as_bytes().first() {
@@ -118,7 +120,7 @@ fn typed(key: &str, text: &str, wanted: &[&str]) -> Result<Box<RawValue>, UsageE
     };
     let plain = || RawValue::from_string(Value::from(text).to_string()).expect("a string is JSON");
     match json {
-        // Text is text, also where it could be read as something else.
+        // A string stays a string, even if it is also valid JSON.
         _ if wanted == ["string"] => Ok(plain()),
         Some(json) if wanted.is_empty() || (fits(&json) && is(&json) != "string") => Ok(json),
         _ if wanted.is_empty() || wanted.contains(&"string") => Ok(plain()),
@@ -143,7 +145,7 @@ mod tests {
     }
 
     fn built(input: &str, pairs: &[&str]) -> Result<String, UsageError> {
-        let mut arguments = Arguments::parse(input)?;
+        let mut arguments = ToolArguments::parse(input)?;
         for pair in pairs {
             arguments.add(pair, &schema())?;
         }
@@ -189,6 +191,6 @@ mod tests {
             let wrong = built(r#"{"text": "t"}"#, &[pair]);
             assert!(wrong.is_err(), "{pair}: {wrong:?}");
         }
-        assert!(Arguments::parse("[1]").is_err() && Arguments::parse("{").is_err());
+        assert!(ToolArguments::parse("[1]").is_err() && ToolArguments::parse("{").is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Authorization at a server, given by a person in a browser: opens it, waits on a port of this machine for the
-//! browser to come back, and hands what it brought to the gateway.
+//! OAuth authorization in a browser: opens the authorization URL, waits for the redirect on a local port, and passes
+//! its parameters to the gateway.
 
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -11,19 +11,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
+use super::invocation::Invocation;
 use super::output::{self, Format, Spinner};
-use super::remote::{Answer, Request};
-use super::suggestion::{Kind, explain};
-use super::{Session, register, servers};
+use super::record::{one, text};
+use super::remote::{ApiRequest, ApiResponse};
+use super::servers;
+use super::suggestion::{ListedNoun, explain};
 
 const CALLBACK_PATH: &str = "/oauth/callback";
-/// As long as the gateway keeps a session that nobody finished.
+/// Longest wait for the redirect: how long the gateway keeps a pending authorization.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 const LONGEST_REQUEST: usize = 64 * 1024;
-/// What a provider's redirect carries, and the gateway wants to know.
+/// The parameters of the redirect that are passed to the gateway.
 const KEYS: [&str; 5] = ["code", "state", "iss", "error", "error_description"];
 
-/// Authorize the gateway at a server anew
+/// Authorize the gateway at a server again
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate authorize linear
@@ -31,67 +33,69 @@ const KEYS: [&str; 5] = ["code", "state", "iss", "error", "error_description"];
 pub struct Authorize {
     /// Name of the server
     name: String,
-    /// Only print the address where authorization is given
+    /// Print the authorization URL, do not open a browser
     #[arg(long)]
     no_browser: bool,
 }
 
-pub async fn run(session: &Session, authorize: Authorize) -> anyhow::Result<()> {
+pub async fn run(invocation: &Invocation, authorize: Authorize) -> anyhow::Result<()> {
     let callback = Callback::listen(None).await?;
-    let body = servers::one("oauth_redirect_uri", callback.redirect_uri());
-    let request = Request::post(&["servers", &authorize.name, "reauthorize"]).object(&body);
-    let answer = session.remote.ask(request).await;
-    let answer = explain(session, Kind::Server, &authorize.name, answer).await?;
-    match finish(session, &answer, Some(callback), None, !authorize.no_browser).await? {
-        Some(answer) => register::registered(session, &answer),
+    let body = one("oauth_redirect_uri", callback.redirect_uri());
+    let request = ApiRequest::post(&["servers", &authorize.name, "reauthorize"]).object(&body);
+    let answer = invocation.remote.ask(request).await;
+    let answer = explain(invocation, ListedNoun::Server, &authorize.name, answer).await?;
+    match finish(invocation, &answer, Some(callback), None, !authorize.no_browser).await? {
+        Some(answer) => servers::show_registered(invocation, &answer),
         None => Ok(()),
     }
 }
 
-/// Sees an authorization through; none when the browser comes back elsewhere, where we cannot wait for it.
+/// Waits for the redirect and completes an authorization. Returns `None` if the redirect URI is not on this machine.
 pub async fn finish(
-    session: &Session,
-    required: &Answer,
+    invocation: &Invocation,
+    required: &ApiResponse,
     callback: Option<Callback>,
     redirect_uri: Option<&str>,
     browser: bool,
-) -> anyhow::Result<Option<Answer>> {
+) -> anyhow::Result<Option<ApiResponse>> {
     let required_json = required.json()?;
     let details = &required_json["authorization_required"];
-    let (id, address) = (servers::text(details, "session_id"), servers::text(details, "authorization_url"));
+    let (id, address) = (text(details, "session_id"), text(details, "authorization_url"));
     let callback = match (callback, redirect_uri.and_then(loopback)) {
         (Some(callback), _) => Some(callback),
         (None, Some(uri)) => Some(Callback::listen(Some(uri)).await?),
         (None, None) => None,
     };
-    output::message(&format!("The server wants authorization. Give it here:\n\n  {address}\n"));
+    output::message(&format!("The server requires authorization. Open this address:\n\n  {address}\n"));
     let Some(callback) = callback else {
         output::message("The provider will send the browser to the registered redirect URI.");
-        if session.format == Format::Json {
+        if invocation.format == Format::Json {
             output::json(&required.text)?;
         }
         return Ok(None);
     };
     if browser && !open_browser(&address) {
-        output::message("There is no browser here; open the address on a machine that can reach this one.");
+        output::message(
+            "No browser could be started; open the address on a machine that can reach this one.",
+        );
     }
-    let limit = time_left(&servers::text(details, "expires_at"));
+    let limit = time_left(&text(details, "expires_at"));
     let spinner = Spinner::countdown("waiting for the authorization", limit);
     let brought = tokio::time::timeout(limit, callback.wait()).await;
     drop(spinner);
-    let Ok(brought) = brought else { bail!("nobody gave the authorization in time; try again") };
+    let Ok(brought) = brought else { bail!("the authorization was not given in time; try again") };
     let path = ["upstream_oauth", "sessions", &id, "complete"];
-    Ok(Some(session.remote.ask(Request::post(&path).object(&brought?)).await?))
+    Ok(Some(invocation.remote.ask(ApiRequest::post(&path).object(&brought?)).await?))
 }
 
-/// The port of this machine to which the browser comes back.
+/// The local listener that receives the redirect.
 pub struct Callback {
     listener: TcpListener,
     uri: Url,
 }
 
 impl Callback {
-    /// Listens where `uri` says, or on any free port.
+    /// Listens on the port of `uri`, or on any free port.
     pub async fn listen(uri: Option<Url>) -> anyhow::Result<Self> {
         let port = uri.as_ref().and_then(Url::port_or_known_default).unwrap_or(0);
         let listener = TcpListener::bind(("127.0.0.1", port)).await;
@@ -108,7 +112,7 @@ impl Callback {
         self.uri.as_str()
     }
 
-    /// What the provider told us through the browser.
+    /// Waits for the redirect and returns its parameters.
     async fn wait(&self) -> anyhow::Result<Map<String, Value>> {
         loop {
             let (mut stream, _) = self.listener.accept().await?;
@@ -120,7 +124,7 @@ impl Callback {
                     .map(|(key, value)| (key.into_owned(), Value::from(value.into_owned())))
                     .collect::<Map<_, _>>()
             });
-            // Browsers also ask for icons; only a redirect has a state.
+            // Browsers also request icons; only the redirect has a `state`.
             let Some(brought) = brought.filter(|brought| brought.contains_key("state")) else {
                 reply(&mut stream, "404 Not Found", "There is nothing here.").await;
                 continue;
@@ -135,7 +139,7 @@ impl Callback {
     }
 }
 
-/// The target of a GET request.
+/// Reads a request and returns its target, if it is a GET.
 async fn read_target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < LONGEST_REQUEST {
@@ -159,7 +163,7 @@ async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
     let _ = stream.shutdown().await;
 }
 
-/// A redirect URI at which this machine can be waited for.
+/// Parses a redirect URI that points to this machine.
 fn loopback(uri: &str) -> Option<Url> {
     let url = Url::parse(uri).ok().filter(|url| url.scheme() == "http")?;
     matches!(url.host_str(), Some("127.0.0.1" | "localhost")).then_some(url)
@@ -172,7 +176,7 @@ fn open_browser(address: &str) -> bool {
     command.spawn().is_ok()
 }
 
-/// Until the given time (RFC 3339 in UTC), as far as it can be read.
+/// Returns the time left until `expires_at` (RFC 3339 in UTC); the longest wait if it cannot be parsed.
 fn time_left(expires_at: &str) -> Duration {
     let end = seconds_since_1970(expires_at);
     let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs());
@@ -183,7 +187,7 @@ fn seconds_since_1970(time: &str) -> Option<u64> {
     let number = |from: usize, to: usize| time.get(from..to)?.parse::<u64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    // Days since 0000-03-01: a year that begins in March has its leap day at the end.
+    // Days since 0000-03-01, since a year that begins in March ends with its leap day.
     let (year, month) =
         if month <= 2 { (year.checked_sub(1)?, month + 9) } else { (year, month.checked_sub(3)?) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::groups::names;
+use super::error::UsageError;
+use super::files;
+use super::flags::names;
+use super::invocation::Invocation;
 use super::output::{self, Table};
-use super::register::conf_decides;
-use super::remote::Request;
-use super::servers::text;
-use super::suggestion::{Kind, explain};
-use super::{Session, UsageError, files};
+use super::record::text;
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
 /// List clients (enterprise mode)
 #[derive(Args)]
@@ -34,7 +35,7 @@ pub struct CreateClient {
     flags: ClientFlags,
 }
 
-/// Change a client; what is not named stays as it is (enterprise mode)
+/// Change a client; settings that are not given stay the same (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update mcp-client cursor --allow \"github\"
@@ -47,7 +48,7 @@ pub struct UpdateClient {
     flags: ClientFlags,
 }
 
-/// Delete a client; its token ends at once (enterprise mode)
+/// Delete a client; its token stops working at once (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate delete mcp-client cursor")]
@@ -64,7 +65,7 @@ struct ClientFlags {
     /// Names of the servers it may use, separated by commas; "*" for all
     #[arg(long, value_name = "SERVERS")]
     allow: Option<String>,
-    /// What the client is
+    /// Description of the client
     #[arg(long)]
     description: Option<String>,
     /// A token of your choice, at least 8 characters [default: a generated one]
@@ -73,7 +74,7 @@ struct ClientFlags {
 }
 
 impl ClientFlags {
-    /// The keys of the REST API, from the file or the flags; the name, where the file has one, included.
+    /// Returns the fields for the REST API, from the file or the flags; with the name, if the file has one.
     async fn to_object(&self) -> anyhow::Result<Map<String, Value>> {
         let mut given = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -85,7 +86,7 @@ impl ClientFlags {
         put("description", self.description.clone().map(Value::from));
         put("access_token", self.access_token.clone().map(Value::from));
         let Some(conf) = &self.conf else { return Ok(given) };
-        conf_decides(given.is_empty());
+        files::warn_about_flags(given.is_empty());
         let mut object = files::object(conf).await?;
         files::resolve_token(&mut object).await?;
         if let Some(allowed) = object.remove("allowed_servers") {
@@ -95,9 +96,9 @@ impl ClientFlags {
     }
 }
 
-pub async fn list(session: &Session) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["clients"])).await?;
-    session.show(&answer, |clients| {
+pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["clients"])).await?;
+    invocation.show(&answer, |clients| {
         let clients = clients.as_array().map(Vec::as_slice).unwrap_or_default();
         if clients.is_empty() {
             output::message("There are no clients; add one with `toolgate create mcp-client`.");
@@ -115,7 +116,7 @@ pub async fn list(session: &Session) -> anyhow::Result<()> {
     })
 }
 
-pub async fn create(session: &Session, create: CreateClient) -> anyhow::Result<()> {
+pub async fn create(invocation: &Invocation, create: CreateClient) -> anyhow::Result<()> {
     let mut client = create.flags.to_object().await?;
     if create.flags.conf.is_none() {
         let Some(name) = create.name else {
@@ -124,7 +125,7 @@ pub async fn create(session: &Session, create: CreateClient) -> anyhow::Result<(
         };
         client.insert("name".into(), name.into());
     }
-    let answer = session.remote.ask(Request::post(&["clients"]).object(&client)).await?;
+    let answer = invocation.remote.ask(ApiRequest::post(&["clients"]).object(&client)).await?;
     let created = answer.json()?;
     output::message(&format!("Created client {:?}.", text(&created, "name")));
     if allowed(&created).is_empty() {
@@ -133,10 +134,10 @@ pub async fn create(session: &Session, create: CreateClient) -> anyhow::Result<(
         );
     }
     output::message("It sends its token in the header `Authorization: Bearer <token>`.");
-    session.show(&answer, page)
+    invocation.show(&answer, page)
 }
 
-pub async fn update(session: &Session, update: UpdateClient) -> anyhow::Result<()> {
+pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Result<()> {
     let mut changes = update.flags.to_object().await?;
     let named = changes.remove("name").and_then(|name| name.as_str().map(str::to_owned));
     let Some(name) = update.name.or(named) else {
@@ -145,23 +146,23 @@ pub async fn update(session: &Session, update: UpdateClient) -> anyhow::Result<(
     if changes.is_empty() {
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
-    // The route replaces everything, so what stays must be sent along.
-    let clients = session.remote.ask(Request::get(&["clients"])).await?.json()?;
+    // The route replaces all fields, so unchanged ones must be sent, too.
+    let clients = invocation.remote.ask(ApiRequest::get(&["clients"])).await?.json()?;
     let current = clients.as_array().into_iter().flatten().find(|client| client["name"] == name.as_str());
     for key in ["description", "allow_list"] {
         if let Some(value) = current.and_then(|client| client.get(key)) {
             changes.entry(key).or_insert_with(|| value.clone());
         }
     }
-    let answer = session.remote.ask(Request::put(&["clients", &name]).object(&changes)).await;
-    let answer = explain(session, Kind::Client, &name, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::put(&["clients", &name]).object(&changes)).await;
+    let answer = explain(invocation, ListedNoun::Client, &name, answer).await?;
     output::message(&format!("Changed client {name:?}."));
-    session.show(&answer, page)
+    invocation.show(&answer, page)
 }
 
-pub async fn delete(session: &Session, delete: DeleteClient) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::delete(&["clients", &delete.name])).await;
-    explain(session, Kind::Client, &delete.name, answer).await?;
+pub async fn delete(invocation: &Invocation, delete: DeleteClient) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::delete(&["clients", &delete.name])).await;
+    explain(invocation, ListedNoun::Client, &delete.name, answer).await?;
     output::message(&format!("Deleted client {:?}.", delete.name));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `toolgate completions`: what a shell needs to complete our commands and flags.
+//! `toolgate completions`: completion scripts for shells.
 
 use clap::Args;
 use clap_complete::Shell;

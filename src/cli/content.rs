@@ -1,5 +1,5 @@
-//! What tools, prompts and resources give back: text on standard output, data into files that it names. No file is
-//! ever written over.
+//! Shows the content of results, prompts and resources: text on standard output, binary data in new files. Existing
+//! files are never overwritten.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::output::{self, indented};
 
-/// Endings of files by media type; anything else is `.bin`.
+/// File extensions by media type; anything else is `.bin`.
 const ENDINGS: [(&str, &str); 17] = [
     ("image/png", "png"),
     ("image/jpeg", "jpg"),
@@ -37,19 +37,19 @@ const ENDINGS: [(&str, &str); 17] = [
 struct CallResult<'a> {
     #[serde(default)]
     content: Vec<Value>,
-    /// As written: its digits are the tool's.
+    /// As raw JSON, which keeps the digits of numbers.
     #[serde(borrow, rename = "structuredContent")]
     structured: Option<&'a RawValue>,
 }
 
-/// Shows the result of a call; `name` is what files are called after.
+/// Shows the result of a call; files are named after `name`.
 pub fn show_result(result: &str, name: &str) -> anyhow::Result<()> {
     let result: CallResult = serde_json::from_str(result)?;
     for block in &result.content {
         show_block(block, name)?;
     }
     let Some(structured) = result.structured else { return Ok(()) };
-    // Servers repeat structured content as text for clients that do not know it; once is enough for people.
+    // Servers repeat structured content as text for older clients; it is shown once.
     let meaning: Value = serde_json::from_str(structured.get())?;
     let repeats = |block: &Value| {
         let text = block["text"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -76,7 +76,7 @@ pub fn show_block(block: &Value, name: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Shows one content of a resource: its text, or a file with its data.
+/// Shows one part of a resource: its text, or the name of a file with its data.
 pub fn show_resource(content: &Value, name: &str) -> anyhow::Result<()> {
     match (content["text"].as_str(), content["blob"].as_str()) {
         (Some(text), _) => show_text(text),
@@ -98,7 +98,7 @@ fn save(data: &str, media_type: &Value, name: &str) -> anyhow::Result<()> {
     output::line(&format!("{path} ({}, {} bytes)", output::printable(media_type), bytes.len()))
 }
 
-/// What can be the beginning of a file name, whatever the name has.
+/// Makes a safe beginning of a file name.
 fn stem(name: &str) -> String {
     let fits = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '-');
     let kept: String = name.chars().map(|next| if fits(next) { next } else { '-' }).take(80).collect();
@@ -106,7 +106,7 @@ fn stem(name: &str) -> String {
     if kept.is_empty() { "content".to_owned() } else { kept.to_owned() }
 }
 
-/// Writes a file that was not there before, and says what it is called.
+/// Writes a new file and returns its path.
 fn write_new(stem: &str, ending: &str, bytes: &[u8]) -> anyhow::Result<String> {
     for number in 1u32.. {
         let path = format!("{stem}-{number}.{ending}");

@@ -1,4 +1,4 @@
-//! `toolgate backup` and `toolgate check`: commands that work on the database itself, whether or not a gateway runs.
+//! `toolgate backup` and `toolgate check`: commands that read the database directly. A gateway may be running.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::output::{self, Format};
 use crate::app;
-use crate::config::{self, Config, Flags};
+use crate::config::{self, Config, StartFlags};
 
 /// Copy the database to a file, also while the gateway runs
 #[derive(Args)]
@@ -87,13 +87,13 @@ pub fn check(command: Check, format: Format) -> anyhow::Result<()> {
     }
 }
 
-/// Runs something that needs the settings of the gateway, but no gateway.
+/// Runs work that needs the settings of the gateway, but no running gateway.
 pub fn run<T>(
     sqlite_db_path: Option<PathBuf>,
     work: impl AsyncFnOnce(&Config) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     telemetry::start_logging(config::log_filter()?);
-    let config = Config::load(&Flags { sqlite_db_path, ..Flags::default() })?;
+    let config = Config::load(&StartFlags { sqlite_db_path, ..StartFlags::default() })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work(&config))
 }

@@ -1,36 +1,36 @@
-//! The event stream of a call, event by event, as it arrives.
+//! Reads the event stream of a call.
 
 use reqwest::Response;
 
 use super::remote::{Remote, RemoteError};
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct CallEvent {
     pub name: String,
     pub data: String,
 }
 
-pub struct Events<'a> {
+pub struct CallEvents<'a> {
     remote: &'a Remote,
     response: Response,
-    received: Received,
+    received: EventBuffer,
 }
 
-/// What has arrived and is not yet taken.
+/// Received bytes that were not yet returned as events.
 #[derive(Default)]
-struct Received {
+struct EventBuffer {
     bytes: Vec<u8>,
-    /// So far there is no end of an event; a large one is not searched anew with every piece of it.
+    /// How many bytes were searched for the end of an event, so that a large event is searched only once.
     searched: usize,
 }
 
-impl<'a> Events<'a> {
+impl<'a> CallEvents<'a> {
     pub fn new(remote: &'a Remote, response: Response) -> Self {
-        Self { remote, response, received: Received::default() }
+        Self { remote, response, received: EventBuffer::default() }
     }
 
-    /// The next event; none at the end of the stream.
-    pub async fn next(&mut self) -> Result<Option<Event>, RemoteError> {
+    /// Returns the next event; `None` at the end of the stream.
+    pub async fn next(&mut self) -> Result<Option<CallEvent>, RemoteError> {
         loop {
             if let Some(event) = self.received.take_event() {
                 return Ok(Some(event));
@@ -44,14 +44,14 @@ impl<'a> Events<'a> {
     }
 }
 
-impl Received {
-    /// Takes out a whole event; comments between events are nothing.
-    fn take_event(&mut self) -> Option<Event> {
+impl EventBuffer {
+    /// Removes and returns a complete event; skips comments.
+    fn take_event(&mut self) -> Option<CallEvent> {
         while let Some(end) = memchr::memmem::find(&self.bytes[self.searched..], b"\n\n") {
             let block: Vec<u8> = self.bytes.drain(..self.searched + end + 2).collect();
             self.searched = 0;
             let block = String::from_utf8_lossy(&block);
-            let mut event = Event::default();
+            let mut event = CallEvent::default();
             let mut data = Vec::new();
             for line in block.lines() {
                 let (field, value) = line.split_once(':').unwrap_or((line, ""));
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn events_come_whole_and_comments_not_at_all() {
         let bytes = b": ping\n\nevent: progress\ndata: {\"a\":\ndata: 1}\n\nevent: res".to_vec();
-        let mut received = Received { bytes, searched: 0 };
+        let mut received = EventBuffer { bytes, searched: 0 };
         let event = received.take_event().unwrap();
         assert_eq!((event.name.as_str(), event.data.as_str()), ("progress", "{\"a\":\n1}"));
         for piece in [&b"ult\ndata: x\n"[..], b"\nevent: more"] {

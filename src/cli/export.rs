@@ -1,5 +1,5 @@
-//! `toolgate export`: one file for each server and group, such that `toolgate import` gives the same again. Secrets are
-//! left out unless they are wanted: a variable stands for each.
+//! `toolgate export`: writes one file for each server and group, which `toolgate import` can read. Secrets are
+//! replaced by variables unless `--with-secrets` is given.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -12,10 +12,10 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::Session;
+use super::invocation::Invocation;
 use super::output::{self, Format, indented};
-use super::remote::Request;
-use super::servers::text;
+use super::record::text;
+use super::remote::ApiRequest;
 use model::import::escape;
 
 const OWNER_ONLY: u32 = 0o600;
@@ -29,7 +29,7 @@ const OWNER_ONLY: u32 = 0o600;
 Files go to servers/NAME.json and groups/NAME.json. Users, clients and OAuth grants are not exported. Without
 --with-secrets a variable such as ${GITHUB_BEARER_TOKEN} stands for each secret; set them before `toolgate import`.")]
 pub struct Export {
-    /// Folder to write to; it must be empty, and is made where it is not there
+    /// Folder to write to; it must be empty or not exist yet
     #[arg(short, long, default_value = ".toolgate")]
     dir: PathBuf,
     /// Write secrets as they are: tokens, headers, variables, URLs with credentials
@@ -37,10 +37,10 @@ pub struct Export {
     with_secrets: bool,
 }
 
-pub async fn run(session: &Session, export: Export) -> anyhow::Result<()> {
-    let servers = session.remote.ask(Request::get(&["server_configs"])).await?.json()?;
-    let groups = session.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
-    let mut variables = Variables::default();
+pub async fn run(invocation: &Invocation, export: Export) -> anyhow::Result<()> {
+    let servers = invocation.remote.ask(ApiRequest::get(&["server_configs"])).await?.json()?;
+    let groups = invocation.remote.ask(ApiRequest::get(&["tool-groups"])).await?.json()?;
+    let mut variables = SecretVariables::default();
     let mut files = Vec::new();
     for server in servers.as_array().into_iter().flatten() {
         let server = if export.with_secrets { escaped(server) } else { variables.without_secrets(server) };
@@ -53,7 +53,7 @@ pub async fn run(session: &Session, export: Export) -> anyhow::Result<()> {
         let names = variables.names.iter().cloned().collect::<Vec<_>>().join(", ");
         output::message(&format!("Set these variables before importing: {names}"));
     }
-    match session.format {
+    match invocation.format {
         Format::Json => {
             let page = json!({ "files": written, "variables": variables.names });
             output::json(&page.to_string())
@@ -62,14 +62,14 @@ pub async fn run(session: &Session, export: Export) -> anyhow::Result<()> {
     }
 }
 
-/// The variables that stand for secrets, each name once.
+/// Names of the variables that replace secrets.
 #[derive(Default)]
-struct Variables {
+struct SecretVariables {
     names: BTreeSet<String>,
 }
 
-impl Variables {
-    /// The server with a variable in the place of each secret.
+impl SecretVariables {
+    /// Returns the server with each secret replaced by a variable.
     fn without_secrets(&mut self, server: &Value) -> Value {
         let mut hidden = escaped(server);
         let name = text(server, "name");
@@ -84,7 +84,7 @@ impl Variables {
                 self.hide(value, &name, key);
             }
         }
-        // Looking for a key makes it; what was not there stays away.
+        // Indexing with a missing key inserts `null`; removes those entries again.
         if let Some(object) = hidden.as_object_mut() {
             object.retain(|key, value| !value.is_null() || server.get(key).is_some());
         }
@@ -119,7 +119,7 @@ fn has_credentials(url: &str) -> bool {
     !url.username().is_empty() || url.password().is_some() || url.query().is_some()
 }
 
-/// Every string as a file must write it.
+/// Escapes all strings in a value, so that an import does not expand them.
 fn escaped(value: &Value) -> Value {
     match value {
         Value::String(text) => escape(text).into(),
@@ -131,7 +131,7 @@ fn escaped(value: &Value) -> Value {
     }
 }
 
-/// Writes all files; their paths.
+/// Writes all files and returns their paths.
 fn write(folder: &Path, files: &[(&str, Value)]) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_variable_stands_for_each_secret() {
-        let mut variables = Variables::default();
+        let mut variables = SecretVariables::default();
         let server = json!({"name": "a-b", "url": "https://h/?k=SECRET", "bearer_token": "SECRET",
             "headers": {"X-Key": "SECRET", "Empty": ""}, "env": {}, "description": "${x}"});
         let hidden = variables.without_secrets(&server);

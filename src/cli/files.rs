@@ -1,5 +1,5 @@
-//! Configuration files given with `--conf`: JSON or YAML, from a path or from standard input, with `${NAME}` replaced
-//! from the environment.
+//! Configuration files given with `--conf`: JSON or YAML, from a path or from standard input. `${NAME}` is replaced
+//! by the environment variable.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,10 +7,11 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 
+use super::output;
 use crate::config::variable;
 use model::import;
 
-/// The text of a file; `-` is standard input. Read on a thread of its own, so that Ctrl-C is heard meanwhile.
+/// Reads a file; `-` is standard input. Runs on a thread of its own, so that Ctrl-C still works.
 pub async fn text(path: &Path) -> anyhow::Result<String> {
     let path = path.to_owned();
     tokio::task::spawn_blocking(move || {
@@ -24,7 +25,7 @@ pub async fn text(path: &Path) -> anyhow::Result<String> {
     .await?
 }
 
-/// The object in a file, variables replaced.
+/// Reads the object in a file and expands its variables.
 pub async fn object(path: &Path) -> anyhow::Result<Map<String, Value>> {
     let value = import::read(&text(path).await?).with_context(|| format!("cannot use {}", path.display()))?;
     if value.get("mcpServers").is_some() || value.get("servers").is_some() {
@@ -37,7 +38,14 @@ pub async fn object(path: &Path) -> anyhow::Result<Map<String, Value>> {
     }
 }
 
-/// Turns a file's `access_token` or `access_token_ref` into the token it means.
+/// Warns that flags given beside `--conf` are ignored, unless `alone`: there are none.
+pub fn warn_about_flags(alone: bool) {
+    if !alone {
+        output::message("The file is used; the other flags are ignored.");
+    }
+}
+
+/// Replaces the `access_token_ref` of a file by the token that it refers to.
 pub async fn resolve_token(object: &mut Map<String, Value>) -> anyhow::Result<()> {
     let Some(reference) = object.remove("access_token_ref").filter(|reference| !reference.is_null()) else {
         return Ok(());

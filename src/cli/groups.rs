@@ -1,18 +1,20 @@
-//! Tool groups: curated parts of what the servers offer, each with endpoints of its own.
+//! Tool groups: subsets of the tools, each with MCP endpoints of its own.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::error::UsageError;
+use super::files;
+use super::flags::names;
+use super::invocation::Invocation;
 use super::output::{self, Table};
-use super::register::conf_decides;
-use super::remote::Request;
-use super::servers::text;
-use super::suggestion::{Kind, explain};
-use super::{Session, UsageError, files};
+use super::record::text;
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
-/// The keys that make up a group, beside its name.
+/// The fields of a group besides its name.
 const KEYS: [&str; 6] = [
     "description",
     "included_tools",
@@ -28,7 +30,7 @@ const KEYS: [&str; 6] = [
   toolgate list groups")]
 pub struct ListGroups {}
 
-/// Show what a group is made of, and its endpoints
+/// Show the configuration and the endpoints of a group
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate get group dev")]
@@ -49,10 +51,10 @@ pub struct CreateGroup {
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
     #[command(flatten)]
-    members: Members,
+    flags: GroupFlags,
 }
 
-/// Change a group: a file replaces all of it, flags only what they name
+/// Change a group: a file replaces its whole configuration, flags only the given parts
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update group dev --included-servers \"github\"
@@ -64,10 +66,10 @@ pub struct UpdateGroup {
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
     #[command(flatten)]
-    members: Members,
+    flags: GroupFlags,
 }
 
-/// Delete a group; its tools stay where they are
+/// Delete a group; its tools are not affected
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate delete group dev")]
@@ -77,8 +79,8 @@ pub struct DeleteGroup {
 }
 
 #[derive(Args)]
-struct Members {
-    /// What the group is for
+struct GroupFlags {
+    /// Description of the group
     #[arg(long)]
     description: Option<String>,
     /// Full names of tools, separated by commas
@@ -87,7 +89,7 @@ struct Members {
     /// Names of servers, separated by commas: all their tools
     #[arg(long, value_name = "SERVERS")]
     included_servers: Option<String>,
-    /// Full names of tools that are taken away again
+    /// Full names of tools to leave out, separated by commas
     #[arg(long, value_name = "TOOLS")]
     excluded_tools: Option<String>,
     /// Full names of prompts, or "*" for those of the servers
@@ -98,7 +100,7 @@ struct Members {
     included_resources: Option<String>,
 }
 
-impl Members {
+impl GroupFlags {
     fn to_object(&self) -> Map<String, Value> {
         let description = self.description.clone().map(Value::from);
         let lists = [
@@ -117,14 +119,9 @@ impl Members {
     }
 }
 
-/// `a, b` as a list.
-pub fn names(list: &str) -> Vec<String> {
-    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-pub async fn list(session: &Session) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["tool-groups"])).await?;
-    session.show(&answer, |groups| {
+pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool-groups"])).await?;
+    invocation.show(&answer, |groups| {
         let groups = groups.as_array().map(Vec::as_slice).unwrap_or_default();
         if groups.is_empty() {
             output::message("There are no groups; add one with `toolgate create group`.");
@@ -144,16 +141,16 @@ pub async fn list(session: &Session) -> anyhow::Result<()> {
     })
 }
 
-pub async fn get(session: &Session, get: GetGroup) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["tool-groups", &get.name])).await;
-    let answer = explain(session, Kind::Group, &get.name, answer).await?;
-    session.show(&answer, page)
+pub async fn get(invocation: &Invocation, get: GetGroup) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool-groups", &get.name])).await;
+    let answer = explain(invocation, ListedNoun::Group, &get.name, answer).await?;
+    invocation.show(&answer, page)
 }
 
-pub async fn create(session: &Session, create: CreateGroup) -> anyhow::Result<()> {
+pub async fn create(invocation: &Invocation, create: CreateGroup) -> anyhow::Result<()> {
     let group = match &create.conf {
         Some(conf) => {
-            conf_decides(create.name.is_none() && create.members.to_object().is_empty());
+            files::warn_about_flags(create.name.is_none() && create.flags.to_object().is_empty());
             files::object(conf).await?
         }
         None => {
@@ -161,21 +158,21 @@ pub async fn create(session: &Session, create: CreateGroup) -> anyhow::Result<()
                 let sentence = "name the group, or describe it in a file with --conf";
                 return Err(UsageError(sentence.into()).into());
             };
-            let mut group = create.members.to_object();
+            let mut group = create.flags.to_object();
             group.insert("name".into(), name.into());
             group
         }
     };
-    let answer = session.remote.ask(Request::post(&["tool-groups"]).object(&group)).await?;
+    let answer = invocation.remote.ask(ApiRequest::post(&["tool-groups"]).object(&group)).await?;
     output::message(&format!("Created group {:?}.", text(&answer.json()?, "name")));
-    session.show(&answer, page)
+    invocation.show(&answer, page)
 }
 
-pub async fn update(session: &Session, update: UpdateGroup) -> anyhow::Result<()> {
-    let changes = update.members.to_object();
+pub async fn update(invocation: &Invocation, update: UpdateGroup) -> anyhow::Result<()> {
+    let changes = update.flags.to_object();
     let mut group = match &update.conf {
         Some(conf) => {
-            conf_decides(changes.is_empty());
+            files::warn_about_flags(changes.is_empty());
             files::object(conf).await?
         }
         None => Map::new(),
@@ -188,20 +185,20 @@ pub async fn update(session: &Session, update: UpdateGroup) -> anyhow::Result<()
         if changes.is_empty() {
             return Err(UsageError("name at least one thing to change; see --help".into()).into());
         }
-        let current = session.remote.ask(Request::get(&["tool-groups", &name])).await;
-        let current = explain(session, Kind::Group, &name, current).await?.json()?;
+        let current = invocation.remote.ask(ApiRequest::get(&["tool-groups", &name])).await;
+        let current = explain(invocation, ListedNoun::Group, &name, current).await?.json()?;
         let kept =
             KEYS.iter().filter_map(|key| current.get(*key).map(|value| ((*key).to_owned(), value.clone())));
         group = kept.chain(changes).collect();
     }
-    let answer = session.remote.ask(Request::put(&["tool-groups", &name]).object(&group)).await;
-    let answer = explain(session, Kind::Group, &name, answer).await?;
-    session.show(&answer, |answer| changes_page(answer, &name))
+    let answer = invocation.remote.ask(ApiRequest::put(&["tool-groups", &name]).object(&group)).await;
+    let answer = explain(invocation, ListedNoun::Group, &name, answer).await?;
+    invocation.show(&answer, |answer| changes_page(answer, &name))
 }
 
-pub async fn delete(session: &Session, delete: DeleteGroup) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::delete(&["tool-groups", &delete.name])).await;
-    explain(session, Kind::Group, &delete.name, answer).await?;
+pub async fn delete(invocation: &Invocation, delete: DeleteGroup) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::delete(&["tool-groups", &delete.name])).await;
+    explain(invocation, ListedNoun::Group, &delete.name, answer).await?;
     output::message(&format!("Deleted group {:?}.", delete.name));
     Ok(())
 }
@@ -221,7 +218,7 @@ fn page(group: &Value) -> String {
     ])
 }
 
-/// What is other than before, one line each: `+` came, `-` went.
+/// Lists the changes, one per line: `+` for added, `-` for removed.
 fn changes_page(answer: &Value, name: &str) -> String {
     let (old, new) = (&answer["old"], &answer["new"]);
     let mut page = String::new();
@@ -235,7 +232,7 @@ fn changes_page(answer: &Value, name: &str) -> String {
         }
     }
     output::message(&match page.is_empty() {
-        true => format!("Group {name:?} is as it was."),
+        true => format!("Group {name:?} is unchanged."),
         false => format!("Changed group {name:?}."),
     });
     output::printable(&page)

@@ -1,5 +1,5 @@
-//! `toolgate import`: takes servers and groups over from the files of other programs, or from an export. First it shows
-//! what it would do; then it does it, one after the other, and says what became of each.
+//! `toolgate import`: imports servers and groups from the files of other programs, or from an export. It shows a plan,
+//! applies it item by item, and reports the outcome of each.
 
 use std::path::{Path, PathBuf};
 
@@ -7,18 +7,18 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::files;
+use super::invocation::Invocation;
 use super::output::{self, Cell, Format, Spinner, Table, Tone};
-use super::register::NEEDS_CALLBACK;
-use super::remote::{RemoteError, Request};
-use super::{Session, files};
+use super::remote::{ApiRequest, OAUTH_REQUIRED, RemoteError};
 use crate::config::variable;
 use model::import::{self, Action, ImportEntry, ImportedGroup, Plan};
 
-/// Authorization is given one server at a time, by a person who knows which.
-const WANTS_AUTHORIZATION: &str = "it wants authorization; register it by itself with `toolgate register`";
+/// Import does not start authorizations: a person gives them for one server at a time.
+const WANTS_AUTHORIZATION: &str = "it requires authorization; register it by itself with `toolgate register`";
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Take servers over from other programs, or servers and groups from an export
+/// Import servers from other programs, or servers and groups from an export
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate import ~/.cursor/mcp.json
@@ -33,30 +33,30 @@ pub struct Import {
     /// Files or folders; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only show what would be done
+    /// Only show the plan
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
-/// One server or group, what to do with it, and what came of it.
-struct Item {
+/// One server or group with its planned action and outcome.
+struct ImportItem {
     kind: &'static str,
     name: String,
     action: Action,
-    /// Why it is skipped, or what is to be known about it.
+    /// Why it is skipped, or a remark.
     note: String,
-    /// It cannot be used, as opposed to: it is there already.
+    /// Whether it is skipped because of an error, rather than because nothing would change.
     unusable: bool,
     input: Map<String, Value>,
     shown: Map<String, Value>,
     failure: Option<String>,
 }
 
-pub async fn run(session: &Session, import: Import) -> anyhow::Result<()> {
-    let mut items = plan(session, &import.files).await?;
+pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> {
+    let mut items = plan(invocation, &import.files).await?;
     let work = items.iter().filter(|item| item.action != Action::Skip).count();
     if !import.dry_run && work > 0 && !import.yes {
         output::message(&table(&items, false));
@@ -68,10 +68,10 @@ pub async fn run(session: &Session, import: Import) -> anyhow::Result<()> {
     }
     if !import.dry_run {
         for item in items.iter_mut().filter(|item| item.action != Action::Skip) {
-            item.failure = apply(session, item).await?;
+            item.failure = apply(invocation, item).await?;
         }
     }
-    match session.format {
+    match invocation.format {
         Format::Json => output::json(
             &Value::Array(items.iter().map(|item| record(item, import.dry_run)).collect()).to_string(),
         )?,
@@ -86,8 +86,8 @@ pub async fn run(session: &Session, import: Import) -> anyhow::Result<()> {
     }
 }
 
-/// Reads everything and compares it with what is there; changes nothing.
-async fn plan(session: &Session, paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+/// Reads all files and compares them with the gateway. Changes nothing.
+async fn plan(invocation: &Invocation, paths: &[PathBuf]) -> anyhow::Result<Vec<ImportItem>> {
     let (mut servers, mut groups) = (Vec::new(), Vec::new());
     for path in paths {
         for file in expand_folder(path)? {
@@ -97,10 +97,10 @@ async fn plan(session: &Session, paths: &[PathBuf]) -> anyhow::Result<Vec<Item>>
             groups.extend(found.groups);
         }
     }
-    let current = session.remote.ask(Request::get(&["server_configs"])).await?.json()?;
-    let mut items: Vec<Item> = servers.into_iter().map(|entry| plan_server(entry, &current)).collect();
+    let current = invocation.remote.ask(ApiRequest::get(&["server_configs"])).await?.json()?;
+    let mut items: Vec<ImportItem> = servers.into_iter().map(|entry| plan_server(entry, &current)).collect();
     if !groups.is_empty() {
-        let current = session.remote.ask(Request::get(&["tool-groups"])).await?.json()?;
+        let current = invocation.remote.ask(ApiRequest::get(&["tool-groups"])).await?.json()?;
         items.extend(groups.into_iter().map(|entry| plan_group(entry, &current)));
     }
     for index in 1..items.len() {
@@ -114,7 +114,7 @@ async fn plan(session: &Session, paths: &[PathBuf]) -> anyhow::Result<Vec<Item>>
     Ok(items)
 }
 
-/// A folder stands for the files in it, and for those of an export below it.
+/// Replaces a folder by the files in it, including those of an export.
 fn expand_folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -140,7 +140,7 @@ fn expand_folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn plan_server(entry: ImportEntry, current: &Value) -> Item {
+fn plan_server(entry: ImportEntry, current: &Value) -> ImportItem {
     let shown = json!({ "transport": entry.transport, "summary": entry.summary,
         "env_keys": entry.env_keys, "header_keys": entry.header_keys });
     let mut notes = vec![entry.summary];
@@ -149,7 +149,7 @@ fn plan_server(entry: ImportEntry, current: &Value) -> Item {
         notes.push(format!("without {}", entry.ignored.join(", ")));
     }
     notes.retain(|note| !note.is_empty());
-    let mut item = Item {
+    let mut item = ImportItem {
         kind: "server",
         name: entry.name,
         action: Action::Add,
@@ -163,8 +163,8 @@ fn plan_server(entry: ImportEntry, current: &Value) -> Item {
     item
 }
 
-fn plan_group(entry: ImportedGroup, current: &Value) -> Item {
-    let mut item = Item {
+fn plan_group(entry: ImportedGroup, current: &Value) -> ImportItem {
+    let mut item = ImportItem {
         kind: "group",
         name: entry.name,
         action: Action::Add,
@@ -178,7 +178,7 @@ fn plan_group(entry: ImportedGroup, current: &Value) -> Item {
     item
 }
 
-impl Item {
+impl ImportItem {
     fn follow(&mut self, plan: Plan) {
         self.action = plan.action();
         self.unusable = matches!(plan, Plan::Unusable(_));
@@ -194,23 +194,23 @@ fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Map<String, Value>> {
     found.and_then(Value::as_object)
 }
 
-/// Does it; a refusal is the item's own, but a gateway that is gone ends everything.
-async fn apply(session: &Session, item: &Item) -> anyhow::Result<Option<String>> {
+/// Applies an item and returns its error message, if the gateway refused it. Other errors end the import.
+async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Option<String>> {
     let spinner = Spinner::start(&format!("importing {}", item.name));
     let request = match (item.kind, item.action) {
         ("server", action) => {
             let force = if action == Action::Change { "true" } else { "false" };
-            Request::post(&["servers"]).query("force", force)
+            ApiRequest::post(&["servers"]).query("force", force)
         }
-        (_, Action::Change) => Request::put(&["tool-groups", &item.name]),
-        (_, Action::Add | Action::Skip) => Request::post(&["tool-groups"]),
+        (_, Action::Change) => ApiRequest::put(&["tool-groups", &item.name]),
+        (_, Action::Add | Action::Skip) => ApiRequest::post(&["tool-groups"]),
     };
-    let answer = session.remote.ask(request.object(&item.input)).await;
+    let answer = invocation.remote.ask(request.object(&item.input)).await;
     drop(spinner);
     match answer {
         Ok(answer) if answer.status == 202 => Ok(Some(WANTS_AUTHORIZATION.to_owned())),
         Ok(_) => Ok(None),
-        Err(RemoteError::Refused { code: Some(code), .. }) if code == NEEDS_CALLBACK => {
+        Err(RemoteError::Refused { code: Some(code), .. }) if code == OAUTH_REQUIRED => {
             Ok(Some(WANTS_AUTHORIZATION.to_owned()))
         }
         Err(RemoteError::Refused { sentence, .. }) => Ok(Some(sentence)),
@@ -218,7 +218,7 @@ async fn apply(session: &Session, item: &Item) -> anyhow::Result<Option<String>>
     }
 }
 
-fn table(items: &[Item], done: bool) -> String {
+fn table(items: &[ImportItem], done: bool) -> String {
     let mut table = Table::new(["NAME", "KIND", if done { "RESULT" } else { "ACTION" }, "NOTE"]).whole();
     for item in items {
         let (word, tone) = match (item.action, &item.failure, done) {
@@ -235,7 +235,7 @@ fn table(items: &[Item], done: bool) -> String {
     table.render(output::width())
 }
 
-fn record(item: &Item, dry_run: bool) -> Value {
+fn record(item: &ImportItem, dry_run: bool) -> Value {
     let mut record = item.shown.clone();
     record.insert("kind".into(), item.kind.into());
     record.insert("name".into(), item.name.clone().into());

@@ -1,4 +1,4 @@
-//! `toolgate invoke`: calls a tool, shows how far it is, and then what it gave back. Ctrl-C takes the call back.
+//! `toolgate invoke`: calls a tool and shows its progress and result. Ctrl-C cancels the call.
 
 use std::path::Path;
 
@@ -6,12 +6,14 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
 
-use super::arguments::Arguments;
-use super::events::Events;
+use super::arguments::ToolArguments;
+use super::error::{ToolError, UsageError};
+use super::events::CallEvents;
+use super::invocation::Invocation;
 use super::output::{self, Format, Spinner};
-use super::remote::{RemoteError, Request};
-use super::suggestion::{Kind, explain};
-use super::{Session, ToolError, UsageError, content, files, schema, tools};
+use super::remote::{ApiRequest, RemoteError};
+use super::suggestion::{ListedNoun, explain};
+use super::{content, files, schema, tools};
 
 /// Call a tool
 #[derive(Args)]
@@ -28,7 +30,7 @@ files in the working directory. The exit code is 1 when the tool reports an erro
 pub struct Invoke {
     #[arg(help = "Full name of the tool: <server>__<tool>")]
     name: String,
-    /// Arguments of the tool; dots lead into objects, a repeated key makes a list
+    /// Arguments of the tool; a dot addresses a nested object, a repeated key makes a list
     #[arg(value_name = "KEY=VALUE")]
     pairs: Vec<String>,
     /// Arguments as a JSON object: the object itself, @FILE, or - for standard input
@@ -39,17 +41,17 @@ pub struct Invoke {
     group: Option<String>,
 }
 
-pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
+pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> {
     let mut arguments = match invoke.input.as_deref().map(str::trim) {
-        None => Arguments::default(),
-        Some("-") => Arguments::parse(&files::text(Path::new("-")).await?)?,
+        None => ToolArguments::default(),
+        Some("-") => ToolArguments::parse(&files::text(Path::new("-")).await?)?,
         Some(input) => match input.strip_prefix('@') {
-            Some(path) => Arguments::parse(&files::text(Path::new(path)).await?)?,
-            None => Arguments::parse(input)?,
+            Some(path) => ToolArguments::parse(&files::text(Path::new(path)).await?)?,
+            None => ToolArguments::parse(input)?,
         },
     };
     if let Some(group) = &invoke.group
-        && !tools::effective(session, group).await?.contains(&invoke.name)
+        && !tools::effective(invocation, group).await?.contains(&invoke.name)
     {
         bail!(
             "tool {:?} is not in group {group:?}; `toolgate list tools --group {group}` shows what is",
@@ -60,13 +62,13 @@ pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
     let body = if invoke.pairs.is_empty() && !arguments.has("name") {
         arguments.to_json(&[("name", name)])
     } else {
-        let schema = input_schema(session, &invoke.name).await?;
+        let schema = input_schema(invocation, &invoke.name).await?;
         for pair in &invoke.pairs {
             arguments.add(pair, &schema)?;
         }
         match (arguments.has("name"), takes(&schema, "name") && !takes(&schema, "arguments")) {
             (false, _) => arguments.to_json(&[("name", name)]),
-            // The key is taken by the name of the tool; such tools get their arguments in one piece.
+            // `name` is the name of the tool, so these arguments are sent under `arguments`.
             (true, true) => format!("{{\"name\":{name},\"arguments\":{}}}", arguments.to_json(&[])),
             (true, false) => {
                 let sentence = "this tool cannot be given an argument called \"name\" from here";
@@ -74,9 +76,9 @@ pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
             }
         }
     };
-    let answer = call(session, body).await;
-    let result = explain(session, Kind::Tool, &invoke.name, answer).await?;
-    match session.format {
+    let answer = call(invocation, body).await;
+    let result = explain(invocation, ListedNoun::Tool, &invoke.name, answer).await?;
+    match invocation.format {
         Format::Json => output::json(&result)?,
         Format::Table => content::show_result(&result, &invoke.name)?,
     }
@@ -84,9 +86,9 @@ pub async fn run(session: &Session, invoke: Invoke) -> anyhow::Result<()> {
     if result["isError"] == true { Err(ToolError.into()) } else { Ok(()) }
 }
 
-async fn input_schema(session: &Session, name: &str) -> Result<Value, RemoteError> {
-    let answer = session.remote.ask(Request::get(&["tool"]).query("name", name)).await;
-    let tool = explain(session, Kind::Tool, name, answer).await?.json()?;
+async fn input_schema(invocation: &Invocation, name: &str) -> Result<Value, RemoteError> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool"]).query("name", name)).await;
+    let tool = explain(invocation, ListedNoun::Tool, name, answer).await?.json()?;
     Ok(tool["input_schema"].clone())
 }
 
@@ -94,12 +96,12 @@ fn takes(schema: &Value, name: &str) -> bool {
     schema::at(schema, &[name]).is_some()
 }
 
-/// Calls and waits; the result as the tool gave it.
-async fn call(session: &Session, body: String) -> Result<String, RemoteError> {
-    let request = Request::post(&["tools", "invoke"]).body(body);
+/// Calls a tool and returns its result, unchanged.
+async fn call(invocation: &Invocation, body: String) -> Result<String, RemoteError> {
+    let request = ApiRequest::post(&["tools", "invoke"]).body(body);
     let spinner = Spinner::start("calling");
-    let response = session.remote.ask_for_events(request).await?;
-    let mut events = Events::new(&session.remote, response);
+    let response = invocation.remote.ask_for_events(request).await?;
+    let mut events = CallEvents::new(&invocation.remote, response);
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
             "progress" => spinner.tell(&progress(&event.data)),
@@ -113,10 +115,10 @@ async fn call(session: &Session, body: String) -> Result<String, RemoteError> {
         }
     }
     let reason = "the connection ended before the result came".to_owned();
-    Err(RemoteError::Unreachable { registry: session.remote.registry().to_owned(), reason })
+    Err(RemoteError::Unreachable { registry: invocation.remote.registry().to_owned(), reason })
 }
 
-/// `3/10 downloading`, as far as it is known.
+/// Formats a progress event, such as `3/10 downloading`.
 fn progress(data: &str) -> String {
     let params: Value = serde_json::from_str(data).unwrap_or_default();
     let (done, total) = (&params["progress"], &params["total"]);

@@ -1,5 +1,5 @@
-//! The terminal's face: what can be asked of `toolgate` on a command line. All but `start`, `reset-admin`, `backup`
-//! and `check` talk to a running gateway over HTTP. One file per noun; the verbs that several nouns share are in `verbs`.
+//! The command line. All commands except `start`, `reset-admin`, `backup`, `check` and `completions` talk to a running
+//! gateway over HTTP. One file per noun; verbs that several nouns share are in `verbs`.
 
 #![allow(clippy::disallowed_methods)] // Tasks of the command line end with its process.
 
@@ -9,14 +9,18 @@ mod clients;
 mod completions;
 mod content;
 mod database;
+mod error;
 mod events;
 mod export;
 mod files;
+mod flags;
 mod groups;
 mod import;
+mod invocation;
 mod invoke;
 mod output;
 mod prompts;
+mod record;
 mod register;
 mod remote;
 mod reset_admin;
@@ -27,6 +31,7 @@ mod settings;
 mod signals;
 mod start;
 mod suggestion;
+mod switch;
 mod system;
 mod tools;
 mod usage;
@@ -39,11 +44,13 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use url::Url;
 
+use error::UsageError;
+use invocation::Invocation;
 use output::Format;
-use remote::{Answer, Remote};
-use settings::Settings;
+use remote::Remote;
+use settings::RemoteSettings;
 
-/// Ended by Ctrl-C, as shells say it: 128 and the number of the signal.
+/// Exit code after Ctrl-C, by the convention of shells: 128 and the number of the signal.
 const INTERRUPTED: u8 = 130;
 const WRONG_USAGE: u8 = 2;
 
@@ -105,32 +112,6 @@ enum Command {
     Completions(completions::Completions),
 }
 
-/// A mistake in the arguments that only shows when they are put together.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct UsageError(pub String);
-
-/// The tool ran and said that it failed. What it said is printed already.
-#[derive(Debug, thiserror::Error)]
-#[error("the tool reported an error")]
-pub struct ToolError;
-
-/// One run of a command: which gateway, and how to write results.
-pub struct Session {
-    remote: Remote,
-    format: Format,
-}
-
-impl Session {
-    /// Shows an answer: as it is, or as a page for people.
-    fn show(&self, answer: &Answer, page: impl FnOnce(&serde_json::Value) -> String) -> anyhow::Result<()> {
-        match self.format {
-            Format::Json => output::json(&answer.text),
-            Format::Table => output::page(&page(&answer.json()?)),
-        }
-    }
-}
-
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -153,7 +134,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// None: Ctrl-C came first.
+/// Runs the command. Returns `None` if it was interrupted by Ctrl-C.
 fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
     let Arguments { command, registry, output, version: () } = arguments;
     match command {
@@ -163,56 +144,56 @@ fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
         Command::Check(check) => database::check(check, output).map(Some),
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
         command => {
-            let settings = Settings::load(registry)?;
+            let settings = RemoteSettings::load(registry)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let done = runtime.block_on(async {
-                let session = Session {
+                let invocation = Invocation {
                     remote: Remote::new(settings.registry, settings.token.as_deref())?,
                     format: output,
                 };
                 tokio::select! {
-                    done = ask(&session, command) => done.map(Some),
+                    done = ask(&invocation, command) => done.map(Some),
                     _ = tokio::signal::ctrl_c() => Ok(None),
                 }
             });
-            // A thread that waits for standard input must not keep us.
+            // Does not wait for a thread that is blocked on standard input.
             runtime.shutdown_background();
             done
         }
     }
 }
 
-async fn ask(session: &Session, command: Command) -> anyhow::Result<()> {
+async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Start(_)
         | Command::ResetAdmin(_)
         | Command::Backup(_)
         | Command::Check(_)
         | Command::Completions(_) => Ok(()),
-        Command::Register(register) => register::run(session, *register).await,
-        Command::List(list) => verbs::list(session, list).await,
-        Command::Usage(usage) => usage::run(session, usage).await,
-        Command::Invoke(invoke) => invoke::run(session, invoke).await,
-        Command::Get(get) => verbs::get(session, get).await,
-        Command::Read(read) => verbs::read(session, read).await,
-        Command::Enable(enable) => verbs::enable(session, enable).await,
-        Command::Disable(disable) => verbs::disable(session, disable).await,
-        Command::Refresh(refresh) => servers::refresh(session, refresh).await,
-        Command::Authorize(authorize) => authorize::run(session, authorize).await,
-        Command::Update(update) => verbs::update(session, update).await,
-        Command::Deregister(deregister) => servers::deregister(session, deregister).await,
-        Command::Create(create) => verbs::create(session, create).await,
-        Command::Delete(delete) => verbs::delete(session, delete).await,
-        Command::Import(import) => import::run(session, import).await,
-        Command::Export(export) => export::run(session, export).await,
-        Command::InitServer(_) => system::init_server(session).await,
-        Command::Login(login) => system::login(session, login).await,
-        Command::Whoami(_) => system::whoami(session).await,
-        Command::Version(_) => system::version(session).await,
+        Command::Register(register) => register::run(invocation, *register).await,
+        Command::List(list) => verbs::list(invocation, list).await,
+        Command::Usage(usage) => usage::run(invocation, usage).await,
+        Command::Invoke(invoke) => invoke::run(invocation, invoke).await,
+        Command::Get(get) => verbs::get(invocation, get).await,
+        Command::Read(read) => verbs::read(invocation, read).await,
+        Command::Enable(enable) => verbs::enable(invocation, enable).await,
+        Command::Disable(disable) => verbs::disable(invocation, disable).await,
+        Command::Refresh(refresh) => servers::refresh(invocation, refresh).await,
+        Command::Authorize(authorize) => authorize::run(invocation, authorize).await,
+        Command::Update(update) => verbs::update(invocation, update).await,
+        Command::Deregister(deregister) => servers::deregister(invocation, deregister).await,
+        Command::Create(create) => verbs::create(invocation, create).await,
+        Command::Delete(delete) => verbs::delete(invocation, delete).await,
+        Command::Import(import) => import::run(invocation, import).await,
+        Command::Export(export) => export::run(invocation, export).await,
+        Command::InitServer(_) => system::init_server(invocation).await,
+        Command::Login(login) => system::login(invocation, login).await,
+        Command::Whoami(_) => system::whoami(invocation).await,
+        Command::Version(_) => system::version(invocation).await,
     }
 }
 
-/// Whoever read our results has seen enough, as in `toolgate list tools | head -1`.
+/// Tells whether the reader of the output closed the pipe, as in `toolgate list tools | head -1`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)

@@ -1,9 +1,10 @@
-//! The only place that prints: results on standard output, messages on standard error. Colours, and text shortened
-//! to fit, only on a terminal; text from elsewhere cannot steer the terminal.
+//! The only place that prints: results on standard output, messages on standard error. Colours and shortened text
+//! appear only on a terminal, and control characters in foreign text are removed there.
 
 mod json;
 mod spinner;
 mod table;
+mod terminal;
 
 use std::io::{IsTerminal, Write};
 
@@ -15,47 +16,43 @@ use crate::config;
 pub use json::indented;
 pub use spinner::Spinner;
 pub use table::{Cell, Table, Tone};
+pub use terminal::{message, printable};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    // For people.
+    // Tables for people.
     Table,
-    // The API's own shapes. Doc comments here would make every help text twice as long.
+    // The JSON of the API. Doc comments here would make every help text twice as long.
     Json,
 }
 
-/// A line of a result.
+/// Prints a line of a result.
 pub fn line(text: &str) -> anyhow::Result<()> {
     write(&format!("{text}\n"))
 }
 
-/// A result as it is, but always with an end of line.
+/// Prints a result, with a line end after it if it has none.
 pub fn page(text: &str) -> anyhow::Result<()> {
     if text.is_empty() || text.ends_with('\n') { write(text) } else { line(text) }
 }
 
-/// JSON, indented; digits and the order of keys stay as they came.
+/// Prints JSON, indented; digits and the order of keys stay the same.
 pub fn json(text: &str) -> anyhow::Result<()> {
     page(&indented(text))
 }
 
-/// Text that somebody else wrote: a pipe gets it as it is, a terminal without control characters.
+/// Prints text from elsewhere: unchanged to a pipe, without control characters to a terminal.
 pub fn foreign(text: &str) -> anyhow::Result<()> {
     if std::io::stdout().is_terminal() { page(&printable(text)) } else { page(text) }
 }
 
-/// A remark for the person in front of it; what cannot be said is not worth an error.
-pub fn message(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{}", printable(text));
-}
-
-/// Why it did not work.
+/// Prints the error of a command that failed.
 pub fn failure(text: &str) {
     message(&format!("toolgate: {text}"));
 }
 
-/// Asks for yes or no; without a person to ask there is no answer.
+/// Asks a yes-or-no question. Returns `None` if there is no terminal.
 pub async fn ask(question: &str) -> Option<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return None;
@@ -69,7 +66,7 @@ pub async fn ask(question: &str) -> Option<bool> {
     Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Labels and values, one a line; what has no value is left out.
+/// Formats labels and values, one per line; leaves out empty values.
 pub fn card(fields: &[(&str, String)]) -> String {
     let filled = || fields.iter().filter(|(_, value)| !value.is_empty());
     let width = filled().map(|(label, _)| label.len()).max().unwrap_or(0) + 2;
@@ -81,18 +78,12 @@ pub fn card(fields: &[(&str, String)]) -> String {
     page
 }
 
-/// Columns that a line of a result has room for; none where nobody looks at it.
+/// Returns the width for results in columns: that of the terminal, or else `COLUMNS`; `None` for no limit.
 pub fn width() -> Option<usize> {
     let named = config::variable("COLUMNS").and_then(|columns| columns.parse().ok());
     let measured = || Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
     let columns = if std::io::stdout().is_terminal() { measured().or(named) } else { named };
     columns.filter(|columns| *columns > 0)
-}
-
-/// The text without what a terminal would obey; line ends and tabs stay.
-pub fn printable(text: &str) -> String {
-    let text = console::strip_ansi_codes(text);
-    text.chars().filter(|next| !next.is_control() || matches!(next, '\n' | '\t')).collect()
 }
 
 fn write(text: &str) -> anyhow::Result<()> {

@@ -3,13 +3,14 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::content;
+use super::error::UsageError;
+use super::invocation::Invocation;
 use super::output::{self, Format, Table};
-use super::remote::Request;
-use super::servers::text;
-use super::suggestion::{Kind, explain};
-use super::tools::{enabled, switch_entity};
-use super::verbs::Switch;
-use super::{Session, UsageError, content};
+use super::record::{enabled, text};
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
+use super::switch::{Switch, switch_entity};
 
 /// List prompts, all or those of a server
 #[derive(Args)]
@@ -48,20 +49,21 @@ pub struct SwitchPrompt {
     name: String,
 }
 
-pub async fn list(session: &Session, list: ListPrompts) -> anyhow::Result<()> {
-    let mut request = Request::get(&["prompts"]);
+pub async fn list(invocation: &Invocation, list: ListPrompts) -> anyhow::Result<()> {
+    let mut request = ApiRequest::get(&["prompts"]);
     if let Some(server) = &list.server {
         request = request.query("server", server);
     }
     if list.all {
         request = request.query("all", "true");
     }
-    let answer = session.remote.ask(request).await;
-    let answer = explain(session, Kind::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
-    session.show(&answer, |prompts| page(prompts.as_array().map(Vec::as_slice).unwrap_or_default()))
+    let answer = invocation.remote.ask(request).await;
+    let answer =
+        explain(invocation, ListedNoun::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
+    invocation.show(&answer, |prompts| page(prompts.as_array().map(Vec::as_slice).unwrap_or_default()))
 }
 
-pub async fn get(session: &Session, get: GetPrompt) -> anyhow::Result<()> {
+pub async fn get(invocation: &Invocation, get: GetPrompt) -> anyhow::Result<()> {
     let mut arguments = Map::new();
     for pair in &get.arg {
         let (key, value) = pair
@@ -70,9 +72,9 @@ pub async fn get(session: &Session, get: GetPrompt) -> anyhow::Result<()> {
         arguments.insert(key.to_owned(), value.into());
     }
     let body = json!({ "name": get.name, "arguments": arguments }).to_string();
-    let answer = session.remote.ask(Request::post(&["prompts", "render"]).body(body)).await;
-    let answer = explain(session, Kind::Prompt, &get.name, answer).await?;
-    if session.format == Format::Json {
+    let answer = invocation.remote.ask(ApiRequest::post(&["prompts", "render"]).body(body)).await;
+    let answer = explain(invocation, ListedNoun::Prompt, &get.name, answer).await?;
+    if invocation.format == Format::Json {
         return output::json(&answer.text);
     }
     let rendered = answer.json()?;
@@ -87,8 +89,8 @@ pub async fn get(session: &Session, get: GetPrompt) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub async fn switch(session: &Session, switch: Switch, prompt: SwitchPrompt) -> anyhow::Result<()> {
-    switch_entity(session, switch, Kind::Prompt, "prompts", &prompt.name).await
+pub async fn switch(invocation: &Invocation, switch: Switch, prompt: SwitchPrompt) -> anyhow::Result<()> {
+    switch_entity(invocation, switch, ListedNoun::Prompt, "prompts", &prompt.name).await
 }
 
 fn page(prompts: &[Value]) -> String {

@@ -1,4 +1,5 @@
-//! `toolgate register`: a new server from flags or a file, with the authorization in a browser that it may need.
+//! `toolgate register`: registers a server from flags or a file, with OAuth authorization in a browser if it is
+//! required.
 
 use std::path::PathBuf;
 
@@ -6,12 +7,13 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::authorize::{Callback, finish};
-use super::output::{self, Spinner};
-use super::remote::{Answer, RemoteError, Request};
-use super::{Session, UsageError, files, servers};
-
-/// What the gateway says when a server wants authorization and nobody told it where to come back to.
-pub const NEEDS_CALLBACK: &str = "upstream_oauth_required";
+use super::error::UsageError;
+use super::flags::ServerFlags;
+use super::invocation::Invocation;
+use super::output::Spinner;
+use super::record::text;
+use super::remote::{ApiRequest, OAUTH_REQUIRED, RemoteError};
+use super::{files, servers};
 
 /// Register a server
 #[derive(Args)]
@@ -22,8 +24,8 @@ pub const NEEDS_CALLBACK: &str = "upstream_oauth_required";
   toolgate register --name files --env DEBUG=1 -- npx -y @modelcontextprotocol/server-filesystem .
   toolgate register --conf github.yaml
 
-A server that wants authorization opens it in the browser. A file has the keys of the REST API, in JSON or YAML, and
-may use variables as ${NAME}.")]
+If the server requires authorization, the browser is opened for it. A file has the keys of the REST API, in JSON or
+YAML, and may use variables as ${NAME}.")]
 pub struct Register {
     /// Name of the server: letters, digits, '-' and '_'
     #[arg(long)]
@@ -31,130 +33,35 @@ pub struct Register {
     /// File that describes the server, JSON or YAML; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
-    /// Replace a server that has the name already
+    /// Replace a server with the same name
     #[arg(long)]
     force: bool,
-    /// Only print the address where authorization is given
+    /// Print the authorization URL, do not open a browser
     #[arg(long)]
     no_browser: bool,
     #[command(flatten)]
     flags: ServerFlags,
 }
 
-/// How a server is reached; shared with `update server`.
-#[derive(Args)]
-pub struct ServerFlags {
-    /// URL of the server
-    #[arg(long)]
-    url: Option<String>,
-    /// streamable_http (what --url means), sse, or stdio (what a command means)
-    #[arg(long, hide_possible_values = true, value_parser = ["streamable_http", "sse", "stdio"])]
-    transport: Option<String>,
-    /// What it is for
-    #[arg(long)]
-    description: Option<String>,
-    /// Token that the gateway sends to the server
-    #[arg(long, allow_hyphen_values = true, value_name = "TOKEN")]
-    bearer_token: Option<String>,
-    /// Header that the gateway sends to the server, as "Name: value"; may be repeated
-    #[arg(long, value_name = "HEADER")]
-    header: Vec<String>,
-    /// Variable for the server's process, as NAME=value; may be repeated
-    #[arg(long, value_name = "VARIABLE")]
-    env: Vec<String>,
-    /// Working directory of the server's process
-    #[arg(long, value_name = "DIR")]
-    cwd: Option<String>,
-    /// stateless: callers share the server; stateful: each has a session of its own
-    #[arg(long, value_name = "MODE", hide_possible_values = true, value_parser = ["stateless", "stateful"])]
-    session_mode: Option<String>,
-    /// Limit of one call in milliseconds; 0 = none
-    #[arg(long, value_name = "MS")]
-    timeout_ms: Option<u64>,
-    /// Calls at the same time; 0 = no limit
-    #[arg(long, value_name = "N")]
-    max_concurrency: Option<u64>,
-    /// Client id for OAuth, where the server does not give one
-    #[arg(long, value_name = "ID")]
-    oauth_client_id: Option<String>,
-    /// Client secret for OAuth
-    #[arg(long, allow_hyphen_values = true, value_name = "SECRET")]
-    oauth_client_secret: Option<String>,
-    /// Where the provider sends the browser back to [default: a port of this machine]
-    #[arg(long, value_name = "URL")]
-    oauth_redirect_uri: Option<String>,
-    /// Scope to ask for; may be repeated
-    #[arg(long, value_name = "SCOPE")]
-    oauth_scope: Vec<String>,
-    /// Command that runs the server, with its arguments
-    #[arg(last = true)]
-    command: Vec<String>,
-}
-
-impl ServerFlags {
-    pub fn is_empty(&self) -> bool {
-        self.to_object().is_ok_and(|object| object.is_empty())
-    }
-
-    /// The keys of the REST API for what was given.
-    pub fn to_object(&self) -> anyhow::Result<Map<String, Value>> {
-        let mut object = Map::new();
-        let mut put = |key: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                object.insert(key.to_owned(), value);
-            }
-        };
-        let text = |text: &Option<String>| text.clone().map(Value::from);
-        put("url", text(&self.url));
-        put("description", text(&self.description));
-        put("bearer_token", text(&self.bearer_token));
-        put("headers", pairs(&self.header, "--header", [": ", ":", "="])?);
-        put("env", pairs(&self.env, "--env", ["="])?);
-        put("cwd", text(&self.cwd));
-        put("session_mode", text(&self.session_mode));
-        put("timeout_ms", self.timeout_ms.map(Value::from));
-        put("max_concurrency", self.max_concurrency.map(Value::from));
-        put("oauth_client_id", text(&self.oauth_client_id));
-        put("oauth_client_secret", text(&self.oauth_client_secret));
-        put("oauth_redirect_uri", text(&self.oauth_redirect_uri));
-        put("oauth_scopes", (!self.oauth_scope.is_empty()).then(|| self.oauth_scope.clone().into()));
-        if let Some((command, args)) = self.command.split_first() {
-            put("command", Some(command.clone().into()));
-            put("args", Some(args.into()));
-        }
-        let transport = match (&self.transport, self.command.is_empty(), &self.url) {
-            (Some(transport), _, _) => Some(transport.as_str()),
-            (None, false, Some(_)) => {
-                return Err(UsageError("give --url or a command, not both".into()).into());
-            }
-            (None, false, None) => Some("stdio"),
-            // Changing the address of a server does not change how it is talked to.
-            (None, true, _) => None,
-        };
-        put("transport", transport.map(Value::from));
-        Ok(object)
-    }
-}
-
-pub async fn run(session: &Session, register: Register) -> anyhow::Result<()> {
+pub async fn run(invocation: &Invocation, register: Register) -> anyhow::Result<()> {
     let mut input = match &register.conf {
         Some(conf) => {
-            conf_decides(register.name.is_none() && register.flags.is_empty());
+            files::warn_about_flags(register.name.is_none() && register.flags.is_empty());
             files::object(conf).await?
         }
         None => from_flags(&register)?,
     };
-    let name = servers::text(&Value::Object(input.clone()), "name");
+    let name = text(&Value::Object(input.clone()), "name");
     let send = |input: Map<String, Value>| async move {
         let force = if register.force { "true" } else { "false" };
-        session.remote.ask(Request::post(&["servers"]).query("force", force).object(&input)).await
+        invocation.remote.ask(ApiRequest::post(&["servers"]).query("force", force).object(&input)).await
     };
     let spinner = Spinner::start(&format!("connecting to {name}"));
     let mut answer = send(input.clone()).await;
     drop(spinner);
     let mut callback = None;
     if let Err(RemoteError::Refused { code: Some(code), .. }) = &answer
-        && code == NEEDS_CALLBACK
+        && code == OAUTH_REQUIRED
     {
         let listening = Callback::listen(None).await?;
         input.insert("oauth_redirect_uri".into(), listening.redirect_uri().into());
@@ -163,27 +70,13 @@ pub async fn run(session: &Session, register: Register) -> anyhow::Result<()> {
     }
     let answer = answer?;
     if answer.status != 202 {
-        return registered(session, &answer);
+        return servers::show_registered(invocation, &answer);
     }
     let redirect_uri = input.get("oauth_redirect_uri").and_then(Value::as_str);
     let browser = !register.no_browser;
-    match finish(session, &answer, callback, redirect_uri, browser).await? {
-        Some(answer) => registered(session, &answer),
+    match finish(invocation, &answer, callback, redirect_uri, browser).await? {
+        Some(answer) => servers::show_registered(invocation, &answer),
         None => Ok(()),
-    }
-}
-
-/// Shows the server that is there now.
-pub fn registered(session: &Session, answer: &Answer) -> anyhow::Result<()> {
-    let server = &answer.json()?["server"];
-    output::message(&format!("Registered server {:?}.", servers::text(server, "name")));
-    session.show(answer, |answer| servers::page(&answer["server"]))
-}
-
-/// A file describes all of it; flags beside it are not mixed in.
-pub fn conf_decides(alone: bool) {
-    if !alone {
-        output::message("The file decides; the other flags are ignored.");
     }
 }
 
@@ -201,44 +94,4 @@ fn from_flags(register: &Register) -> anyhow::Result<Map<String, Value>> {
     }
     input.entry("transport").or_insert("streamable_http".into());
     Ok(input)
-}
-
-/// `NAME=value` and the like as an object; none when there are none.
-fn pairs<const N: usize>(
-    given: &[String],
-    flag: &str,
-    separators: [&str; N],
-) -> Result<Option<Value>, UsageError> {
-    let mut object = Map::new();
-    for pair in given {
-        // The separator that comes first is the one that is meant.
-        let first = separators
-            .iter()
-            .filter_map(|mark| pair.find(mark).map(|at| (at, mark.len())))
-            .min_by_key(|(at, length)| (*at, usize::MAX - length));
-        let Some((at, length)) = first.filter(|(at, _)| *at > 0) else {
-            let form = if flag == "--env" { "NAME=value" } else { "\"Name: value\"" };
-            return Err(UsageError(format!("{flag} must have the form {form}")));
-        };
-        object.insert(pair[..at].trim().to_owned(), pair[at + length..].into());
-    }
-    Ok((!object.is_empty()).then(|| object.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn headers_and_variables_are_pairs() {
-        let given = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        let headers = pairs(&given(&["X-Key: a=b", "Y:c", "Z=d: e"]), "--header", [": ", ":", "="]);
-        assert_eq!(headers.unwrap().unwrap(), json!({"X-Key": "a=b", "Y": "c", "Z": "d: e"}));
-        let variables = pairs(&given(&["A=b=c", "B="]), "--env", ["="]);
-        assert_eq!(variables.unwrap().unwrap(), json!({"A": "b=c", "B": ""}));
-        assert!(pairs(&given(&["A"]), "--env", ["="]).is_err());
-        assert!(pairs(&given(&["=a"]), "--env", ["="]).is_err());
-    }
 }

@@ -1,5 +1,4 @@
-//! The gateway as the command line sees it: an HTTP client of a running one, and the sentences for when it is not
-//! there or does not want.
+//! HTTP client for a running gateway, and the error messages for a gateway that cannot be reached or refuses a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,8 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
+/// Error code of a registration without redirect URI, for a server that requires OAuth.
+pub const OAUTH_REQUIRED: &str = "upstream_oauth_required";
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -24,15 +25,15 @@ pub enum RemoteError {
     Foreign { registry: String, found: String },
 }
 
-/// A request to the REST API: where, and what with it.
-pub struct Request {
+/// A request to the REST API.
+pub struct ApiRequest {
     method: Method,
     path: Vec<String>,
     query: Vec<(&'static str, String)>,
     body: Option<String>,
 }
 
-impl Request {
+impl ApiRequest {
     fn new(method: Method, path: &[&str]) -> Self {
         let path = path.iter().map(|part| (*part).to_owned()).collect();
         Self { method, path, query: Vec::new(), body: None }
@@ -67,22 +68,22 @@ impl Request {
         self.body(Value::Object(body.clone()).to_string())
     }
 
-    /// A body that is JSON already.
+    /// Sets a body that is already JSON.
     pub fn body(mut self, json: String) -> Self {
         self.body = Some(json);
         self
     }
 }
 
-/// What the gateway said to a request that it accepted.
+/// A successful response of the gateway.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     pub text: String,
     registry: String,
 }
 
-impl Answer {
+impl ApiResponse {
     pub fn json(&self) -> Result<Value, RemoteError> {
         serde_json::from_str(&self.text).map_err(|error| RemoteError::Foreign {
             registry: self.registry.clone(),
@@ -121,18 +122,18 @@ impl Remote {
         self.authorization.is_some()
     }
 
-    /// Asks the REST API.
-    pub async fn ask(&self, request: Request) -> Result<Answer, RemoteError> {
+    /// Sends a request to the REST API.
+    pub async fn ask(&self, request: ApiRequest) -> Result<ApiResponse, RemoteError> {
         self.read(self.send(&["api", "v0"], request, None).await?).await
     }
 
-    /// Asks one of the routes about the gateway itself.
-    pub async fn ask_system(&self, request: Request) -> Result<Answer, RemoteError> {
+    /// Sends a request to a system route, outside of the REST API.
+    pub async fn ask_system(&self, request: ApiRequest) -> Result<ApiResponse, RemoteError> {
         self.read(self.send(&[], request, None).await?).await
     }
 
-    /// Asks the REST API for an event stream; dropping it takes the question back.
-    pub async fn ask_for_events(&self, request: Request) -> Result<Response, RemoteError> {
+    /// Sends a request to the REST API and returns its event stream; dropping that cancels the request.
+    pub async fn ask_for_events(&self, request: ApiRequest) -> Result<Response, RemoteError> {
         let events = HeaderValue::from_static("text/event-stream");
         let response = self.send(&["api", "v0"], request, Some(events)).await?;
         if response.status().is_success() {
@@ -146,7 +147,7 @@ impl Remote {
         })
     }
 
-    /// What went wrong underway, in words.
+    /// Describes a transport error.
     pub fn unreachable(&self, error: &reqwest::Error) -> RemoteError {
         let mut cause: &dyn std::error::Error = error;
         while let Some(deeper) = cause.source() {
@@ -159,7 +160,7 @@ impl Remote {
     async fn send(
         &self,
         prefix: &[&str],
-        request: Request,
+        request: ApiRequest,
         accept: Option<HeaderValue>,
     ) -> Result<Response, RemoteError> {
         let mut url = self.registry.clone();
@@ -182,7 +183,7 @@ impl Remote {
         builder.send().await.map_err(|error| self.unreachable(&error))
     }
 
-    async fn read(&self, response: Response) -> Result<Answer, RemoteError> {
+    async fn read(&self, response: Response) -> Result<ApiResponse, RemoteError> {
         let status = response.status().as_u16();
         let header = |name: &str| {
             response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -191,10 +192,10 @@ impl Remote {
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
         let registry = self.registry().to_owned();
         if (200..300).contains(&status) {
-            return Ok(Answer { status, text, registry });
+            return Ok(ApiResponse { status, text, registry });
         }
         if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
-            return Err(RemoteError::Foreign { registry, found: format!("it points to {location}") });
+            return Err(RemoteError::Foreign { registry, found: format!("it redirects to {location}") });
         }
         let said: Option<Value> = serde_json::from_str(&text).ok();
         match said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str) {
@@ -206,7 +207,7 @@ impl Remote {
         }
     }
 
-    /// The gateway's sentence, with what to do about it at a terminal.
+    /// Adds advice for the command line to an error message of the gateway.
     fn advise(&self, status: u16, sentence: &str) -> String {
         match status {
             401 if self.has_token() => {
@@ -219,7 +220,7 @@ impl Remote {
     }
 }
 
-/// The system's certificates, where they are needed: a machine without any can still talk to a gateway over `http`.
+/// Configures TLS. System certificates are loaded only for `https`, so that a machine without any can use `http`.
 fn tls(registry: &Url) -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     if registry.scheme() == "https" {
@@ -230,7 +231,7 @@ fn tls(registry: &Url) -> Result<ClientConfig, rustls::Error> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// A proxy has no business between a program and its own machine.
+/// Tells whether the gateway is on this machine; then no proxy is used.
 fn is_this_machine(registry: &Url) -> bool {
     match registry.host() {
         Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),

@@ -1,5 +1,5 @@
-//! `toolgate reset-admin`: a new token for the admin, for those who lost the old one. It works on the database
-//! itself, so the gateway must not run meanwhile; whoever may read the database and its key may do this.
+//! `toolgate reset-admin`: replaces a lost admin token. It writes to the database directly, so the gateway must not be
+//! running; access to the database and its key is all the authorization it needs.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use clap::Args;
 use super::{database, output};
 use crate::app;
 
-/// Make a new token for the user `admin`, beside the database of a gateway that does not run
+/// Make a new token for the user `admin`, directly in the database of a gateway that is not running
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate reset-admin
@@ -19,7 +19,7 @@ pub struct ResetAdmin {
     sqlite_db_path: Option<PathBuf>,
 }
 
-/// Prints the token alone, so that it can be passed on to another command.
+/// Prints only the token, so that it can be piped to another command.
 pub fn run(command: ResetAdmin) -> anyhow::Result<()> {
     let token = database::run(command.sqlite_db_path, app::reset_admin)?;
     output::line(token.expose())

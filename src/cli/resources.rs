@@ -1,14 +1,14 @@
-//! Resources: listing, looking at and reading them. A resource is named by its URI, or by its name where that is unique.
+//! Resources: listing, showing and reading them. A resource is given by its URI, or by its name if that is unique.
 
 use clap::Args;
 use serde_json::Value;
 
+use super::content;
+use super::invocation::Invocation;
 use super::output::{self, Format, Table};
-use super::remote::Request;
-use super::servers::{one, text};
-use super::suggestion::{Kind, explain};
-use super::tools::enabled;
-use super::{Session, content};
+use super::record::{enabled, one, text};
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
 /// List resources, all or those of a server
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub struct ListResources {
     /// Only those of this server
     #[arg(long)]
     server: Option<String>,
-    /// Templates of URIs instead
+    /// List resource templates instead
     #[arg(long)]
     templates: bool,
 }
@@ -34,7 +34,7 @@ pub struct ListResources {
 pub struct GetResource {
     /// URI of the resource, or its name
     name: String,
-    /// The server that offers it, where several do
+    /// The server that offers it, if several do
     #[arg(long)]
     server: Option<String>,
     /// Show its content
@@ -49,32 +49,33 @@ pub struct GetResource {
 pub struct ReadResource {
     /// URI of the resource, or its name
     name: String,
-    /// The server that offers it, where several do
+    /// The server that offers it, if several do
     #[arg(long)]
     server: Option<String>,
 }
 
-pub async fn list(session: &Session, list: ListResources) -> anyhow::Result<()> {
-    let mut request = Request::get(&[if list.templates { "resource_templates" } else { "resources" }]);
+pub async fn list(invocation: &Invocation, list: ListResources) -> anyhow::Result<()> {
+    let mut request = ApiRequest::get(&[if list.templates { "resource_templates" } else { "resources" }]);
     if let Some(server) = &list.server {
         request = request.query("server", server);
     }
-    let answer = session.remote.ask(request).await;
-    let answer = explain(session, Kind::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
-    session.show(&answer, |resources| {
+    let answer = invocation.remote.ask(request).await;
+    let answer =
+        explain(invocation, ListedNoun::Server, list.server.as_deref().unwrap_or_default(), answer).await?;
+    invocation.show(&answer, |resources| {
         let resources = resources.as_array().map(Vec::as_slice).unwrap_or_default();
         if list.templates { templates_page(resources) } else { page(resources) }
     })
 }
 
-pub async fn get(session: &Session, get: GetResource) -> anyhow::Result<()> {
-    let uri = find(session, &get.name, get.server.as_deref()).await?;
+pub async fn get(invocation: &Invocation, get: GetResource) -> anyhow::Result<()> {
+    let uri = find(invocation, &get.name, get.server.as_deref()).await?;
     if get.read {
-        return show_content(session, &uri).await;
+        return show_content(invocation, &uri).await;
     }
-    let request = Request::post(&["resources", "get"]).object(&one("uri", uri));
-    let answer = session.remote.ask(request).await?;
-    session.show(&answer, |resource| {
+    let request = ApiRequest::post(&["resources", "get"]).object(&one("uri", uri));
+    let answer = invocation.remote.ask(request).await?;
+    invocation.show(&answer, |resource| {
         output::card(&[
             ("URI", text(resource, "uri")),
             ("Qualified URI", text(resource, "qualified_uri")),
@@ -88,15 +89,15 @@ pub async fn get(session: &Session, get: GetResource) -> anyhow::Result<()> {
     })
 }
 
-pub async fn read(session: &Session, read: ReadResource) -> anyhow::Result<()> {
-    let uri = find(session, &read.name, read.server.as_deref()).await?;
-    show_content(session, &uri).await
+pub async fn read(invocation: &Invocation, read: ReadResource) -> anyhow::Result<()> {
+    let uri = find(invocation, &read.name, read.server.as_deref()).await?;
+    show_content(invocation, &uri).await
 }
 
-async fn show_content(session: &Session, uri: &str) -> anyhow::Result<()> {
-    let request = Request::post(&["resources", "read"]).object(&one("uri", uri));
-    let answer = session.remote.ask(request).await?;
-    if session.format == Format::Json {
+async fn show_content(invocation: &Invocation, uri: &str) -> anyhow::Result<()> {
+    let request = ApiRequest::post(&["resources", "read"]).object(&one("uri", uri));
+    let answer = invocation.remote.ask(request).await?;
+    if invocation.format == Format::Json {
         return output::json(&answer.text);
     }
     let name = uri.rsplit('/').find(|part| !part.is_empty()).unwrap_or(uri);
@@ -106,17 +107,17 @@ async fn show_content(session: &Session, uri: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The URI that is meant. What is not listed is left to the gateway: templates may match it.
-async fn find(session: &Session, name: &str, server: Option<&str>) -> anyhow::Result<String> {
+/// Finds the URI for a URI or name. One that is not listed is returned unchanged, since a template may match it.
+async fn find(invocation: &Invocation, name: &str, server: Option<&str>) -> anyhow::Result<String> {
     if server.is_none() && name.contains("://") {
         return Ok(name.to_owned());
     }
-    let mut request = Request::get(&["resources"]);
+    let mut request = ApiRequest::get(&["resources"]);
     if let Some(server) = server {
         request = request.query("server", server);
     }
-    let answer = session.remote.ask(request).await;
-    let listed = explain(session, Kind::Server, server.unwrap_or_default(), answer).await?.json()?;
+    let answer = invocation.remote.ask(request).await;
+    let listed = explain(invocation, ListedNoun::Server, server.unwrap_or_default(), answer).await?.json()?;
     let is_meant = |resource: &&Value| resource["uri"] == name || resource["name"] == name;
     let meant: Vec<&Value> = listed.as_array().into_iter().flatten().filter(is_meant).collect();
     match meant.as_slice() {

@@ -1,41 +1,41 @@
-//! Reading a tool's input schema as far as people need it: which parameters there are, of which type, nested ones
-//! included. References within the schema are followed.
+//! Reads the input schema of a tool: its parameters with their types, including nested ones. References within the
+//! schema are resolved.
 
 use serde_json::{Map, Value};
 
-/// Deeper is shown as one value; a schema may refer to itself.
+/// Deepest nesting that is listed, since a schema may refer to itself. Deeper objects are shown as one value.
 const DEEPEST: usize = 4;
 const MOST_REFERENCES: usize = 16;
 
 /// One parameter of a tool.
 #[derive(Debug)]
 pub struct Parameter {
-    /// With dots between the levels.
+    /// The name, with dots between levels.
     pub path: String,
     pub kind: String,
     pub required: bool,
     pub description: String,
     pub default: Option<String>,
     pub choices: Vec<String>,
-    /// Something that could be given.
+    /// An example value.
     pub example: String,
 }
 
-/// All parameters, required ones first on each level.
+/// Returns all parameters, required ones first on each level.
 pub fn parameters(schema: &Value) -> Vec<Parameter> {
     let mut found = Vec::new();
     collect(schema, schema, "", true, 0, &mut found);
     found
 }
 
-/// The part of the schema that describes the value at the end of a path.
+/// Returns the part of the schema that describes the value at a path.
 pub fn at<'a>(root: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(resolve(root, root), |schema, name| {
         schema["properties"].get(*name).map(|property| resolve(root, property))
     })
 }
 
-/// What a reference means; anything else is itself.
+/// Resolves a reference; returns any other schema unchanged.
 pub fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..MOST_REFERENCES {
@@ -48,7 +48,7 @@ pub fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     schema
 }
 
-/// The types that a schema allows; `null` beside another one only says that it is optional.
+/// Returns the types that a schema allows, without `null`, which only marks a value as optional.
 pub fn types<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a str> {
     let schema = resolve(root, schema);
     let mut types: Vec<&str> = match &schema["type"] {
@@ -101,7 +101,7 @@ fn collect(
     }
 }
 
-/// The type in words, with what limits it.
+/// Describes the type of a parameter with its limits.
 fn kind(root: &Value, schema: &Value) -> String {
     let names = types(root, schema);
     let mut kind = match names.as_slice() {
@@ -154,7 +154,7 @@ fn quoted_example(root: &Value, items: &Value) -> String {
     }
 }
 
-/// Text without quotes, everything else as JSON.
+/// Formats a string without quotes, any other value as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,17 +1,20 @@
-//! Servers: listing them, looking at one, changing, switching, refreshing and removing it. Registering is a file of
-//! its own.
+//! Servers: listing, showing, changing, enabling, disabling, refreshing and removing them. Registering is in
+//! `register`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::error::UsageError;
+use super::files;
+use super::flags::ServerFlags;
+use super::invocation::Invocation;
 use super::output::{self, Cell, Spinner, Table, Tone};
-use super::register::{ServerFlags, conf_decides};
-use super::remote::Request;
-use super::suggestion::{Kind, explain};
-use super::verbs::Switch;
-use super::{Session, UsageError, files};
+use super::record::text;
+use super::remote::{ApiRequest, ApiResponse};
+use super::suggestion::{ListedNoun, explain};
+use super::switch::Switch;
 
 /// List registered servers
 #[derive(Args)]
@@ -19,7 +22,7 @@ use super::{Session, UsageError, files};
   toolgate list servers")]
 pub struct ListServers {}
 
-/// Show how a server is reached, how it is doing and what it offers
+/// Show the configuration, the status and the number of tools of a server
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate get server github")]
@@ -28,7 +31,7 @@ pub struct GetServer {
     name: String,
 }
 
-/// Change a server; what is not named stays as it is
+/// Change a server; settings that are not given stay the same
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update server github --bearer-token \"$NEW_TOKEN\"
@@ -43,15 +46,15 @@ pub struct UpdateServer {
     conf: Option<PathBuf>,
     #[command(flatten)]
     flags: ServerFlags,
-    /// Header that is no longer sent; may be repeated
+    /// Header to remove; may be repeated
     #[arg(long, value_name = "NAME")]
     unset_header: Vec<String>,
-    /// Variable that the server's process no longer gets; may be repeated
+    /// Variable of the server's process to remove; may be repeated
     #[arg(long, value_name = "NAME")]
     unset_env: Vec<String>,
 }
 
-/// Turn all of a server on or off
+/// Enable or disable a whole server
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate disable server github
@@ -61,7 +64,7 @@ pub struct SwitchServer {
     name: String,
 }
 
-/// Read again what a server offers
+/// Refresh the lists of tools, prompts and resources of a server
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate refresh github")]
@@ -79,9 +82,9 @@ pub struct Deregister {
     name: String,
 }
 
-pub async fn list(session: &Session) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["servers"])).await?;
-    session.show(&answer, |servers| {
+pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["servers"])).await?;
+    invocation.show(&answer, |servers| {
         let servers = servers.as_array().map(Vec::as_slice).unwrap_or_default();
         if servers.is_empty() {
             output::message("There are no servers; add one with `toolgate register`.");
@@ -105,17 +108,17 @@ pub async fn list(session: &Session) -> anyhow::Result<()> {
     })
 }
 
-pub async fn get(session: &Session, get: GetServer) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["servers", &get.name])).await;
-    let answer = explain(session, Kind::Server, &get.name, answer).await?;
-    session.show(&answer, page)
+pub async fn get(invocation: &Invocation, get: GetServer) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["servers", &get.name])).await;
+    let answer = explain(invocation, ListedNoun::Server, &get.name, answer).await?;
+    invocation.show(&answer, page)
 }
 
-pub async fn update(session: &Session, update: UpdateServer) -> anyhow::Result<()> {
+pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Result<()> {
     let mut changes = match &update.conf {
         Some(conf) => {
             let unsets = update.unset_header.len() + update.unset_env.len();
-            conf_decides(update.flags.is_empty() && unsets == 0);
+            files::warn_about_flags(update.flags.is_empty() && unsets == 0);
             files::object(conf).await?
         }
         None => {
@@ -133,14 +136,14 @@ pub async fn update(session: &Session, update: UpdateServer) -> anyhow::Result<(
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
     let spinner = Spinner::start(&format!("changing {name}"));
-    let answer = session.remote.ask(Request::patch(&["servers", &name]).object(&changes)).await;
+    let answer = invocation.remote.ask(ApiRequest::patch(&["servers", &name]).object(&changes)).await;
     drop(spinner);
-    let answer = explain(session, Kind::Server, &name, answer).await?;
+    let answer = explain(invocation, ListedNoun::Server, &name, answer).await?;
     output::message(&format!("Changed server {name:?}."));
-    session.show(&answer, |answer| page(&answer["server"]))
+    invocation.show(&answer, |answer| page(&answer["server"]))
 }
 
-/// Adds `null`, which removes an entry, for each name beside the entries that are set.
+/// Adds the names to unset, with the value `null`, to the entries to set.
 fn unset(
     changes: &mut Map<String, Value>,
     field: &str,
@@ -159,11 +162,11 @@ fn unset(
     Ok(())
 }
 
-pub async fn switch(session: &Session, switch: Switch, server: SwitchServer) -> anyhow::Result<()> {
-    let request = Request::post(&["servers", &server.name, switch.route()]);
-    let answer = session.remote.ask(request).await;
-    let answer = explain(session, Kind::Server, &server.name, answer).await?;
-    session.show(&answer, |answer| {
+pub async fn switch(invocation: &Invocation, switch: Switch, server: SwitchServer) -> anyhow::Result<()> {
+    let request = ApiRequest::post(&["servers", &server.name, switch.route()]);
+    let answer = invocation.remote.ask(request).await;
+    let answer = explain(invocation, ListedNoun::Server, &server.name, answer).await?;
+    invocation.show(&answer, |answer| {
         let names: Vec<&str> = ["tools_affected", "prompts_affected"]
             .iter()
             .flat_map(|key| answer[*key].as_array().map(Vec::as_slice).unwrap_or_default())
@@ -174,22 +177,29 @@ pub async fn switch(session: &Session, switch: Switch, server: SwitchServer) -> 
     })
 }
 
-pub async fn refresh(session: &Session, refresh: Refresh) -> anyhow::Result<()> {
+pub async fn refresh(invocation: &Invocation, refresh: Refresh) -> anyhow::Result<()> {
     let spinner = Spinner::start(&format!("asking {}", refresh.name));
-    let answer = session.remote.ask(Request::post(&["servers", &refresh.name, "refresh"])).await;
+    let answer = invocation.remote.ask(ApiRequest::post(&["servers", &refresh.name, "refresh"])).await;
     drop(spinner);
-    let answer = explain(session, Kind::Server, &refresh.name, answer).await?;
-    session.show(&answer, |answer| page(&answer["server"]))
+    let answer = explain(invocation, ListedNoun::Server, &refresh.name, answer).await?;
+    invocation.show(&answer, |answer| page(&answer["server"]))
 }
 
-pub async fn deregister(session: &Session, deregister: Deregister) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::delete(&["servers", &deregister.name])).await;
-    explain(session, Kind::Server, &deregister.name, answer).await?;
+pub async fn deregister(invocation: &Invocation, deregister: Deregister) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::delete(&["servers", &deregister.name])).await;
+    explain(invocation, ListedNoun::Server, &deregister.name, answer).await?;
     output::message(&format!("Removed server {:?} and everything it offered.", deregister.name));
     Ok(())
 }
 
-/// One server as people read it.
+/// Shows a server that was just registered.
+pub fn show_registered(invocation: &Invocation, answer: &ApiResponse) -> anyhow::Result<()> {
+    let server = &answer.json()?["server"];
+    output::message(&format!("Registered server {:?}.", text(server, "name")));
+    invocation.show(answer, |answer| page(&answer["server"]))
+}
+
+/// Formats one server.
 pub fn page(server: &Value) -> String {
     let names = |key: &str| {
         let keys = server[key].as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
@@ -235,14 +245,4 @@ fn status(server: &Value) -> Cell {
 
 fn count(server: &Value, key: &str) -> Cell {
     server[key].to_string().into()
-}
-
-/// A field that is text, or nothing.
-pub fn text(object: &Value, key: &str) -> String {
-    object[key].as_str().unwrap_or_default().to_owned()
-}
-
-/// A map with one key.
-pub fn one(key: &str, value: impl Into<Value>) -> Map<String, Value> {
-    Map::from_iter([(key.to_owned(), value.into())])
 }

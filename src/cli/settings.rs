@@ -1,5 +1,5 @@
-//! Which gateway to talk to, and with which token: from flags, the environment, and `~/.toolgate.conf`. The file's
-//! token goes to the file's gateway and to no other.
+//! The gateway to talk to and the token to use: from flags, the environment, and `~/.toolgate.conf`. The token in the
+//! file is sent only to the gateway in the file.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -17,12 +17,12 @@ const DEFAULT_REGISTRY: &str = "http://127.0.0.1:8080";
 const FILE: &str = ".toolgate.conf";
 const OWNER_ONLY: u32 = 0o600;
 
-pub struct Settings {
+pub struct RemoteSettings {
     pub registry: Url,
     pub token: Option<String>,
 }
 
-impl Settings {
+impl RemoteSettings {
     pub fn load(flag: Option<Url>) -> anyhow::Result<Self> {
         let file = ConfFile::load()?;
         let stated = variable("TOOLGATE_REGISTRY").filter(|text| !text.is_empty());
@@ -39,7 +39,7 @@ impl Settings {
     }
 }
 
-/// What the file says, or would say if it were there.
+/// The content of the file, with defaults.
 struct ConfFile {
     registry: Url,
     token: Option<String>,
@@ -71,31 +71,31 @@ impl ConfFile {
     }
 }
 
-/// Err is a sentence fragment that tells what is wrong.
+/// Parses the URL of a gateway. The error is the rest of a sentence that begins with the name of the setting.
 pub fn parse_registry(text: &str) -> Result<Url, String> {
     let wrong = || "must be the URL of a gateway, such as http://127.0.0.1:8080".to_owned();
     let mut url = Url::parse(text.trim()).map_err(|_| wrong())?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() || url.query().is_some() {
         return Err(wrong());
     }
-    // Whether somebody writes the last slash makes no other gateway of it.
+    // A trailing slash makes no difference.
     let path = url.path().trim_end_matches('/').to_owned();
     url.set_path(&path);
     url.set_fragment(None);
     Ok(url)
 }
 
-/// Where the file is, or would be.
+/// Returns the path of the file; `None` without a home directory.
 pub fn path() -> Option<PathBuf> {
     variable("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(FILE))
 }
 
-/// Writes the file whole or not at all, readable for its owner only.
+/// Writes the file atomically, readable only for its owner.
 pub fn save(registry: &str, token: &str) -> anyhow::Result<PathBuf> {
     let path = path().context("there is no home directory: set HOME")?;
-    // A link to a file elsewhere stays one.
+    // Replaces the target of a symbolic link, not the link.
     let target = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-    // A JSON string is a YAML string, whatever is in it.
+    // Every JSON string is a valid YAML string.
     let text = format!("registry_url: {}\naccess_token: {}\n", Value::from(registry), Value::from(token));
     let draft = target.with_extension(format!("conf.{}", std::process::id()));
     let written = write_draft(&draft, &text).and_then(|()| fs::rename(&draft, &target));

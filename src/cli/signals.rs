@@ -1,17 +1,17 @@
-//! The signals a running gateway reacts to: what stops it, and what must not.
+//! Signal handling of a running gateway.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The first signal asks for a graceful stop, the second for a quick one.
+/// Watches for signals: the first one cancels `shutdown` for a graceful stop, the second one cancels `hurry`.
 pub fn watch(
     shutdown: CancellationToken,
     hurry: CancellationToken,
 ) -> std::io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut hangup = if is_ignored(libc::SIGHUP) { None } else { Some(signal(SignalKind::hangup())?) };
-    // Sent when a file would grow beyond its limit. The write then fails like one to a full disk, which the store
-    // can deal with. A handler, unlike ignoring the signal, is not inherited by the servers we start.
+    // SIGXFSZ is sent when a file would exceed its size limit. With a handler, the write fails like one to a full disk,
+    // which the store handles. Child processes do not inherit a handler; they would inherit an ignored signal.
     let too_large = signal(SignalKind::from_raw(libc::SIGXFSZ))?;
     Ok(async move {
         let _too_large = too_large;
@@ -36,7 +36,7 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Whether whoever started us wants the signal to have no effect, as `nohup` does.
+/// Tells whether the parent process set the signal to be ignored, as `nohup` does.
 fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: only reads the current action into a value that outlives the call.
     #[allow(unsafe_code)]

@@ -1,4 +1,4 @@
-//! `toolgate start`: runs the gateway until it is told to stop.
+//! `toolgate start`: runs the gateway until a signal stops it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{output, signals};
 use crate::app::{self, App};
-use crate::config::{self, Config, Flags, Mode};
+use crate::config::{self, Config, Mode, StartFlags};
 use telemetry;
 
 /// Run the gateway
@@ -31,46 +31,46 @@ pub struct Start {
     /// File of the database [default: ./toolgate.db]
     #[arg(long)]
     sqlite_db_path: Option<PathBuf>,
-    /// Ask every caller for a token
+    /// Require a token from every caller
     #[arg(long, alias = "prod")]
     enterprise: bool,
 }
 
 pub fn run(start: Start) -> anyhow::Result<()> {
     telemetry::start_logging(config::log_filter()?);
-    let flags = Flags {
+    let flags = StartFlags {
         port: start.port,
         host: start.host,
         sqlite_db_path: start.sqlite_db_path,
         enterprise: start.enterprise,
     };
     let config = Config::load(&flags)?;
-    // HTTP has no dates before 1970, and hyper panics when it is to write one.
+    // hyper panics when it formats a date before 1970.
     if SystemTime::now() < SystemTime::UNIX_EPOCH {
         anyhow::bail!("the clock of this machine shows a time before 1970; set it, then start the gateway");
     }
     app::adopt_orphans();
     let runtime = runtime()?;
     runtime.block_on(async {
-        // Before anybody can know that we run, so that no signal finds us unprepared.
+        // Handlers are installed before the gateway listens, so that no signal is missed.
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(signals::watch(shutdown.clone(), hurry.clone())?);
         let app = App::build(&config).await?;
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
         };
-        // Standard output may be a file on a disk that is full, which is no reason not to serve.
+        // Standard output may be a file on a full disk, which must not keep the gateway from serving.
         let _ = output::page(&greeting(&config, address, app.is_initialized()));
         app.serve(shutdown, hurry).await;
         Ok(())
     })
 }
 
-/// Where the gateway is, and what is to be found there.
+/// Formats the start message: the address and the main URLs.
 fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> String {
     let base = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
-        // "Any address" is none that a person can open.
+        // The unspecified address cannot be opened in a browser.
         None if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
         None => format!("http://{address}"),
     };
@@ -89,7 +89,7 @@ fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> Strin
     lines.join("\n")
 }
 
-/// With one processor there is nothing to hand over between threads.
+/// Builds the runtime. On one processor, a single thread avoids the cost of moving work between threads.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut builder = match processors {

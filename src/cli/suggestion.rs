@@ -1,13 +1,13 @@
-//! "Did you mean": a name that the gateway does not know, and the known one that looks most like it.
+//! Suggestions for misspelt names: adds "did you mean" to the error for an unknown name.
 
 use serde_json::Value;
 
-use super::Session;
-use super::remote::{RemoteError, Request};
+use super::invocation::Invocation;
+use super::remote::{ApiRequest, RemoteError};
 
-/// What kind of thing a name is of, and where its names are listed.
+/// A noun whose names the gateway can list.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum ListedNoun {
     Server,
     Tool,
     Prompt,
@@ -16,23 +16,23 @@ pub enum Kind {
     User,
 }
 
-impl Kind {
-    fn list(self) -> Request {
+impl ListedNoun {
+    fn list(self) -> ApiRequest {
         match self {
-            Kind::Server => Request::get(&["servers"]),
-            Kind::Tool => Request::get(&["tools"]).query("all", "true"),
-            Kind::Prompt => Request::get(&["prompts"]).query("all", "true"),
-            Kind::Group => Request::get(&["tool-groups"]),
-            Kind::Client => Request::get(&["clients"]),
-            Kind::User => Request::get(&["users"]),
+            ListedNoun::Server => ApiRequest::get(&["servers"]),
+            ListedNoun::Tool => ApiRequest::get(&["tools"]).query("all", "true"),
+            ListedNoun::Prompt => ApiRequest::get(&["prompts"]).query("all", "true"),
+            ListedNoun::Group => ApiRequest::get(&["tool-groups"]),
+            ListedNoun::Client => ApiRequest::get(&["clients"]),
+            ListedNoun::User => ApiRequest::get(&["users"]),
         }
     }
 }
 
-/// Passes the answer on; a refused name is given a suggestion where there is one.
+/// Returns the response; an error about the name gets a suggestion, if there is one.
 pub async fn explain<T>(
-    session: &Session,
-    kind: Kind,
+    invocation: &Invocation,
+    noun: ListedNoun,
     name: &str,
     answer: Result<T, RemoteError>,
 ) -> Result<T, RemoteError> {
@@ -45,7 +45,7 @@ pub async fn explain<T>(
     if name.is_empty() {
         return Err(RemoteError::Refused { status, sentence, code });
     }
-    let names = match session.remote.ask(kind.list()).await.and_then(|answer| answer.json()) {
+    let names = match invocation.remote.ask(noun.list()).await.and_then(|answer| answer.json()) {
         Ok(Value::Array(items)) => items,
         Ok(_) | Err(_) => Vec::new(),
     };
@@ -57,12 +57,12 @@ pub async fn explain<T>(
     Err(RemoteError::Refused { status, sentence, code })
 }
 
-/// The name that looks most like `name`; none when none is close, or when it is there as it is.
+/// Returns the known name that is most similar; `None` if none is close, or if the name is known.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let distance = |known: &str| {
         let known = known.to_lowercase();
-        // A tool is often called by its own name alone.
+        // Tools are often given without the name of their server.
         let item = known.split_once("__").map_or(known.as_str(), |(_, item)| item);
         let whole = strsim::damerau_levenshtein(&folded, &known);
         if folded.contains("__") { whole } else { whole.min(strsim::damerau_levenshtein(&folded, item)) }

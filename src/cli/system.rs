@@ -1,4 +1,4 @@
-//! The gateway itself: first set-up, logging in, who one is, which version runs.
+//! Commands about the gateway itself: initialization, login, the current user, versions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,22 +7,23 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 
+use super::invocation::Invocation;
 use super::output::{self, Format};
-use super::remote::{Remote, RemoteError, Request};
-use super::servers::{one, text};
-use super::{Session, files, settings, users};
+use super::record::{one, text};
+use super::remote::{ApiRequest, Remote, RemoteError};
+use super::{files, settings, users};
 
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
-/// Longer is too long for a question on the side.
+/// Timeout for the version of the gateway.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
 
-/// Initialize a gateway that runs in enterprise mode, and keep the administrator's token
+/// Initialize a gateway in enterprise mode, and store the administrator's token
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate --registry https://gate.example.com init-server")]
 pub struct InitServer {}
 
-/// Keep a token for further commands
+/// Store a token for later commands
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate login \"$TOKEN\"
@@ -46,36 +47,36 @@ pub struct Whoami {}
   toolgate version")]
 pub struct Version {}
 
-pub async fn init_server(session: &Session) -> anyhow::Result<()> {
-    // Known before the one answer that shows the token.
-    settings::path().context("there is no home directory to keep the token in: set HOME")?;
-    let request = Request::post(&["init"]).object(&one("mode", "enterprise"));
-    let answer = session.remote.ask_system(request).await?;
+pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
+    // Checked first, since the response shows the token only once.
+    settings::path().context("there is no home directory to store the token in: set HOME")?;
+    let request = ApiRequest::post(&["init"]).object(&one("mode", "enterprise"));
+    let answer = invocation.remote.ask_system(request).await?;
     let token = text(&answer.json()?, "admin_access_token");
     if token.is_empty() {
         bail!("the gateway gave no token; it seems to be initialized already");
     }
-    match settings::save(session.remote.registry(), &token) {
+    match settings::save(invocation.remote.registry(), &token) {
         Ok(path) => output::message(&format!(
-            "Initialized. The administrator's token is kept in {}; you are logged in.",
+            "Initialized. The administrator's token is stored in {}; you are logged in.",
             path.display()
         )),
         Err(error) => {
-            // It is shown only once, so it must not be lost here.
-            match session.format {
+            // The gateway shows the token only once, so it is printed.
+            match invocation.format {
                 Format::Json => output::json(&answer.text)?,
                 Format::Table => output::line(&token)?,
             }
-            return Err(error.context("initialized, but the administrator's token above could not be kept"));
+            return Err(error.context("initialized, but the administrator's token above could not be stored"));
         }
     }
-    match session.format {
+    match invocation.format {
         Format::Json => output::json(&answer.text),
         Format::Table => Ok(()),
     }
 }
 
-pub async fn login(session: &Session, login: Login) -> anyhow::Result<()> {
+pub async fn login(invocation: &Invocation, login: Login) -> anyhow::Result<()> {
     let token = match login.token.as_str() {
         "-" => files::text(Path::new("-")).await?,
         token => token.to_owned(),
@@ -84,39 +85,39 @@ pub async fn login(session: &Session, login: Login) -> anyhow::Result<()> {
     if token.is_empty() {
         bail!("the token is empty");
     }
-    let registry = settings::parse_registry(session.remote.registry()).map_err(anyhow::Error::msg)?;
+    let registry = settings::parse_registry(invocation.remote.registry()).map_err(anyhow::Error::msg)?;
     let remote = Remote::new(registry, Some(token))?;
-    let answer = remote.ask(Request::get(&["users", "whoami"])).await?;
+    let answer = remote.ask(ApiRequest::get(&["users", "whoami"])).await?;
     let user = answer.json()?;
     let path = settings::save(remote.registry(), token)?;
     output::message(&format!(
-        "You are logged in as {:?} ({}). The token is kept in {}.",
+        "You are logged in as {:?} ({}). The token is stored in {}.",
         text(&user, "username"),
         text(&user, "role"),
         path.display()
     ));
-    match session.format {
+    match invocation.format {
         Format::Json => output::json(&answer.text),
         Format::Table => Ok(()),
     }
 }
 
-pub async fn whoami(session: &Session) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["users", "whoami"])).await?;
-    session.show(&answer, users::page)
+pub async fn whoami(invocation: &Invocation) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["users", "whoami"])).await?;
+    invocation.show(&answer, users::page)
 }
 
-pub async fn version(session: &Session) -> anyhow::Result<()> {
-    let asking = session.remote.ask_system(Request::get(&["metadata"]));
+pub async fn version(invocation: &Invocation) -> anyhow::Result<()> {
+    let asking = invocation.remote.ask_system(ApiRequest::get(&["metadata"]));
     let answered = match tokio::time::timeout(VERSION_LIMIT, asking).await {
         Ok(answer) => answer.and_then(|answer| answer.json()).map(|metadata| text(&metadata, "version")),
         Err(_) => Err(RemoteError::Unreachable {
-            registry: session.remote.registry().to_owned(),
+            registry: invocation.remote.registry().to_owned(),
             reason: "it took too long".to_owned(),
         }),
     };
-    let registry = session.remote.registry();
-    if session.format == Format::Json {
+    let registry = invocation.remote.registry();
+    if invocation.format == Format::Json {
         let versions = json!({ "version": VERSION, "registry": registry, "gateway_version": answered.ok() });
         return output::json(&versions.to_string());
     }

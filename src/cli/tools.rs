@@ -1,15 +1,15 @@
-//! Tools: listing and switching them. Their use has files of its own, `usage` and `invoke`.
+//! Tools: listing, enabling and disabling them. Calling them is in `invoke`, their description in `usage`.
 
 use clap::Args;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::Session;
-use super::output::{self, Cell, Format, Table, Tone};
-use super::remote::{RemoteError, Request};
-use super::servers::text;
-use super::suggestion::{Kind, explain};
-use super::verbs::Switch;
+use super::invocation::Invocation;
+use super::output::{self, Format, Table};
+use super::record::{enabled, text};
+use super::remote::{ApiRequest, RemoteError};
+use super::suggestion::{ListedNoun, explain};
+use super::switch::{Switch, switch_entity};
 
 /// List tools, all or those of a server or a group
 #[derive(Args)]
@@ -39,68 +39,45 @@ pub struct SwitchTool {
     pub name: String,
 }
 
-pub async fn list(session: &Session, list: ListTools) -> anyhow::Result<()> {
-    let mut request = Request::get(&["tools"]);
+pub async fn list(invocation: &Invocation, list: ListTools) -> anyhow::Result<()> {
+    let mut request = ApiRequest::get(&["tools"]);
     if let Some(server) = &list.server {
         request = request.query("server", server);
     }
     if list.all {
         request = request.query("all", "true");
     }
-    let answer = session.remote.ask(request).await;
+    let answer = invocation.remote.ask(request).await;
     let answer = match &list.server {
-        Some(server) => explain(session, Kind::Server, server, answer).await?,
+        Some(server) => explain(invocation, ListedNoun::Server, server, answer).await?,
         None => answer?,
     };
     let Some(group) = &list.group else {
-        return session.show(&answer, |tools| page(tools.as_array().map(Vec::as_slice).unwrap_or_default()));
+        return invocation
+            .show(&answer, |tools| page(tools.as_array().map(Vec::as_slice).unwrap_or_default()));
     };
-    let shown = effective(session, group).await?;
-    // As written, for those who want the records as they are.
+    let shown = effective(invocation, group).await?;
+    // Raw JSON, so that the records are printed unchanged.
     let records: Vec<&RawValue> = serde_json::from_str(&answer.text)?;
     let tools = answer.json()?.as_array().cloned().unwrap_or_default();
     let both = tools.into_iter().zip(records).filter(|(tool, _)| shown.contains(&text(tool, "name")));
     let (tools, records): (Vec<Value>, Vec<&RawValue>) = both.unzip();
-    match session.format {
+    match invocation.format {
         Format::Json => output::json(&serde_json::to_string(&records)?),
         Format::Table => output::page(&page(&tools)),
     }
 }
 
-/// The full names of the tools that a group shows now.
-pub async fn effective(session: &Session, group: &str) -> Result<Vec<String>, RemoteError> {
-    let answer = session.remote.ask(Request::get(&["tool-groups", group, "effective-tools"])).await;
-    let answer = explain(session, Kind::Group, group, answer).await?.json()?;
+/// Returns the full names of the tools that a group shows.
+pub async fn effective(invocation: &Invocation, group: &str) -> Result<Vec<String>, RemoteError> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool-groups", group, "effective-tools"])).await;
+    let answer = explain(invocation, ListedNoun::Group, group, answer).await?.json()?;
     let names = answer["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-pub async fn switch(session: &Session, switch: Switch, tool: SwitchTool) -> anyhow::Result<()> {
-    switch_entity(session, switch, Kind::Tool, "tools", &tool.name).await
-}
-
-/// Tools and prompts are switched alike; `route` is the first part of the path, and the noun in messages.
-pub async fn switch_entity(
-    session: &Session,
-    switch: Switch,
-    kind: Kind,
-    route: &str,
-    name: &str,
-) -> anyhow::Result<()> {
-    let request = Request::post(&[route, switch.route()]).query("entity", name);
-    let answer = session.remote.ask(request).await;
-    // A name without `__` was meant to be a server.
-    let kind = if name.contains("__") { kind } else { Kind::Server };
-    let answer = explain(session, kind, name, answer).await?;
-    session.show(&answer, |names| {
-        let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        output::message(&match names.len() {
-            0 => format!("Nothing changed: all {route} of it were {} already.", switch.done()),
-            1 => format!("Now {}:", switch.done()),
-            count => format!("{count} {route} are now {}:", switch.done()),
-        });
-        names.join("\n")
-    })
+pub async fn switch(invocation: &Invocation, switch: Switch, tool: SwitchTool) -> anyhow::Result<()> {
+    switch_entity(invocation, switch, ListedNoun::Tool, "tools", &tool.name).await
 }
 
 fn page(tools: &[Value]) -> String {
@@ -113,11 +90,4 @@ fn page(tools: &[Value]) -> String {
         table.row([text(tool, "name").into(), enabled(tool), text(tool, "description").into()]);
     }
     table.render(output::width())
-}
-
-pub fn enabled(record: &Value) -> Cell {
-    match record["enabled"].as_bool() {
-        Some(false) => Cell::new("no", Tone::Faint),
-        Some(true) | None => "yes".into(),
-    }
 }

@@ -1,14 +1,14 @@
-//! `toolgate usage`: what a tool does and which parameters it takes, with a call to begin from.
+//! `toolgate usage`: shows the description and parameters of a tool, with an example call.
 
 use clap::Args;
 use serde_json::Value;
 
-use super::Session;
+use super::invocation::Invocation;
 use super::output::{self, Table, Tone};
-use super::remote::Request;
+use super::record::text;
+use super::remote::ApiRequest;
 use super::schema::{self, Parameter};
-use super::servers::text;
-use super::suggestion::{Kind, explain};
+use super::suggestion::{ListedNoun, explain};
 
 /// Show how a tool is used
 #[derive(Args)]
@@ -19,10 +19,10 @@ pub struct Usage {
     name: String,
 }
 
-pub async fn run(session: &Session, usage: Usage) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["tool"]).query("name", &usage.name)).await;
-    let answer = explain(session, Kind::Tool, &usage.name, answer).await?;
-    session.show(&answer, page)
+pub async fn run(invocation: &Invocation, usage: Usage) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["tool"]).query("name", &usage.name)).await;
+    let answer = explain(invocation, ListedNoun::Tool, &usage.name, answer).await?;
+    invocation.show(&answer, page)
 }
 
 fn page(tool: &Value) -> String {
@@ -85,7 +85,7 @@ fn indent(page: &str) -> String {
     page.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// A call with everything that is required, as a shell takes it.
+/// Makes a shell command that calls the tool with all required parameters.
 fn example(name: &str, parameters: &[Parameter]) -> String {
     let mut call = format!("toolgate invoke {name}");
     for parameter in parameters.iter().filter(|parameter| parameter.required) {

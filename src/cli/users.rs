@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::error::UsageError;
+use super::files;
+use super::invocation::Invocation;
 use super::output::{self, Table};
-use super::register::conf_decides;
-use super::remote::Request;
-use super::servers::text;
-use super::suggestion::{Kind, explain};
-use super::{Session, UsageError, files};
+use super::record::text;
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, explain};
 
 /// List users (enterprise mode)
 #[derive(Args)]
@@ -33,7 +34,7 @@ pub struct CreateUser {
     flags: UserFlags,
 }
 
-/// Change a user; what is not named stays as it is (enterprise mode)
+/// Change a user; settings that are not given stay the same (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update user alice --role admin
@@ -50,7 +51,7 @@ pub struct UpdateUser {
     flags: UserFlags,
 }
 
-/// Delete a user; the token ends at once (enterprise mode)
+/// Delete a user; the token stops working at once (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate delete user alice")]
@@ -64,7 +65,7 @@ struct UserFlags {
     /// File that describes the user, JSON or YAML; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
-    /// What the user may do: all, or only look and call tools
+    /// Role; user may only read and call tools
     #[arg(long, value_parser = ["admin", "user"])]
     role: Option<String>,
     /// A token of your choice, at least 8 characters [default: a generated one]
@@ -73,7 +74,7 @@ struct UserFlags {
 }
 
 impl UserFlags {
-    /// The keys of the REST API, from the file or the flags, and the name that the file has.
+    /// Returns the fields for the REST API, from the file or the flags, and the name in the file.
     async fn to_object(&self) -> anyhow::Result<(Map<String, Value>, Option<Value>)> {
         let given = [("role", &self.role), ("access_token", &self.access_token)];
         let given: Map<String, Value> = given
@@ -81,7 +82,7 @@ impl UserFlags {
             .filter_map(|(key, value)| value.clone().map(|value| (key.to_owned(), value.into())))
             .collect();
         let Some(conf) = &self.conf else { return Ok((given, None)) };
-        conf_decides(given.is_empty());
+        files::warn_about_flags(given.is_empty());
         let mut object = files::object(conf).await?;
         files::resolve_token(&mut object).await?;
         let name = object.remove("name").or_else(|| object.remove("username"));
@@ -89,9 +90,9 @@ impl UserFlags {
     }
 }
 
-pub async fn list(session: &Session) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::get(&["users"])).await?;
-    session.show(&answer, |users| {
+pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::get(&["users"])).await?;
+    invocation.show(&answer, |users| {
         let mut table = Table::new(["USERNAME", "ROLE"]);
         for user in users.as_array().into_iter().flatten() {
             table.row([text(user, "username").into(), text(user, "role").into()]);
@@ -100,7 +101,7 @@ pub async fn list(session: &Session) -> anyhow::Result<()> {
     })
 }
 
-pub async fn create(session: &Session, create: CreateUser) -> anyhow::Result<()> {
+pub async fn create(invocation: &Invocation, create: CreateUser) -> anyhow::Result<()> {
     let (mut user, named) = create.flags.to_object().await?;
     match (named, create.username, create.flags.conf) {
         (Some(name), _, _) => user.insert("username".into(), name),
@@ -111,15 +112,15 @@ pub async fn create(session: &Session, create: CreateUser) -> anyhow::Result<()>
             return Err(UsageError(sentence.into()).into());
         }
     };
-    let answer = session.remote.ask(Request::post(&["users"]).object(&user)).await?;
+    let answer = invocation.remote.ask(ApiRequest::post(&["users"]).object(&user)).await?;
     output::message(&format!(
         "Created user {:?}. They log in with `toolgate login <token>`.",
         text(&answer.json()?, "username")
     ));
-    session.show(&answer, page)
+    invocation.show(&answer, page)
 }
 
-pub async fn update(session: &Session, update: UpdateUser) -> anyhow::Result<()> {
+pub async fn update(invocation: &Invocation, update: UpdateUser) -> anyhow::Result<()> {
     let (mut changes, named) = update.flags.to_object().await?;
     let named = named.and_then(|name| name.as_str().map(str::to_owned));
     let Some(current) = update.current.or(named) else {
@@ -131,20 +132,20 @@ pub async fn update(session: &Session, update: UpdateUser) -> anyhow::Result<()>
     if changes.is_empty() {
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
-    let answer = session.remote.ask(Request::put(&["users", &current]).object(&changes)).await;
-    let answer = explain(session, Kind::User, &current, answer).await?;
+    let answer = invocation.remote.ask(ApiRequest::put(&["users", &current]).object(&changes)).await;
+    let answer = explain(invocation, ListedNoun::User, &current, answer).await?;
     output::message(&format!("Changed user {current:?}."));
-    session.show(&answer, page)
+    invocation.show(&answer, page)
 }
 
-pub async fn delete(session: &Session, delete: DeleteUser) -> anyhow::Result<()> {
-    let answer = session.remote.ask(Request::delete(&["users", &delete.username])).await;
-    explain(session, Kind::User, &delete.username, answer).await?;
+pub async fn delete(invocation: &Invocation, delete: DeleteUser) -> anyhow::Result<()> {
+    let answer = invocation.remote.ask(ApiRequest::delete(&["users", &delete.username])).await;
+    explain(invocation, ListedNoun::User, &delete.username, answer).await?;
     output::message(&format!("Deleted user {:?}.", delete.username));
     Ok(())
 }
 
-/// One user as people read it; the token where the gateway shows it.
+/// Formats one user; with the token, if the gateway returned it.
 pub fn page(user: &Value) -> String {
     output::card(&[
         ("Username", text(user, "username")),

@@ -1,8 +1,11 @@
-//! The verbs that several nouns share: `list`, `get`, `enable` and the like, each with the nouns it knows.
+//! Commands that exist for several nouns, such as `list`, `get` and `enable`.
 
 use clap::{Args, Subcommand};
 
-use super::{Session, UsageError, clients, groups, prompts, resources, servers, tools, users};
+use super::error::UsageError;
+use super::invocation::Invocation;
+use super::switch::Switch;
+use super::{clients, groups, prompts, resources, servers, tools, users};
 
 /// List servers, tools, prompts, resources, groups, clients or users
 #[derive(Args)]
@@ -26,15 +29,15 @@ enum ListNoun {
     Users(users::ListUsers),
 }
 
-pub async fn list(session: &Session, list: List) -> anyhow::Result<()> {
+pub async fn list(invocation: &Invocation, list: List) -> anyhow::Result<()> {
     match list.noun {
-        ListNoun::Servers(_) => servers::list(session).await,
-        ListNoun::Tools(tools) => tools::list(session, tools).await,
-        ListNoun::Prompts(prompts) => prompts::list(session, prompts).await,
-        ListNoun::Resources(resources) => resources::list(session, resources).await,
-        ListNoun::Groups(_) => groups::list(session).await,
-        ListNoun::McpClients(_) => clients::list(session).await,
-        ListNoun::Users(_) => users::list(session).await,
+        ListNoun::Servers(_) => servers::list(invocation).await,
+        ListNoun::Tools(tools) => tools::list(invocation, tools).await,
+        ListNoun::Prompts(prompts) => prompts::list(invocation, prompts).await,
+        ListNoun::Resources(resources) => resources::list(invocation, resources).await,
+        ListNoun::Groups(_) => groups::list(invocation).await,
+        ListNoun::McpClients(_) => clients::list(invocation).await,
+        ListNoun::Users(_) => users::list(invocation).await,
     }
 }
 
@@ -57,12 +60,12 @@ enum GetNoun {
     Resource(resources::GetResource),
 }
 
-pub async fn get(session: &Session, get: Get) -> anyhow::Result<()> {
+pub async fn get(invocation: &Invocation, get: Get) -> anyhow::Result<()> {
     match get.noun {
-        GetNoun::Server(server) => servers::get(session, server).await,
-        GetNoun::Group(group) => groups::get(session, group).await,
-        GetNoun::Prompt(prompt) => prompts::get(session, prompt).await,
-        GetNoun::Resource(resource) => resources::get(session, resource).await,
+        GetNoun::Server(server) => servers::get(invocation, server).await,
+        GetNoun::Group(group) => groups::get(invocation, group).await,
+        GetNoun::Prompt(prompt) => prompts::get(invocation, prompt).await,
+        GetNoun::Resource(resource) => resources::get(invocation, resource).await,
     }
 }
 
@@ -80,9 +83,9 @@ enum ReadNoun {
     Resource(resources::ReadResource),
 }
 
-pub async fn read(session: &Session, read: Read) -> anyhow::Result<()> {
+pub async fn read(invocation: &Invocation, read: Read) -> anyhow::Result<()> {
     match read.noun {
-        ReadNoun::Resource(resource) => resources::read(session, resource).await,
+        ReadNoun::Resource(resource) => resources::read(invocation, resource).await,
     }
 }
 
@@ -125,49 +128,25 @@ enum SwitchNoun {
     Server(servers::SwitchServer),
 }
 
-/// Which way to switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    Enable,
-    Disable,
+pub async fn enable(invocation: &Invocation, enable: Enable) -> anyhow::Result<()> {
+    switch(invocation, Switch::Enable, enable.noun, enable.name).await
 }
 
-impl Switch {
-    /// The last part of the route.
-    pub fn route(self) -> &'static str {
-        match self {
-            Switch::Enable => "enable",
-            Switch::Disable => "disable",
-        }
-    }
-
-    pub fn done(self) -> &'static str {
-        match self {
-            Switch::Enable => "enabled",
-            Switch::Disable => "disabled",
-        }
-    }
-}
-
-pub async fn enable(session: &Session, enable: Enable) -> anyhow::Result<()> {
-    switch(session, Switch::Enable, enable.noun, enable.name).await
-}
-
-pub async fn disable(session: &Session, disable: Disable) -> anyhow::Result<()> {
-    switch(session, Switch::Disable, disable.noun, disable.name).await
+pub async fn disable(invocation: &Invocation, disable: Disable) -> anyhow::Result<()> {
+    switch(invocation, Switch::Disable, disable.noun, disable.name).await
 }
 
 async fn switch(
-    session: &Session,
+    invocation: &Invocation,
     switch: Switch,
     noun: Option<SwitchNoun>,
     name: Option<String>,
 ) -> anyhow::Result<()> {
     match (noun, name) {
-        (Some(SwitchNoun::Tool(tool)), _) => tools::switch(session, switch, tool).await,
-        (Some(SwitchNoun::Prompt(prompt)), _) => prompts::switch(session, switch, prompt).await,
-        (Some(SwitchNoun::Server(server)), _) => servers::switch(session, switch, server).await,
-        (None, Some(name)) => tools::switch(session, switch, tools::SwitchTool { name }).await,
+        (Some(SwitchNoun::Tool(tool)), _) => tools::switch(invocation, switch, tool).await,
+        (Some(SwitchNoun::Prompt(prompt)), _) => prompts::switch(invocation, switch, prompt).await,
+        (Some(SwitchNoun::Server(server)), _) => servers::switch(invocation, switch, server).await,
+        (None, Some(name)) => tools::switch(invocation, switch, tools::SwitchTool { name }).await,
         (None, None) => {
             let sentence = format!("say what: `toolgate {0} tool|prompt|server NAME`", switch.route());
             Err(UsageError(sentence).into())
@@ -193,11 +172,11 @@ enum CreateNoun {
     Group(groups::CreateGroup),
 }
 
-pub async fn create(session: &Session, create: Create) -> anyhow::Result<()> {
+pub async fn create(invocation: &Invocation, create: Create) -> anyhow::Result<()> {
     match create.noun {
-        CreateNoun::McpClient(client) => clients::create(session, client).await,
-        CreateNoun::User(user) => users::create(session, user).await,
-        CreateNoun::Group(group) => groups::create(session, group).await,
+        CreateNoun::McpClient(client) => clients::create(invocation, client).await,
+        CreateNoun::User(user) => users::create(invocation, user).await,
+        CreateNoun::Group(group) => groups::create(invocation, group).await,
     }
 }
 
@@ -220,12 +199,12 @@ enum UpdateNoun {
     Group(groups::UpdateGroup),
 }
 
-pub async fn update(session: &Session, update: Update) -> anyhow::Result<()> {
+pub async fn update(invocation: &Invocation, update: Update) -> anyhow::Result<()> {
     match update.noun {
-        UpdateNoun::Server(server) => servers::update(session, *server).await,
-        UpdateNoun::McpClient(client) => clients::update(session, client).await,
-        UpdateNoun::User(user) => users::update(session, user).await,
-        UpdateNoun::Group(group) => groups::update(session, group).await,
+        UpdateNoun::Server(server) => servers::update(invocation, *server).await,
+        UpdateNoun::McpClient(client) => clients::update(invocation, client).await,
+        UpdateNoun::User(user) => users::update(invocation, user).await,
+        UpdateNoun::Group(group) => groups::update(invocation, group).await,
     }
 }
 
@@ -247,10 +226,10 @@ enum DeleteNoun {
     Group(groups::DeleteGroup),
 }
 
-pub async fn delete(session: &Session, delete: Delete) -> anyhow::Result<()> {
+pub async fn delete(invocation: &Invocation, delete: Delete) -> anyhow::Result<()> {
     match delete.noun {
-        DeleteNoun::McpClient(client) => clients::delete(session, client).await,
-        DeleteNoun::User(user) => users::delete(session, user).await,
-        DeleteNoun::Group(group) => groups::delete(session, group).await,
+        DeleteNoun::McpClient(client) => clients::delete(invocation, client).await,
+        DeleteNoun::User(user) => users::delete(invocation, user).await,
+        DeleteNoun::Group(group) => groups::delete(invocation, group).await,
     }
 }

@@ -1,5 +1,5 @@
-//! Who may use which route: the levels of the table in `routes`, and the check that stands before every one of them.
-//! In enterprise mode a token decides.
+//! Access control: the access levels of routes, and the check that runs before every handler. In enterprise mode the
+//! caller is identified by a bearer token.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
@@ -10,16 +10,16 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::error::Refusal;
-use super::revocable::{Until, until_revoked};
-use super::{Face, Settings, guard};
+use super::error::ErrorResponse;
+use super::revocable::{UntilRevoked, until_revoked};
+use super::{Face, WebSettings, body};
 use gateway::caller::Owner;
 use gateway::principals::Principal;
 use model::{Mode, Role};
 
-/// Who may use a route. In development mode nobody is asked.
+/// Who may use a route. Development mode has no access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessLevel {
     /// Everybody, without a token.
     Open,
     /// Users of both roles.
@@ -28,37 +28,37 @@ pub enum Access {
     Admin,
     /// MCP clients.
     Client,
-    /// Everybody, but in development mode only: elsewhere there is no such route.
+    /// Everybody in development mode; in enterprise mode the route does not exist.
     Development,
 }
 
-impl Access {
+impl AccessLevel {
     pub fn as_str(self) -> &'static str {
         match self {
-            Access::Open => "open",
-            Access::User => "user",
-            Access::Admin => "admin",
-            Access::Client => "client",
-            Access::Development => "development",
+            AccessLevel::Open => "open",
+            AccessLevel::User => "user",
+            AccessLevel::Admin => "admin",
+            AccessLevel::Client => "client",
+            AccessLevel::Development => "development",
         }
     }
 }
 
-/// Where a request came from.
+/// The address that a request came from.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Who asks; nobody where nobody is asked who they are.
+/// The user or client that sent the request; `None` in development mode and on open routes.
 #[derive(Clone)]
-pub struct Caller(pub Option<Principal>);
+pub struct CurrentPrincipal(pub Option<Principal>);
 
-impl Caller {
-    /// Who this is to a stateful server.
+impl CurrentPrincipal {
+    /// Returns the owner of the caller's sessions with stateful servers.
     pub fn owner(&self) -> Owner {
         self.0.as_ref().map_or(Owner::Anybody, |principal| Owner::Principal(principal.id()))
     }
 
-    /// None where nobody is asked who they are.
+    /// Returns the role of a user; `None` for clients and where there is no principal.
     pub fn role(&self) -> Option<Role> {
         match &self.0 {
             Some(Principal::User(user)) => Some(user.holder.role),
@@ -68,54 +68,63 @@ impl Caller {
 }
 
 impl Face {
-    /// Whose request this is, if it may use routes of this level.
-    pub async fn admit(&self, access: Access, request: &Asked<'_>) -> Result<Caller, Refusal> {
+    /// Identifies the caller and checks that they may use routes of this level.
+    pub async fn admit(
+        &self,
+        access: AccessLevel,
+        request: &AccessRequest<'_>,
+    ) -> Result<CurrentPrincipal, ErrorResponse> {
         match (self.gateway.mode, access) {
-            (Mode::Development, _) | (Mode::Enterprise, Access::Open) => Ok(Caller(None)),
-            (Mode::Enterprise, Access::Development) => {
-                Err(Refusal::unknown_route(request.method, request.path))
+            (Mode::Development, _) | (Mode::Enterprise, AccessLevel::Open) => Ok(CurrentPrincipal(None)),
+            (Mode::Enterprise, AccessLevel::Development) => {
+                Err(ErrorResponse::unknown_route(request.method, request.path))
             }
-            (Mode::Enterprise, Access::User | Access::Admin | Access::Client) => {
+            (Mode::Enterprise, AccessLevel::User | AccessLevel::Admin | AccessLevel::Client) => {
                 if !self.gateway.is_initialized() {
-                    return Err(Refusal::forbidden("server is not initialized; send POST /init first"));
+                    return Err(ErrorResponse::forbidden("server is not initialized; send POST /init first"));
                 }
-                self.identify(access, request).await.map(|principal| Caller(Some(principal)))
+                self.identify(access, request).await.map(|principal| CurrentPrincipal(Some(principal)))
             }
         }
     }
 
-    /// The request with its whole body and its caller, if it may use routes of this level.
-    pub async fn receive(&self, access: Access, request: Request) -> Result<Request, Refusal> {
+    /// Checks the access level and reads the body. Returns the request with its body and with the principal as
+    /// extension.
+    pub async fn receive(&self, access: AccessLevel, request: Request) -> Result<Request, ErrorResponse> {
         let (mut head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
         let (method, path) = (head.method.as_str(), head.uri.path());
-        let asked = Asked { method, path, headers: &head.headers, peer };
-        if let Err(refusal) = self.admit(access, &asked).await {
-            guard::discard(body, 0).await;
-            return Err(refusal);
+        let asked = AccessRequest { method, path, headers: &head.headers, peer };
+        if let Err(error) = self.admit(access, &asked).await {
+            body::discard(body, 0).await;
+            return Err(error);
         }
-        let body = guard::read_body(body).await?;
-        // A body may take its time, and its sender lose the right meanwhile.
+        let body = body::read_body(body).await?;
+        // The token may have been revoked while the body was being received.
         let caller = self.admit(access, &asked).await?;
         head.extensions.insert(caller);
         Ok(Request::from_parts(head, body.into()))
     }
 
-    async fn identify(&self, access: Access, request: &Asked<'_>) -> Result<Principal, Refusal> {
-        let token = bearer_token(request.headers).ok_or_else(Refusal::no_token)?;
+    async fn identify(
+        &self,
+        access: AccessLevel,
+        request: &AccessRequest<'_>,
+    ) -> Result<Principal, ErrorResponse> {
+        let token = bearer_token(request.headers).ok_or_else(ErrorResponse::no_token)?;
         let Some(principal) = self.gateway.identify(token).await else {
             let source = source(&self.settings, request.headers, request.peer);
             return Err(match self.guesses.count(source, Instant::now()) {
-                true => Refusal::wrong_token(),
-                false => Refusal::too_many_guesses(),
+                true => ErrorResponse::wrong_token(),
+                false => ErrorResponse::too_many_guesses(),
             });
         };
         match (access, &principal) {
-            (Access::Client, Principal::Client(_)) => Ok(principal),
-            (Access::Client, Principal::User(_)) => Err(Refusal::token_of("users", "MCP clients")),
-            (_, Principal::Client(_)) => Err(Refusal::token_of("MCP clients", "users")),
-            (Access::Admin, Principal::User(user)) if user.holder.role != Role::Admin => {
-                Err(Refusal::forbidden(format!(
+            (AccessLevel::Client, Principal::Client(_)) => Ok(principal),
+            (AccessLevel::Client, Principal::User(_)) => Err(ErrorResponse::token_of("users", "MCP clients")),
+            (_, Principal::Client(_)) => Err(ErrorResponse::token_of("MCP clients", "users")),
+            (AccessLevel::Admin, Principal::User(user)) if user.holder.role != Role::Admin => {
+                Err(ErrorResponse::forbidden(format!(
                     "this needs the role \"admin\", and {:?} has the role {:?}",
                     user.holder.username.as_str(),
                     user.holder.role.as_str()
@@ -126,36 +135,41 @@ impl Face {
     }
 }
 
-/// What the check looks at.
-pub struct Asked<'a> {
+/// The parts of a request that the access check needs.
+pub struct AccessRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub headers: &'a HeaderMap,
     pub peer: IpAddr,
 }
 
-/// Stands before every route of the router.
-pub async fn pass(State((face, access)): State<(Face, Access)>, request: Request, next: Next) -> Response {
+/// Middleware of every route: checks the access level, then runs the handler.
+pub async fn pass(
+    State((face, access)): State<(Face, AccessLevel)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let request = match face.receive(access, request).await {
         Ok(request) => request,
-        Err(refusal) => return refusal.into_response(),
+        Err(error) => return error.into_response(),
     };
-    let caller = request.extensions().get::<Caller>().and_then(|caller| caller.0.clone());
+    let caller = request.extensions().get::<CurrentPrincipal>().and_then(|caller| caller.0.clone());
     let answer = next.run(request);
     match (caller, access) {
-        // Changes go on to their end, even one by which admins take their own token away.
-        (Some(principal), Access::User) => {
+        // Only reads and calls end with their token. Changes run to the end, even one that revokes the admin's own
+        // token.
+        (Some(principal), AccessLevel::User) => {
             let revoked = principal.revoked();
             let answer = until_revoked(Some(revoked), answer).await;
             answer.map_or_else(IntoResponse::into_response, |answer| {
-                answer.map(|body| Body::new(Until::new(body, revoked)))
+                answer.map(|body| Body::new(UntilRevoked::new(body, revoked)))
             })
         }
         (Some(_) | None, _) => answer.await,
     }
 }
 
-/// The token of `Authorization: Bearer <token>`; none where the header is missing, given twice or of another form.
+/// Returns the token of `Authorization: Bearer <token>`; `None` if the header is missing, repeated or malformed.
 fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
@@ -164,8 +178,9 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Behind a proxy everybody has the proxy's address. What it says comes last; before that stands what it was told.
-fn source(settings: &Settings, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+/// Returns the address of the client. Behind a trusted proxy that is the last entry of `X-Forwarded-For`, which the
+/// proxy added itself; earlier entries come from the client and prove nothing.
+fn source(settings: &WebSettings, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
     if !settings.trust_proxy {
         return peer;
     }
@@ -208,7 +223,7 @@ mod tests {
             for value in values {
                 headers.append("x-forwarded-for", value.parse().unwrap());
             }
-            let settings = Settings { trust_proxy, ..Settings::default() };
+            let settings = WebSettings { trust_proxy, ..WebSettings::default() };
             source(&settings, &headers, [9, 9, 9, 9].into()).to_string()
         };
         assert_eq!(proxied(false, &["1.1.1.1"]), "9.9.9.9");

@@ -1,11 +1,11 @@
-//! The address under which a caller sees this gateway, for the URLs in answers.
+//! The base URL of the gateway as a caller sees it, for URLs in responses.
 
 use axum::http::{HeaderMap, header};
 
-use super::Settings;
+use super::WebSettings;
 
-/// Scheme, host and port (and the path of `PUBLIC_URL`, where it has one), without a slash at the end.
-pub fn base_url(settings: &Settings, headers: &HeaderMap) -> String {
+/// Returns scheme, host and port (and the path of `PUBLIC_URL`, if it has one), without a trailing slash.
+pub fn base_url(settings: &WebSettings, headers: &HeaderMap) -> String {
     if let Some(url) = &settings.public_url {
         return url.as_str().trim_end_matches('/').to_owned();
     }
@@ -15,7 +15,7 @@ pub fn base_url(settings: &Settings, headers: &HeaderMap) -> String {
     };
     let (mut scheme, mut host) = (None, None);
     if settings.trust_proxy {
-        // Anything but these two would make the answer carry a URL of somebody's invention.
+        // Any other scheme would put a forged URL into the response.
         let forwarded = first("x-forwarded-proto").map(str::to_ascii_lowercase);
         scheme = forwarded.filter(|scheme| matches!(scheme.as_str(), "http" | "https"));
         host = first("x-forwarded-host");
@@ -34,7 +34,7 @@ mod tests {
         headers.insert("host", "localhost:8080".parse().unwrap());
         headers.insert("x-forwarded-proto", "https".parse().unwrap());
         headers.insert("x-forwarded-host", "gate.example, inner".parse().unwrap());
-        let mut settings = Settings::default();
+        let mut settings = WebSettings::default();
         assert_eq!(base_url(&settings, &headers), "http://localhost:8080");
         settings.trust_proxy = true;
         assert_eq!(base_url(&settings, &headers), "https://gate.example");

@@ -1,5 +1,5 @@
-//! `GET /client-metadata.json`: who this gateway is to authorization servers that take a URL as client id. There is one
-//! only where the gateway knows its public address.
+//! `GET /client-metadata.json`: the OAuth client metadata document of this gateway, for authorization servers that
+//! accept a URL as client id. It exists only if `PUBLIC_URL` is set.
 
 use axum::extract::State;
 use serde_json::{Value, json};
@@ -7,22 +7,24 @@ use url::Url;
 
 use super::Face;
 use super::dashboard::oauth::CALLBACK;
-use super::error::Refusal;
-use super::reply::{Answer, Json};
+use super::error::{ErrorResponse, HandlerResult};
+use super::reply::Json;
 
 pub const PATH: &str = "/client-metadata.json";
 
-/// The address of the document, which is our client id.
+/// Returns the URL of the document, which is the client id of this gateway.
 pub fn address(public_url: &Url) -> String {
     format!("{}{PATH}", base(public_url))
 }
 
 /// Who this gateway is to authorization servers.
-#[utoipa::path(get, path = "/client-metadata.json", tag = "system",
+#[utoipa::path(get, path = PATH, tag = "system",
     responses((status = 200, body = std::collections::HashMap<String, Value>)))]
-pub async fn get(State(face): State<Face>) -> Answer<Json<Value>> {
+pub async fn get(State(face): State<Face>) -> HandlerResult<Json<Value>> {
     let Some(public_url) = &face.settings.public_url else {
-        return Err(Refusal::not_here("there is no client metadata; start the gateway with PUBLIC_URL"));
+        return Err(ErrorResponse::not_here(
+            "there is no client metadata; start the gateway with PUBLIC_URL",
+        ));
     };
     Ok(Json(json!({
         "client_id": address(public_url),

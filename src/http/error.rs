@@ -1,4 +1,5 @@
-//! The one place where trouble becomes a status: `{"error": "<one helpful sentence>"}`, always.
+//! Error responses: the only place where errors become status codes. The body is always
+//! `{"error": "<one helpful sentence>"}`.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,19 +9,22 @@ use super::reply::json_response;
 use gateway::{Error, ErrorKind};
 use model::FieldError;
 
-/// An answer that says why there is no other.
+/// An error as an HTTP response.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct ErrorResponse {
     status: StatusCode,
     sentence: String,
-    /// What a header says beside the sentence.
+    /// An extra header, such as `Retry-After`.
     header: Option<(HeaderName, &'static str)>,
 }
 
-/// The header that carries a refusal's code.
+/// The result of a handler.
+pub type HandlerResult<T> = Result<T, ErrorResponse>;
+
+/// Header with a machine-readable error code.
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
 
-impl Refusal {
+impl ErrorResponse {
     fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
         Self { status, sentence: sentence.into(), header: None }
     }
@@ -80,7 +84,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for ErrorResponse {
     fn from(error: Error) -> Self {
         let status = match error.kind {
             ErrorKind::Invalid | ErrorKind::OAuthRequired => StatusCode::BAD_REQUEST,
@@ -91,7 +95,7 @@ impl From<Error> for Refusal {
             ErrorKind::Upstream | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let header = match error.kind {
-            // What programs tell this refusal by, where others have the same status.
+            // Lets programs tell this error from others with the same status.
             ErrorKind::OAuthRequired => Some((ERROR_CODE, "upstream_oauth_required")),
             ErrorKind::Unavailable => Some((header::RETRY_AFTER, "1")),
             ErrorKind::Invalid
@@ -105,13 +109,13 @@ impl From<Error> for Refusal {
     }
 }
 
-impl From<FieldError> for Refusal {
+impl From<FieldError> for ErrorResponse {
     fn from(error: FieldError) -> Self {
         Self::bad_request(error.to_string())
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let mut response = json_response(self.status, json!({ "error": self.sentence }).to_string());
         if let Some((name, value)) = self.header {

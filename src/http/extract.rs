@@ -1,5 +1,5 @@
-//! Takes requests apart. Bodies are read as JSON whatever their content type says; every mistake is a sentence
-//! that names the field.
+//! Extractors for requests. Bodies are parsed as JSON whatever their content type; an error names the field that is
+//! wrong.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -10,37 +10,37 @@ use axum::http::request::Parts;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::access::Caller;
-use super::error::Refusal;
+use super::access::CurrentPrincipal;
+use super::error::ErrorResponse;
 use model::FieldError;
 
-/// The body as a JSON object.
-pub fn json_object(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
+/// Parses a body as a JSON object.
+pub fn json_object(body: &Bytes) -> Result<Map<String, Value>, ErrorResponse> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(Refusal::bad_request("the body is empty; it must be a JSON object"));
+        return Err(ErrorResponse::bad_request("the body is empty; it must be a JSON object"));
     }
     match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(Refusal::bad_request("the body must be a JSON object")),
-        Err(error) => Err(Refusal::bad_request(format!("the body is not valid JSON: {error}"))),
+        Ok(_) => Err(ErrorResponse::bad_request("the body must be a JSON object")),
+        Err(error) => Err(ErrorResponse::bad_request(format!("the body is not valid JSON: {error}"))),
     }
 }
 
-/// The query of a request; of a key that is given twice the first value counts.
+/// The query parameters of a request. If a key is repeated, the first value counts.
 pub struct Query(HashMap<String, String>);
 
 impl Query {
-    /// An empty value is no value.
+    /// Returns the value of a parameter; an empty value counts as missing.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    pub fn required(&self, key: &str) -> Result<&str, Refusal> {
+    pub fn required(&self, key: &str) -> Result<&str, ErrorResponse> {
         self.text(key)
-            .ok_or_else(|| Refusal::bad_request(format!("the query parameter \"{key}\" is required")))
+            .ok_or_else(|| ErrorResponse::bad_request(format!("the query parameter \"{key}\" is required")))
     }
 
-    pub fn flag(&self, key: &str) -> Result<bool, Refusal> {
+    pub fn flag(&self, key: &str) -> Result<bool, ErrorResponse> {
         match self.text(key) {
             None | Some("false" | "0") => Ok(false),
             Some("true" | "1") => Ok(true),
@@ -62,7 +62,7 @@ impl<S: Sync> FromRequestParts<S> for Query {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Caller {
+impl<S: Sync> FromRequestParts<S> for CurrentPrincipal {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -70,14 +70,14 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The `:name` of a path, decoded.
+/// The one path parameter of a route, decoded.
 pub struct Name(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
-    type Rejection = Refusal;
+    type Rejection = ErrorResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ErrorResponse> {
         let name: Result<Path<String>, PathRejection> = Path::from_request_parts(parts, state).await;
-        name.map(|Path(name)| Self(name)).map_err(|error| Refusal::bad_request(error.body_text()))
+        name.map(|Path(name)| Self(name)).map_err(|error| ErrorResponse::bad_request(error.body_text()))
     }
 }

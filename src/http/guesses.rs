@@ -1,22 +1,22 @@
-//! Counts wrong tokens by the address they come from, so that tokens cannot be guessed by trying. Whoever sends a
-//! valid token is never held up.
+//! Rate limit for wrong tokens, per source address, against guessing. Requests with a valid token are not limited.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// So many wrong tokens at once,
+/// Burst size.
 const BURST: f64 = 300.0;
-/// and so many in a second.
+/// Refill rate per second.
 const PER_SECOND: f64 = 10.0;
-/// Addresses that are remembered at most.
+/// Largest number of addresses that are tracked.
 const MOST_SOURCES: usize = 100_000;
 
+/// A token bucket for each source address.
 #[derive(Default)]
 pub struct Guesses(Mutex<HashMap<IpAddr, Allowance>>);
 
-/// How many more wrong tokens an address may send, as of then.
+/// The token bucket of one address: how many wrong tokens it may still send, at time `then`.
 struct Allowance {
     left: f64,
     then: Instant,
@@ -30,11 +30,11 @@ impl Allowance {
 }
 
 impl Guesses {
-    /// Takes note of a wrong token. False when it is one too many.
+    /// Counts a wrong token. Returns false if the address exceeds its limit.
     pub fn count(&self, source: IpAddr, now: Instant) -> bool {
         let mut sources = self.0.lock().expect("no code panics while it holds the sources");
         if sources.len() >= MOST_SOURCES && !sources.contains_key(&source) {
-            // Those that may try everything again are as good as new.
+            // A full bucket is the same as none.
             sources.retain(|_, allowance| allowance.at(now) < BURST);
             if sources.len() >= MOST_SOURCES {
                 sources.clear();

@@ -1,18 +1,22 @@
-//! The people's face: the REST API under `/api/v0`, the dashboard with its own API, and the system routes. Handlers take the request apart, call the
-//! gateway once and shape the answer; what they may answer with in trouble is decided in `error`.
+//! The HTTP interface for people and scripts: the REST API under `/api/v0`, the dashboard with its own API, and the
+//! system routes. A handler extracts its input, calls the gateway once and shapes the response; errors become status
+//! codes in `error`.
 
 #![allow(clippy::disallowed_types)] // Status codes are chosen here.
 
 pub mod access;
 pub mod address;
 pub mod api;
+pub mod assets;
+pub mod body;
 pub mod client_metadata;
 pub mod dashboard;
 pub mod error;
 pub mod extract;
-pub mod guard;
 pub mod guesses;
 pub mod openapi;
+pub mod origin_check;
+pub mod record;
 pub mod reply;
 pub mod revocable;
 pub mod stream;
@@ -28,42 +32,43 @@ use url::Url;
 
 use gateway::Gateway;
 
+use assets::Assets;
 use guesses::Guesses;
 
-/// What every handler gets.
+/// The state that every handler gets.
 #[derive(Clone)]
 pub struct Face {
     pub gateway: Arc<Gateway>,
-    pub settings: Arc<Settings>,
+    pub settings: Arc<WebSettings>,
     pub guesses: Arc<Guesses>,
     pub about: Arc<About>,
-    /// Cancelled when the gateway is about to end, so that open streams do not hold it up.
+    /// Cancelled when a shutdown begins, so that open streams end and do not delay it.
     pub closing: CancellationToken,
 }
 
-/// The version, as people read it.
+/// The version of this program, with a leading `v`.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-/// What this process is and how it came to be so.
+/// Fixed facts about this process.
 pub struct About {
     pub started: Instant,
     pub config_source: String,
     pub database: String,
     /// The OpenAPI document of all routes.
     pub openapi: Bytes,
-    pub ui: ui::Ui,
+    pub assets: Assets,
 }
 
-/// How this gateway presents itself to browsers and proxies.
+/// Settings that concern browsers and proxies.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct WebSettings {
     pub public_url: Option<Url>,
-    /// Whether what a proxy says about the original request is believed.
+    /// Whether `X-Forwarded-*` headers are trusted.
     pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
-    /// Only this machine can connect, so its own pages are no strangers.
+    /// Whether the gateway listens on loopback only; then pages from any loopback origin are allowed.
     pub is_loopback: bool,
-    /// Whether a host must be a name of this machine: nobody is asked for a token that a page could not know.
+    /// Whether the `Host` header must name this machine. It protects against DNS rebinding where no token is required.
     pub checks_host: bool,
     pub telemetry: bool,
 }

@@ -1,14 +1,15 @@
-//! The OpenAPI document: shapes and answers come from the handlers, methods and access from the table of routes, and a
-//! test holds the one against the other.
+//! The OpenAPI document, built from the `#[utoipa::path]` of the handlers and the access levels in the table of routes.
 
 use axum::extract::State;
+use axum::http::Method;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::{OpenApi, ToSchema, openapi};
 
+use super::Face;
+use super::access::AccessLevel;
 use super::reply::Written;
-use super::{Face, api, client_metadata, dashboard, system, ui};
 
 /// Every error.
 #[derive(Serialize, ToSchema)]
@@ -20,93 +21,17 @@ pub struct Problem {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "toolgate", description = "One place where AI agents reach every tool."),
-    components(schemas(Problem)),
-    paths(
-        system::health,
-        system::ready,
-        system::metadata,
-        system::metrics,
-        system::init,
-        client_metadata::get,
-        show,
-        api::servers::list,
-        api::servers::register,
-        api::servers::get,
-        api::servers::amend,
-        api::servers::remove,
-        api::servers::enable,
-        api::servers::disable,
-        api::servers::refresh,
-        api::servers::reauthorize,
-        api::servers::configs,
-        api::oauth::complete,
-        api::tools::list,
-        api::tools::get,
-        api::tools::invoke,
-        api::tools::enable,
-        api::tools::disable,
-        api::prompts::list,
-        api::prompts::get,
-        api::prompts::render,
-        api::prompts::enable,
-        api::prompts::disable,
-        api::resources::list,
-        api::resources::templates,
-        api::resources::get,
-        api::resources::read,
-        api::groups::list,
-        api::groups::create,
-        api::groups::get,
-        api::groups::replace,
-        api::groups::delete,
-        api::groups::effective_tools,
-        api::clients::list,
-        api::clients::create,
-        api::clients::replace,
-        api::clients::delete,
-        api::users::list,
-        api::users::create,
-        api::users::whoami,
-        api::users::change,
-        api::users::delete,
-        dashboard::overview::show,
-        dashboard::diagnostics::show,
-        dashboard::events::stream,
-        dashboard::servers::list,
-        dashboard::servers::add,
-        dashboard::servers::remove,
-        dashboard::servers::switch,
-        dashboard::servers::refresh,
-        dashboard::oauth::reauthorize,
-        dashboard::oauth::session,
-        dashboard::oauth::callback_page,
-        dashboard::tools::list,
-        dashboard::tools::switch,
-        dashboard::tools::invoke,
-        dashboard::prompts::list,
-        dashboard::prompts::switch,
-        dashboard::prompts::render,
-        dashboard::resources::list,
-        dashboard::resources::read,
-        dashboard::import::preview,
-        dashboard::import::apply,
-        dashboard::groups::list,
-        dashboard::groups::create,
-        dashboard::groups::get,
-        dashboard::groups::replace,
-        dashboard::groups::delete,
-        ui::root,
-        ui::index,
-        ui::asset,
-    )
+    components(schemas(Problem))
 )]
-struct Handlers;
+struct Base;
 
-/// A row of the table of routes, as far as the document has to do with it.
-pub struct Row {
-    pub method: String,
-    pub path: &'static str,
-    pub access: &'static str,
+/// One operation of the document: a row of the table of routes.
+pub struct Operation<'a> {
+    pub method: &'a Method,
+    pub path: &'a str,
+    pub access: AccessLevel,
+    /// The description at the handler; `None` for an MCP endpoint.
+    pub description: Option<&'a openapi::OpenApi>,
 }
 
 /// This document.
@@ -116,35 +41,39 @@ pub async fn show(State(face): State<Face>) -> Written {
     Written(face.about.openapi.to_vec())
 }
 
-/// The whole document. `endpoints` are those of agents, which no handler describes: what they speak is MCP.
-pub fn document(rows: &[Row], endpoints: &[Row]) -> Bytes {
-    let mut document = serde_json::to_value(Handlers::openapi()).expect("the document has string keys");
+/// Builds the whole document as JSON.
+pub fn document<'a>(operations: impl Iterator<Item = Operation<'a>> + Clone) -> Bytes {
+    let mut document = Base::openapi();
+    for description in operations.clone().filter_map(|operation| operation.description) {
+        document.merge(description.clone());
+    }
+    document.paths.paths =
+        document.paths.paths.into_iter().map(|(path, item)| (plain(&path), item)).collect();
+    let mut document = serde_json::to_value(document).expect("the document has string keys");
     document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     document["info"]["license"] = json!({ "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" });
     document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
-    for endpoint in endpoints {
-        document["paths"][endpoint.path][&endpoint.method] = conversation(endpoint.path);
-    }
-    for row in rows.iter().chain(endpoints) {
-        describe(&mut document, row);
+    for operation in operations {
+        describe(&mut document, &operation);
     }
     document.to_string().into()
 }
 
-/// Adds what the table knows, and what holds for every route.
-fn describe(document: &mut Value, row: &Row) {
-    let operation = &mut document["paths"][plain(row.path)][&row.method];
-    if !operation.is_object() {
-        return;
+/// Adds id, access level and the error response, which descriptions at handlers leave out.
+fn describe(document: &mut Value, row: &Operation<'_>) {
+    let method = row.method.as_str().to_ascii_lowercase();
+    let operation = &mut document["paths"][plain(row.path)][&method];
+    if row.description.is_none() {
+        *operation = conversation(row.path);
     }
     let words =
         row.path.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let id = std::iter::once(row.method.as_str()).chain(words).collect::<Vec<_>>().join("_");
+    let id = std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_");
     operation["operationId"] = json!(id);
-    operation["x-access"] = json!(row.access);
+    operation["x-access"] = json!(row.access.as_str());
     operation["security"] = match row.access {
-        "open" | "development" => json!([]),
-        _ => json!([{ "token": [] }]),
+        AccessLevel::Open | AccessLevel::Development => json!([]),
+        AccessLevel::User | AccessLevel::Admin | AccessLevel::Client => json!([{ "token": [] }]),
     };
     for answer in operation["responses"].as_object_mut().into_iter().flat_map(|answers| answers.values_mut())
     {
@@ -158,11 +87,12 @@ fn describe(document: &mut Value, row: &Row) {
     });
 }
 
-/// axum writes a path that may have several parts with a star, OpenAPI has no such thing.
-pub fn plain(path: &str) -> String {
+/// Converts a path of axum: OpenAPI has no `{*name}` for the rest of a path.
+fn plain(path: &str) -> String {
     path.replace("{*", "{")
 }
 
+/// Describes an MCP endpoint.
 fn conversation(path: &str) -> Value {
     let named = path.contains("{name}");
     let name = json!([{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }]);

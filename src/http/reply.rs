@@ -1,37 +1,33 @@
-//! Good news: the shapes that successful answers come in.
+//! Success responses.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::error::Refusal;
-
-pub type Answer<T> = Result<T, Refusal>;
-
-/// 200 with a body of JSON.
+/// 200 with a JSON body.
 pub struct Json<T>(pub T);
 
-/// 200 with JSON that is already written.
+/// 200 with a JSON body that is already serialized.
 pub struct Written(pub Vec<u8>);
 
-/// 201 with a body of JSON.
+/// 201 with a JSON body.
 pub struct Created<T>(pub T);
 
-/// 202 with a body of JSON: there is more to do before it is done.
+/// 202 with a JSON body: the caller must do something before the request takes effect.
 pub struct Accepted<T>(pub T);
 
-/// 204.
+/// 204 without a body.
 pub struct NoContent;
 
-/// A plain page for people: a title and a sentence.
-pub struct Page {
+/// A plain HTML page with a title and a sentence.
+pub struct HtmlPage {
     status: StatusCode,
     title: &'static str,
     text: String,
 }
 
-impl Page {
+impl HtmlPage {
     pub fn ok(title: &'static str, text: &str) -> Self {
         Self { status: StatusCode::OK, title, text: text.to_owned() }
     }
@@ -65,7 +61,7 @@ impl<T: Serialize> IntoResponse for Accepted<T> {
     }
 }
 
-impl IntoResponse for Page {
+impl IntoResponse for HtmlPage {
     fn into_response(self) -> Response {
         let (title, text) = (escaped(self.title), escaped(&self.text));
         let page = format!(
@@ -75,7 +71,7 @@ impl IntoResponse for Page {
         let headers = [
             (header::CONTENT_TYPE, "text/html; charset=utf-8"),
             (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
-            // The address of the page has a code in it.
+            // The URL of the page has an authorization code in it.
             (header::REFERRER_POLICY, "no-referrer"),
             (header::CACHE_CONTROL, "no-store"),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -84,7 +80,7 @@ impl IntoResponse for Page {
     }
 }
 
-/// Text as it may stand in HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

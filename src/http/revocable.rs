@@ -1,4 +1,4 @@
-//! Answers that last only while the token is valid that they were asked with.
+//! Responses that end when the token of their request is revoked.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -6,37 +6,37 @@ use std::task::{Context, Poll};
 use http_body::{Body, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::error::Refusal;
+use super::error::ErrorResponse;
 
-/// The answer, unless the token that it was asked with is revoked before.
+/// Waits for `answer`; fails with 401 if the token of the request is revoked first.
 pub async fn until_revoked<T>(
     revoked: Option<&CancellationToken>,
     answer: impl Future<Output = T>,
-) -> Result<T, Refusal> {
-    // Pinned here: moving a future costs as much as it is large.
+) -> Result<T, ErrorResponse> {
+    // Pinned here, since moving a large future is expensive.
     let answer = pin!(answer);
     let Some(revoked) = revoked else { return Ok(answer.await) };
     tokio::select! {
-        // What was asked may have heard of it as well; this is the better answer.
+        // The request itself may end for the same reason; 401 is the better response.
         biased;
-        () = revoked.cancelled() => Err(Refusal::revoked_token()),
+        () = revoked.cancelled() => Err(ErrorResponse::revoked_token()),
         answer = answer => Ok(answer),
     }
 }
 
-/// A body that ends when the token that it was asked with is revoked.
-pub struct Until<B> {
+/// A body that ends when the token of its request is revoked.
+pub struct UntilRevoked<B> {
     body: B,
     revoked: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl<B> Until<B> {
+impl<B> UntilRevoked<B> {
     pub fn new(body: B, revoked: &CancellationToken) -> Self {
         Self { body, revoked: Box::pin(revoked.clone().cancelled_owned()) }
     }
 }
 
-impl<B: Body + Unpin> Body for Until<B> {
+impl<B: Body + Unpin> Body for UntilRevoked<B> {
     type Data = B::Data;
     type Error = B::Error;
 

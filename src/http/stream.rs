@@ -1,5 +1,5 @@
-//! Answers that arrive as a stream of events: progress while something runs, its result at the end, and a comment
-//! now and then so that nobody in between thinks the connection dead. A dropped stream drops what it runs.
+//! Responses that are event streams: progress events while a future runs, its result as the last event, and keep-alive
+//! comments so that proxies do not close the connection. Dropping the stream drops the future.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,14 +16,14 @@ use tokio::time::{Interval, interval};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Frames from `notices` until `work` ends with the last one.
-pub struct EventBody<F> {
+/// The body of an event stream: frames from `notices`, and at the end the one that `work` returns.
+pub struct SseBody<F> {
     work: Option<Pin<Box<F>>>,
     notices: mpsc::Receiver<Bytes>,
     keep_alive: Interval,
 }
 
-impl<F: Future<Output = Bytes> + Send + 'static> EventBody<F> {
+impl<F: Future<Output = Bytes> + Send + 'static> SseBody<F> {
     pub fn response(work: F, notices: mpsc::Receiver<Bytes>) -> Response {
         let mut keep_alive = interval(KEEP_ALIVE);
         keep_alive.reset();
@@ -37,7 +37,7 @@ impl<F: Future<Output = Bytes> + Send + 'static> EventBody<F> {
     }
 }
 
-impl<F: Future<Output = Bytes>> HttpBody for EventBody<F> {
+impl<F: Future<Output = Bytes>> HttpBody for SseBody<F> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -54,7 +54,7 @@ impl<F: Future<Output = Bytes>> HttpBody for EventBody<F> {
         if let Some(work) = &mut self.work
             && let Poll::Ready(last) = work.as_mut().poll(context)
         {
-            // Notices that came just before the end still go first.
+            // Notices that arrived just before the end are sent first.
             let mut frames = Vec::new();
             while let Ok(notice) = self.notices.try_recv() {
                 frames.extend_from_slice(&notice);

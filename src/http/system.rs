@@ -1,4 +1,4 @@
-//! Routes about the gateway itself: is it up, which version, first set-up, metrics.
+//! Routes about the gateway itself: health, readiness, version, initialization, metrics.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -9,16 +9,17 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
-use super::error::Refusal;
+use super::error::{ErrorResponse, HandlerResult};
 use super::extract::json_object;
-use super::reply::{Answer, Json, serialized};
+use super::reply::{Json, serialized};
 use super::{Face, VERSION};
 use gateway::record::ServerRecord;
 use model::{FieldError, Fields, Mode};
 use telemetry::StoreState;
 
 #[derive(Serialize, ToSchema)]
-pub struct Health {
+#[schema(as = Health)]
+pub struct HealthBody {
     status: &'static str,
 }
 
@@ -28,14 +29,14 @@ pub struct Metadata {
 }
 
 /// Whether the gateway runs.
-#[utoipa::path(get, path = "/health", tag = "system", responses((status = 200, body = Health)))]
-pub async fn health() -> Json<Health> {
-    Json(Health { status: "ok" })
+#[utoipa::path(get, path = "/health", tag = "system", responses((status = 200, body = HealthBody)))]
+pub async fn health() -> Json<HealthBody> {
+    Json(HealthBody { status: "ok" })
 }
 
 /// Whether calls are served. `degraded`: they are, but changes cannot be saved.
 #[utoipa::path(get, path = "/ready", tag = "system",
-    responses((status = 200, body = Health), (status = 503, body = Health)))]
+    responses((status = 200, body = HealthBody), (status = 503, body = HealthBody)))]
 pub async fn ready(State(face): State<Face>) -> Response {
     let (code, status) = if face.closing.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
@@ -44,7 +45,7 @@ pub async fn ready(State(face): State<Face>) -> Response {
     } else {
         (StatusCode::OK, "degraded")
     };
-    serialized(code, &Health { status })
+    serialized(code, &HealthBody { status })
 }
 
 /// The version of the gateway.
@@ -56,7 +57,7 @@ pub async fn metadata() -> Json<Metadata> {
 /// A development server initializes itself at start, so there this only confirms it.
 #[utoipa::path(post, path = "/init", tag = "system",
     request_body = HashMap<String, String>, responses((status = 200, body = HashMap<String, String>)))]
-pub async fn init(State(face): State<Face>, body: Bytes) -> Answer<Json<Value>> {
+pub async fn init(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<Value>> {
     let mode = if body.iter().all(u8::is_ascii_whitespace) { None } else { requested_mode(&body)? };
     let admin = face.gateway.initialize(mode).await?;
     let mut answer = json!({ "status": format!("initialized in {} mode", face.gateway.mode.as_str()) });
@@ -66,7 +67,7 @@ pub async fn init(State(face): State<Face>, body: Bytes) -> Answer<Json<Value>> 
     Ok(Json(answer))
 }
 
-fn requested_mode(body: &Bytes) -> Result<Option<Mode>, Refusal> {
+fn requested_mode(body: &Bytes) -> Result<Option<Mode>, ErrorResponse> {
     let mut fields = Fields::new(json_object(body)?);
     let mode = fields.text("mode")?;
     fields.finish()?;
@@ -77,9 +78,9 @@ fn requested_mode(body: &Bytes) -> Result<Option<Mode>, Refusal> {
 /// Metrics as text, when telemetry is on.
 #[utoipa::path(get, path = "/metrics", tag = "system",
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
-pub async fn metrics(State(face): State<Face>) -> Answer<Response> {
+pub async fn metrics(State(face): State<Face>) -> HandlerResult<Response> {
     if !face.settings.telemetry {
-        return Err(Refusal::not_here("metrics are off; start the gateway with OTEL_ENABLED=true"));
+        return Err(ErrorResponse::not_here("metrics are off; start the gateway with OTEL_ENABLED=true"));
     }
     let catalog = face.gateway.catalog();
     let statuses = catalog.entries().map(|entry| ServerRecord::of(entry).status);

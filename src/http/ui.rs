@@ -1,141 +1,38 @@
-//! The dashboard's files, which are inside the program: built from `web/`, committed under `web/dist`, so that neither
-//! building nor running the gateway needs anything but cargo. Development mode only.
+//! The dashboard's pages. Development mode only.
 
-use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
 use super::Face;
-use super::error::Refusal;
-use super::reply::Answer;
-
-/// Nothing from elsewhere, nothing inline; pictures and sounds that tools return arrive as `data:` and `blob:`.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
-                      media-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
-                      frame-ancestors 'none'";
-
-/// Names are stable, so browsers ask each time whether theirs is still current.
-const HEADERS: [(HeaderName, &str); 5] = [
-    (header::CACHE_CONTROL, "no-cache"),
-    (header::CONTENT_SECURITY_POLICY, POLICY),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::VARY, "accept-encoding"),
-];
-
-/// All files, with what identifies their content.
-pub struct Ui(Vec<File>);
-
-struct File {
-    path: &'static str,
-    media: &'static str,
-    plain: &'static [u8],
-    /// The same, compressed; text only.
-    gzip: Option<&'static [u8]>,
-    etag: HeaderValue,
-}
-
-macro_rules! built {
-    ($path:literal) => {
-        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/web/dist/", $path))
-    };
-}
-
-impl Default for Ui {
-    fn default() -> Self {
-        let (script, style) = (built!("assets/app.js.gz"), built!("assets/app.css.gz"));
-        Self(vec![
-            File::new("index.html", "text/html; charset=utf-8", built!("index.html"), None),
-            File::new(
-                "assets/app.js",
-                "text/javascript; charset=utf-8",
-                built!("assets/app.js"),
-                Some(script),
-            ),
-            File::new("assets/app.css", "text/css; charset=utf-8", built!("assets/app.css"), Some(style)),
-            File::new("assets/icon.svg", "image/svg+xml", built!("assets/icon.svg"), None),
-        ])
-    }
-}
-
-impl File {
-    fn new(
-        path: &'static str,
-        media: &'static str,
-        plain: &'static [u8],
-        gzip: Option<&'static [u8]>,
-    ) -> Self {
-        let hash: String = Sha256::digest(plain).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        // Weak: the compressed file is the same thing in other bytes.
-        let etag = HeaderValue::try_from(format!("W/\"{hash}\"")).expect("hexadecimal digits make a header");
-        Self { path, media, plain, gzip, etag }
-    }
-
-    fn response(&self, asked: &HeaderMap) -> Response {
-        let text =
-            |name: HeaderName| asked.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let known = text(header::IF_NONE_MATCH);
-        let is_known = known.split(',').any(|tag| tag.trim() == "*" || tag.trim() == self.etag);
-        let gzip = self.gzip.filter(|_| accepts_gzip(text(header::ACCEPT_ENCODING)));
-        let mut response = Response::new(Body::empty());
-        for (name, value) in HEADERS {
-            response.headers_mut().insert(name, HeaderValue::from_static(value));
-        }
-        response.headers_mut().insert(header::ETAG, self.etag.clone());
-        if is_known {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            return response;
-        }
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media));
-        if gzip.is_some() {
-            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        *response.body_mut() = Body::from(Bytes::from_static(gzip.unwrap_or(self.plain)));
-        response
-    }
-}
-
-fn accepts_gzip(accepted: &str) -> bool {
-    accepted.split(',').any(|part| {
-        let (coding, quality) = part.split_once(';').unwrap_or((part, ""));
-        let refused = quality
-            .replace(' ', "")
-            .strip_prefix("q=")
-            .is_some_and(|q| q.trim_matches(['0', '.']).is_empty());
-        coding.trim().eq_ignore_ascii_case("gzip") && !refused
-    })
-}
+use super::error::{ErrorResponse, HandlerResult};
 
 /// The page itself.
 #[utoipa::path(get, path = "/", tag = "dashboard pages",
     responses((status = 200, content_type = "text/html", body = String)))]
-pub async fn root(face: State<Face>, headers: HeaderMap) -> Answer<Response> {
+pub async fn root(face: State<Face>, headers: HeaderMap) -> HandlerResult<Response> {
     index(face, headers).await
 }
 
 /// The page itself.
 #[utoipa::path(get, path = "/index.html", tag = "dashboard pages",
     responses((status = 200, content_type = "text/html", body = String)))]
-pub async fn index(State(face): State<Face>, headers: HeaderMap) -> Answer<Response> {
+pub async fn index(State(face): State<Face>, headers: HeaderMap) -> HandlerResult<Response> {
     find(&face, "index.html", &headers)
 }
 
 /// What the page loads.
-#[utoipa::path(get, path = "/assets/{path}", tag = "dashboard pages", params(("path" = String, Path)),
+#[utoipa::path(get, path = "/assets/{*path}", tag = "dashboard pages", params(("path" = String, Path)),
     responses((status = 200, content_type = "*/*", body = String)))]
 pub async fn asset(
     State(face): State<Face>,
     Path(path): Path<String>,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     find(&face, &format!("assets/{path}"), &headers)
 }
 
-fn find(face: &Face, path: &str, headers: &HeaderMap) -> Answer<Response> {
-    let file = face.about.ui.0.iter().find(|file| file.path == path);
-    let missing = || Refusal::not_here(format!("there is no file /{path}"));
-    Ok(file.ok_or_else(missing)?.response(headers))
+fn find(face: &Face, path: &str, headers: &HeaderMap) -> HandlerResult<Response> {
+    let missing = || ErrorResponse::not_here(format!("there is no file /{path}"));
+    face.about.assets.respond(path, headers).ok_or_else(missing)
 }

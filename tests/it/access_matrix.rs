@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use http_body_util::BodyExt;
 use serde_json::json;
-use toolgate::routes::{self, Access};
+use toolgate::routes::{self, AccessLevel};
 
 use crate::support::{Answer, TestApp, bearer, client};
 
@@ -12,13 +12,13 @@ use crate::support::{Answer, TestApp, bearer, client};
 const MCP_METHODS: [&str; 3] = ["GET", "POST", "DELETE"];
 
 /// Method, path with names filled in, and access level of every route.
-fn every_route() -> Vec<(String, String, Access)> {
+fn every_route() -> Vec<(String, String, AccessLevel)> {
     let fill = |path: &str| path.replace("{name}", "nobody").replace("{id}", "nobody");
     let rows = routes::table().into_iter();
-    let rest = rows.map(|route| (route.method.to_string(), fill(route.path), route.access));
+    let rest = rows.map(|route| (route.method.to_string(), fill(&route.path), route.access));
     let mcp = routes::MCP
         .into_iter()
-        .flat_map(|(path, access, _)| MCP_METHODS.map(|method| (method.to_owned(), fill(path), access)));
+        .flat_map(|route| MCP_METHODS.map(|method| (method.to_owned(), fill(route.path), route.access)));
     rest.chain(mcp).collect()
 }
 
@@ -83,22 +83,28 @@ async fn in_enterprise_mode_every_route_is_for_those_of_its_access_level() {
             let (status, sentence) = ask(&app, &method, &path, Some(authorization)).await;
             let said = format!("{method} {path} ({access:?}) by {who}: {status} {sentence}");
             match (access, who) {
-                (Access::Development, _) => assert!(status == 404 && !passed(status, &sentence), "{said}"),
-                (Access::Admin, "user") => assert!(status == 403 && sentence.contains("admin"), "{said}"),
-                (Access::Open, _)
-                | (Access::User, "user" | "admin")
-                | (Access::Admin, "admin")
-                | (Access::Client, "client") => assert!(passed(status, &sentence), "{said}"),
-                (Access::User | Access::Admin | Access::Client, _) => assert_eq!(status, 401, "{said}"),
+                (AccessLevel::Development, _) => {
+                    assert!(status == 404 && !passed(status, &sentence), "{said}")
+                }
+                (AccessLevel::Admin, "user") => {
+                    assert!(status == 403 && sentence.contains("admin"), "{said}")
+                }
+                (AccessLevel::Open, _)
+                | (AccessLevel::User, "user" | "admin")
+                | (AccessLevel::Admin, "admin")
+                | (AccessLevel::Client, "client") => assert!(passed(status, &sentence), "{said}"),
+                (AccessLevel::User | AccessLevel::Admin | AccessLevel::Client, _) => {
+                    assert_eq!(status, 401, "{said}")
+                }
             }
         }
         for stranger in &callers.strangers {
             let (status, sentence) = ask(&app, &method, &path, stranger.as_deref()).await;
             let said = format!("{method} {path} ({access:?}) with {stranger:?}: {status} {sentence}");
             match access {
-                Access::Open => assert!(passed(status, &sentence), "{said}"),
-                Access::Development => assert!(status == 404 && !passed(status, &sentence), "{said}"),
-                Access::User | Access::Admin | Access::Client => {
+                AccessLevel::Open => assert!(passed(status, &sentence), "{said}"),
+                AccessLevel::Development => assert!(status == 404 && !passed(status, &sentence), "{said}"),
+                AccessLevel::User | AccessLevel::Admin | AccessLevel::Client => {
                     assert_eq!(status, 401, "{said}");
                     assert!(sentence.contains("Authorization: Bearer"), "{said}");
                 }
@@ -115,9 +121,9 @@ async fn before_initialization_only_open_routes_answer() {
             let (status, sentence) = ask(&app, &method, &path, authorization).await;
             let said = format!("{method} {path} ({access:?}): {status} {sentence}");
             match access {
-                Access::Open => assert!(passed(status, &sentence), "{said}"),
-                Access::Development => assert!(status == 404 && !passed(status, &sentence), "{said}"),
-                Access::User | Access::Admin | Access::Client => {
+                AccessLevel::Open => assert!(passed(status, &sentence), "{said}"),
+                AccessLevel::Development => assert!(status == 404 && !passed(status, &sentence), "{said}"),
+                AccessLevel::User | AccessLevel::Admin | AccessLevel::Client => {
                     assert!(status == 403 && sentence.contains("server is not initialized"), "{said}");
                 }
             }
@@ -197,24 +203,25 @@ async fn the_size_of_a_body_matters_after_the_token_and_before_all_else() {
 
 #[test]
 fn the_tables_of_the_page_are_the_table_of_the_code() {
-    let word = |access: Access| match access {
-        Access::Open => "open",
-        Access::User => "user",
-        Access::Admin => "admin",
-        Access::Client => "client",
-        Access::Development => "development",
+    let word = |access: AccessLevel| match access {
+        AccessLevel::Open => "open",
+        AccessLevel::User => "user",
+        AccessLevel::Admin => "admin",
+        AccessLevel::Client => "client",
+        AccessLevel::Development => "development",
     };
     let (development, rest): (Vec<_>, Vec<_>) =
-        routes::table().into_iter().partition(|route| route.access == Access::Development);
+        routes::table().into_iter().partition(|route| route.access == AccessLevel::Development);
     for route in development {
-        let is_page = matches!(route.path, "/" | "/index.html") || route.path.starts_with("/assets/");
+        let is_page =
+            matches!(route.path.as_str(), "/" | "/index.html") || route.path.starts_with("/assets/");
         assert!(is_page || route.path.starts_with("/api/dashboard/"), "{}", route.path);
     }
     let rest = rest
         .into_iter()
-        .map(|route| format!("{} {} {}", route.method, nameless(route.path), word(route.access)));
+        .map(|route| format!("{} {} {}", route.method, nameless(&route.path), word(route.access)));
     let mcp =
-        routes::MCP.into_iter().map(|(path, access, _)| format!(" {} {}", nameless(path), word(access)));
+        routes::MCP.into_iter().map(|route| format!(" {} {}", nameless(route.path), word(route.access)));
     let of_code: BTreeSet<_> = rest.chain(mcp).collect();
     let of_page = documented();
     assert_eq!(of_code.difference(&of_page).collect::<Vec<_>>(), Vec::<&String>::new(), "not in docs/api.md");

@@ -4,9 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use super::oauth::{AuthorizationPurpose, Content};
 use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
@@ -31,7 +28,7 @@ pub struct Refused {
 }
 
 /// A session as whoever waits for it sees it.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug)]
 pub struct SessionRecord {
     pub session_id: String,
     /// `pending`, `completed`, `failed` or `expired`.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use super::change::{Keeps, Unconnected};
 use super::record::ServerRecord;
@@ -27,7 +26,7 @@ impl RegistrationOutcome {
 }
 
 /// An authorization that waits for a person.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug)]
 pub struct PendingAuthorization {
     pub session_id: String,
     pub authorization_url: String,

@@ -4,23 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::caller::Owner;
-use super::record::PromptRecord;
 use super::request::OwnRequest;
 use super::result::members;
 use super::tools::{Coverage, Switchable};
-use super::{Catalog, Error, Gateway};
-use model::FieldError;
+use super::{Catalog, Entry, Error, Gateway};
+use model::{FieldError, Prompt};
 use wire::{authored, text};
 
 impl Catalog {
-    /// The records of all covered prompts, by full name.
-    pub fn prompt_records(&self, coverage: &Coverage<'_>) -> Result<Vec<PromptRecord<'_>>, Error> {
+    /// All covered prompts, by full name.
+    pub fn covered_prompts(
+        &self,
+        coverage: &Coverage<'_>,
+    ) -> Result<impl Iterator<Item = (&Arc<Entry>, &Prompt)>, Error> {
         let entries = self.covered(coverage)?.into_iter();
-        Ok(entries.flat_map(|entry| entry.prompts().map(|prompt| PromptRecord::of(entry, prompt))).collect())
-    }
-
-    pub fn prompt_record(&self, full_name: &str) -> Result<PromptRecord<'_>, Error> {
-        self.prompt(full_name).map(|(entry, prompt)| PromptRecord::of(entry, prompt))
+        Ok(entries.flat_map(|entry| entry.prompts().map(move |prompt| (entry, prompt))))
     }
 }
 

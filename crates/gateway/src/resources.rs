@@ -1,40 +1,41 @@
-//! Resources: which server a URI belongs to, and the records. A URI that several servers have is never guessed:
+//! Resources: which server a URI belongs to, and the lists. A URI that several servers have is never guessed:
 //! the error names the qualified URIs to choose from.
 
 use std::sync::Arc;
 
 use super::caller::Owner;
 use super::catalog::{Catalog, Entry};
-use super::record::{ResourceRecord, TemplateRecord};
 use super::refusal::Refusal;
 use super::request::{NoResult, OwnRequest};
 use super::result::members;
 use super::tools::Coverage;
 use super::view::{Lens, Part};
 use super::{Error, Gateway};
-use model::{FieldError, Redactor, Resource, ResourceUri, uri};
+use model::{FieldError, Redactor, Resource, ResourceUri, Template, uri};
 use wire::error::code;
 use wire::{authored, text};
 
 impl Catalog {
-    /// By server, then URI.
-    pub fn resource_records(&self, coverage: &Coverage<'_>) -> Result<Vec<ResourceRecord<'_>>, Error> {
-        let mut records = Vec::new();
-        for entry in self.covered_by_name(coverage)? {
-            records.extend(entry.resources().map(|resource| ResourceRecord::of(entry, resource)));
-        }
-        Ok(records)
+    /// All covered resources, by server, then URI.
+    pub fn covered_resources(
+        &self,
+        coverage: &Coverage<'_>,
+    ) -> Result<impl Iterator<Item = (&Arc<Entry>, &Resource)>, Error> {
+        let entries = self.covered_by_name(coverage)?.into_iter();
+        Ok(entries.flat_map(|entry| entry.resources().map(move |resource| (entry, resource))))
     }
 
-    /// By server, then template.
-    pub fn template_records(&self, coverage: &Coverage<'_>) -> Result<Vec<TemplateRecord<'_>>, Error> {
-        let mut records = Vec::new();
-        for entry in self.covered_by_name(coverage)? {
+    /// All covered resource templates, by server, then template.
+    pub fn covered_templates(
+        &self,
+        coverage: &Coverage<'_>,
+    ) -> Result<impl Iterator<Item = (&Arc<Entry>, &Template)>, Error> {
+        let entries = self.covered_by_name(coverage)?.into_iter();
+        Ok(entries.flat_map(|entry| {
             let mut templates: Vec<_> = entry.offering().templates.iter().collect();
             templates.sort_by_key(|template| template.key());
-            records.extend(templates.into_iter().map(|template| TemplateRecord::of(entry, template)));
-        }
-        Ok(records)
+            templates.into_iter().map(move |template| (entry, template))
+        }))
     }
 
     /// URIs have no server in front, so here the bare names of the servers give the order.
@@ -57,11 +58,10 @@ impl Catalog {
         })
     }
 
-    /// The one record of a URI.
-    pub fn resource_record(&self, text: &str) -> Result<ResourceRecord<'_>, Error> {
+    /// The one resource that a URI names.
+    pub fn resource(&self, text: &str) -> Result<(&Arc<Entry>, &Resource), Error> {
         let found = self.find_resource(text)?;
-        let (entry, resource) = one_of(text, prefer_enabled(found, |(entry, _)| entry), |(entry, _)| entry)?;
-        Ok(ResourceRecord::of(entry, resource))
+        one_of(text, prefer_enabled(found, |(entry, _)| entry), |(entry, _)| entry)
     }
 
     /// The same for an agent, who sees only what is enabled and in its scope.

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use super::catalog::Entry;
 use super::change::{Connected, Keeps, Unconnected};
@@ -17,8 +15,8 @@ use upstream::Upstream;
 use upstream::credentials::Credentials;
 
 /// What became visible or hidden when a server was switched.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SwitchedServer {
+#[derive(Debug)]
+pub struct SwitchOutcome {
     pub name: String,
     pub tools_affected: Vec<String>,
     pub prompts_affected: Vec<String>,
@@ -137,13 +135,13 @@ impl Gateway {
         .await
     }
 
-    pub async fn switch_server(self: &Arc<Self>, name: &str, enabled: bool) -> Result<SwitchedServer, Error> {
+    pub async fn switch_server(self: &Arc<Self>, name: &str, enabled: bool) -> Result<SwitchOutcome, Error> {
         let name = self.catalog().require(name)?.name().clone();
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
             let before = gateway.catalog().require(name.as_str())?.clone();
             if before.is_enabled() == enabled {
-                return Ok(SwitchedServer {
+                return Ok(SwitchOutcome {
                     name: name.to_string(),
                     tools_affected: vec![],
                     prompts_affected: vec![],
@@ -197,12 +195,12 @@ impl Gateway {
 }
 
 /// What a server shows when it is enabled.
-fn affected(entry: &Entry) -> SwitchedServer {
+fn affected(entry: &Entry) -> SwitchOutcome {
     let flags = &entry.registration.flags;
     let qualify = |name: &str| entry.name().qualify(name);
     let tools = entry.tools().map(|tool| tool.name.as_str());
     let prompts = entry.prompts().map(|prompt| prompt.name.as_str());
-    SwitchedServer {
+    SwitchOutcome {
         name: entry.name().to_string(),
         tools_affected: tools.filter(|tool| !flags.disabled_tools.contains(*tool)).map(qualify).collect(),
         prompts_affected: prompts

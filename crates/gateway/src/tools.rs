@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::record::ToolRecord;
 use super::{Catalog, Entry, Error, Gateway};
-use model::Flags;
+use model::{Flags, Tool};
 use store;
 
 /// Which servers a list covers.
@@ -30,14 +29,13 @@ impl Catalog {
         })
     }
 
-    /// The records of all covered tools, by full name.
-    pub fn tool_records(&self, coverage: &Coverage<'_>) -> Result<Vec<ToolRecord<'_>>, Error> {
+    /// All covered tools, by full name.
+    pub fn covered_tools(
+        &self,
+        coverage: &Coverage<'_>,
+    ) -> Result<impl Iterator<Item = (&Arc<Entry>, &Tool)>, Error> {
         let entries = self.covered(coverage)?.into_iter();
-        Ok(entries.flat_map(|entry| entry.tools().map(|tool| ToolRecord::of(entry, tool))).collect())
-    }
-
-    pub fn tool_record(&self, full_name: &str) -> Result<ToolRecord<'_>, Error> {
-        self.tool(full_name).map(|(entry, tool)| ToolRecord::of(entry, tool))
+        Ok(entries.flat_map(|entry| entry.tools().map(move |tool| (entry, tool))))
     }
 }
 

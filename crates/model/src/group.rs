@@ -6,7 +6,6 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use super::{FieldError, Fields};
 
@@ -52,9 +51,8 @@ impl fmt::Display for GroupName {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
-    #[schema(value_type = String)]
     pub name: GroupName,
     pub description: String,
     pub included_tools: Vec<String>,

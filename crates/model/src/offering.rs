@@ -5,9 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 #[derive(Clone, Debug, Default)]
 pub struct Offering {
@@ -172,7 +171,7 @@ impl Tool {
 }
 
 /// An argument of a prompt, as people see it.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct PromptArgument {
     pub name: String,
     #[serde(default, deserialize_with = "null_or")]

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use model::{Client, FieldError, Fields, Group, GroupName, Registration, User, UserChange};
 use serde_json::{Map, Value, json};
-use toolgate::http::api::tools::Call;
+use toolgate::http::api::tools::InvokeRequest;
 use toolgate::http::extract::json_object;
 use wire::walk::{members, whole};
 
@@ -80,7 +80,7 @@ pub fn run(input: &[u8]) {
 
 fn call(body: &Bytes) {
     for nests in [false, true] {
-        let Ok(call) = Call::parse(body, |_| nests) else { continue };
+        let Ok(call) = InvokeRequest::parse(body, |_| nests) else { continue };
         let arguments = whole(&call.arguments).expect("arguments are JSON");
         assert_eq!(call.arguments[arguments.start], b'{');
         let theirs: Value = match serde_json::from_slice(body) {

@@ -1,9 +1,8 @@
-//! JSON with line ends and indentation. Works on the text, so that nothing is lost on the way: not the order of keys,
-//! not a digit of a number.
+//! Indents JSON. It works on the text, so that the order of keys and the digits of numbers stay the same.
 
 const STEP: &str = "  ";
 
-/// The JSON text in the form in which people read it; a text that is not JSON comes out in some form, too.
+/// Returns JSON text with line ends and indentation. Text that is not JSON gives unspecified output, but no error.
 pub fn indented(text: &str) -> String {
     let mut page = String::with_capacity(text.len() * 2);
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);

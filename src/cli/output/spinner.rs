@@ -1,5 +1,5 @@
-//! A line on standard error that moves while something takes time, and is gone afterwards. Only on a terminal;
-//! elsewhere only what is told to it is written, a line each.
+//! A progress line on standard error, shown while a command waits and erased afterwards. Without a terminal, each new
+//! text is printed as a line of its own.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use console::{Term, truncate_str};
 use tokio::task::JoinHandle;
 
-use super::{message, printable};
+use super::terminal::{message, printable};
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const PACE: Duration = Duration::from_millis(100);
@@ -19,7 +19,7 @@ pub struct Spinner {
 }
 
 impl Spinner {
-    /// Shows the text and how long it has been there.
+    /// Starts a spinner that shows the text and the elapsed time.
     pub fn start(text: &str) -> Self {
         let since = Instant::now();
         Self::draw(text, move || match since.elapsed().as_secs() {
@@ -28,7 +28,7 @@ impl Spinner {
         })
     }
 
-    /// Shows the text and how much time is left.
+    /// Starts a spinner that shows the text and the remaining time.
     pub fn countdown(text: &str, limit: Duration) -> Self {
         let end = Instant::now() + limit;
         Self::draw(text, move || {
@@ -53,7 +53,7 @@ impl Spinner {
         Self { text, drawing }
     }
 
-    /// Something new to tell.
+    /// Replaces the text.
     pub fn tell(&self, text: &str) {
         let text = printable(text).replace('\n', " ");
         if self.drawing.is_none() {

@@ -1,17 +1,17 @@
-//! Tables with aligned columns. Where the width is limited, the widest columns give way and their text is wrapped;
-//! where it is not (a pipe), a row is a line.
+//! Tables with aligned columns. On a terminal, the widest columns are narrowed to fit and their text is wrapped; in a
+//! pipe, each row is one line.
 
 use console::{Style, measure_text_width, truncate_str};
 
-use super::printable;
+use super::terminal::printable;
 
 const GAP: &str = "  ";
-/// No column is made narrower than this, or than its name, to fit.
+/// Smallest width of a column; a longer header keeps it wider.
 const NARROWEST: usize = 8;
-/// Lines of one cell in a list; more is what the commands for single things show.
+/// Largest number of lines of a cell in a list. The commands that show one item have the full text.
 const MOST_LINES: usize = 3;
 
-/// What a cell tells at a glance.
+/// The meaning of a cell, shown by its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     #[default]
@@ -42,7 +42,7 @@ pub struct Cell {
 
 impl Cell {
     pub fn new(text: impl Into<String>, tone: Tone) -> Self {
-        // A cell is one line to begin with: what follows the first is detail.
+        // Only the first line of a text goes into a cell.
         let text = printable(&text.into());
         let text = text.trim().lines().next().unwrap_or_default().replace('\t', " ");
         Self { text, tone }
@@ -59,7 +59,7 @@ impl<T: Into<String>> From<T> for Cell {
 pub struct Table {
     header: Vec<Cell>,
     rows: Vec<Vec<Cell>>,
-    /// Lines of one cell at most.
+    /// Largest number of lines of a cell.
     lines: usize,
 }
 
@@ -69,7 +69,7 @@ impl Table {
         Self { header, rows: Vec::new(), lines: MOST_LINES }
     }
 
-    /// Shows every cell to its end, for what is told nowhere else.
+    /// Shows cells with all their lines, for text that no other command shows.
     pub fn whole(mut self) -> Self {
         self.lines = usize::MAX;
         self
@@ -79,7 +79,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// The table as text, no wider than `width` where there is one.
+    /// Renders the table as text, at most `width` columns wide.
     pub fn render(&self, width: Option<usize>) -> String {
         let widths = self.widths(width);
         let mut page = String::new();
@@ -124,7 +124,7 @@ impl Table {
     }
 }
 
-/// The text in lines of at most `width` columns, broken between words where that is possible.
+/// Wraps text to lines of at most `width` columns, between words if possible.
 fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -140,7 +140,7 @@ fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
                 break;
             }
             if line.is_empty() {
-                // A word longer than the column is cut where the column ends.
+                // A word longer than the column is split.
                 let head = truncate_str(&word, width.max(1), "").into_owned();
                 let head = if head.is_empty() { word.clone() } else { head };
                 word = word[head.len()..].to_owned();

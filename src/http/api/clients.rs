@@ -6,8 +6,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Face;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
-use crate::http::reply::{Answer, Created, Json, NoContent};
+use crate::http::reply::{Created, Json, NoContent};
 use model::{Client, HolderName};
 
 /// A client; its token stays readable for admins.
@@ -45,15 +46,15 @@ pub struct ClientInput {
 
 /// All clients.
 #[utoipa::path(get, path = "/api/v0/clients", tag = "clients", responses((status = 200, body = [ClientRecord])))]
-pub async fn list(State(face): State<Face>) -> Answer<Json<Vec<ClientRecord>>> {
+pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<ClientRecord>>> {
     Ok(Json(face.gateway.clients()?.into_iter().map(ClientRecord::from).collect()))
 }
 
 /// Makes a client.
 #[utoipa::path(post, path = "/api/v0/clients", tag = "clients",
     request_body = ClientInput, responses((status = 201, body = ClientRecord)))]
-pub async fn create(State(face): State<Face>, body: Bytes) -> Answer<Created<ClientRecord>> {
-    // Whether there are clients at all is the first thing to say, before what is wrong with the body.
+pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Created<ClientRecord>> {
+    // In development mode there are no clients; that error comes before errors in the body.
     face.gateway.clients()?;
     Ok(Created(face.gateway.create_client(json_object(&body)?).await?.into()))
 }
@@ -61,7 +62,11 @@ pub async fn create(State(face): State<Face>, body: Bytes) -> Answer<Created<Cli
 /// Overwrites everything of a client but its name.
 #[utoipa::path(put, path = "/api/v0/clients/{name}", tag = "clients", params(("name" = String, Path)),
     request_body = ClientInput, responses((status = 200, body = ClientRecord)))]
-pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<ClientRecord>> {
+pub async fn replace(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Json<ClientRecord>> {
     face.gateway.client(&name)?;
     Ok(Json(face.gateway.replace_client(&name, json_object(&body)?).await?.into()))
 }
@@ -69,7 +74,7 @@ pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) ->
 /// Deletes a client; its token is worthless at once.
 #[utoipa::path(delete, path = "/api/v0/clients/{name}", tag = "clients",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
+pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
     face.gateway.delete_client(&name).await?;
     Ok(NoContent)
 }

@@ -1,22 +1,55 @@
-//! `/api/v0/tool-groups`: curated parts of what the servers offer, each with endpoints of its own.
+//! `/api/v0/tool-groups`: tool groups, which are subsets of the tools with MCP endpoints of their own.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Face;
 use crate::http::address::base_url;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
-use crate::http::reply::{Answer, Created, Json, NoContent};
-use model::{Group, GroupName};
+use crate::http::reply::{Created, Json, NoContent};
+use model::Group;
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Group)]
+pub struct GroupBody<'a> {
+    name: &'a str,
+    description: &'a str,
+    included_tools: &'a [String],
+    included_servers: &'a [String],
+    /// Taken away after everything was included.
+    excluded_tools: &'a [String],
+    /// Full names, or `*` for those of the included servers.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    included_prompts: &'a [String],
+    /// URIs, or `*` for those of the included servers.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    included_resources: &'a [String],
+}
+
+impl<'a> From<&'a Group> for GroupBody<'a> {
+    fn from(group: &'a Group) -> Self {
+        Self {
+            name: group.name.as_str(),
+            description: &group.description,
+            included_tools: &group.included_tools,
+            included_servers: &group.included_servers,
+            excluded_tools: &group.excluded_tools,
+            included_prompts: &group.included_prompts,
+            included_resources: &group.included_resources,
+        }
+    }
+}
 
 /// A group with the addresses of its endpoints.
 #[derive(Serialize, ToSchema)]
-pub struct GroupWithEndpoints {
+pub struct GroupWithEndpoints<'a> {
     #[serde(flatten)]
-    group: Group,
+    group: GroupBody<'a>,
     #[serde(flatten)]
     endpoints: GroupEndpoints,
 }
@@ -57,12 +90,10 @@ pub struct GroupInput {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = ReplacedGroup)]
-pub struct Replaced {
-    #[schema(value_type = String)]
-    name: GroupName,
-    old: Group,
-    new: Group,
+pub struct ReplacedGroup<'a> {
+    name: &'a str,
+    old: GroupBody<'a>,
+    new: GroupBody<'a>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -71,49 +102,43 @@ pub struct EffectiveTools {
 }
 
 /// All groups.
-#[utoipa::path(get, path = "/api/v0/tool-groups", tag = "tool groups", responses((status = 200, body = [Group])))]
-pub async fn list(State(face): State<Face>) -> Json<Vec<Group>> {
-    Json(face.gateway.catalog().groups().cloned().collect())
+#[utoipa::path(get, path = "/api/v0/tool-groups", tag = "tool groups", responses((status = 200, body = [GroupBody])))]
+pub async fn list(State(face): State<Face>) -> Response {
+    let catalog = face.gateway.catalog();
+    Json(catalog.groups().map(GroupBody::from).collect::<Vec<_>>()).into_response()
 }
 
 /// One group.
 #[utoipa::path(get, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 200, body = GroupWithEndpoints)))]
-pub async fn get(
-    State(face): State<Face>,
-    headers: HeaderMap,
-    Name(name): Name,
-) -> Answer<Json<GroupWithEndpoints>> {
-    let group = face.gateway.catalog().group(&name)?.clone();
-    Ok(Json(with_endpoints(&face, &headers, group)))
+pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> HandlerResult<Response> {
+    let catalog = face.gateway.catalog();
+    Ok(Json(with_endpoints(&face, &headers, catalog.group(&name)?)).into_response())
 }
 
 /// Makes a group.
 #[utoipa::path(post, path = "/api/v0/tool-groups", tag = "tool groups",
     request_body = GroupInput, responses((status = 201, body = GroupWithEndpoints)))]
-pub async fn create(
-    State(face): State<Face>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Answer<Created<GroupWithEndpoints>> {
+pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
     let group = face.gateway.create_group(json_object(&body)?).await?;
-    Ok(Created(with_endpoints(&face, &headers, group)))
+    Ok(Created(with_endpoints(&face, &headers, &group)).into_response())
 }
 
 /// Replaces the whole configuration of a group.
 #[utoipa::path(put, path = "/api/v0/tool-groups/{name}", tag = "tool groups", params(("name" = String, Path)),
-    request_body = GroupInput, responses((status = 200, body = Replaced)))]
-pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Replaced>> {
-    // A missing group is the first thing to say, before what is wrong with the body.
+    request_body = GroupInput, responses((status = 200, body = ReplacedGroup)))]
+pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
+    // The error for a missing group comes before errors in the body.
     face.gateway.catalog().group(&name)?;
     let replaced = face.gateway.replace_group(&name, json_object(&body)?).await?;
-    Ok(Json(Replaced { name: replaced.new.name.clone(), old: replaced.old, new: replaced.new }))
+    let (old, new) = (GroupBody::from(&replaced.old), GroupBody::from(&replaced.new));
+    Ok(Json(ReplacedGroup { name: new.name, old, new }).into_response())
 }
 
 /// Deletes a group.
 #[utoipa::path(delete, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
+pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
     face.gateway.delete_group(&name).await?;
     Ok(NoContent)
 }
@@ -121,13 +146,16 @@ pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoCont
 /// Exactly what the endpoints of a group show now.
 #[utoipa::path(get, path = "/api/v0/tool-groups/{name}/effective-tools", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 200, body = EffectiveTools)))]
-pub async fn effective_tools(State(face): State<Face>, Name(name): Name) -> Answer<Json<EffectiveTools>> {
+pub async fn effective_tools(
+    State(face): State<Face>,
+    Name(name): Name,
+) -> HandlerResult<Json<EffectiveTools>> {
     let catalog = face.gateway.catalog();
     catalog.group(&name)?;
     Ok(Json(EffectiveTools { tools: catalog.effective_tools(&name) }))
 }
 
-fn with_endpoints(face: &Face, headers: &HeaderMap, group: Group) -> GroupWithEndpoints {
+fn with_endpoints<'a>(face: &Face, headers: &HeaderMap, group: &'a Group) -> GroupWithEndpoints<'a> {
     let endpoints = GroupEndpoints::of(&base_url(&face.settings, headers), group.name.as_str());
-    GroupWithEndpoints { group, endpoints }
+    GroupWithEndpoints { group: group.into(), endpoints }
 }

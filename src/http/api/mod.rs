@@ -1,4 +1,4 @@
-//! The REST management API under `/api/v0`, one file per noun. Here is what several of them read the same way.
+//! The REST API under `/api/v0`, one file per noun. This file reads the parameters that several of them share.
 
 pub mod clients;
 pub mod groups;
@@ -11,13 +11,13 @@ pub mod users;
 
 use bytes::Bytes;
 
-use super::error::Refusal;
+use super::error::ErrorResponse;
 use super::extract::{Query, json_object};
 use gateway::tools::Coverage;
 use model::{FieldError, Fields};
 
-/// Which servers a list is about: `server` names one, `all` adds those that are disabled.
-fn coverage(query: &Query) -> Result<Coverage<'_>, Refusal> {
+/// Reads which servers a list covers: `server` names one, `all` includes disabled ones.
+fn coverage(query: &Query) -> Result<Coverage<'_>, ErrorResponse> {
     Ok(match (query.text("server"), query.flag("all")?) {
         (None, false) => Coverage::Enabled,
         (None, true) => Coverage::All,
@@ -26,13 +26,14 @@ fn coverage(query: &Query) -> Result<Coverage<'_>, Refusal> {
     })
 }
 
-/// What to switch: in the query, or in the body as `entity` or `name`.
-fn entity(query: &Query, body: &Bytes) -> Result<String, Refusal> {
+/// Reads the name of what to enable or disable: in the query, or in the body as `entity` or `name`.
+fn entity(query: &Query, body: &Bytes) -> Result<String, ErrorResponse> {
     if let Some(entity) = query.text("entity") {
         return Ok(entity.to_owned());
     }
-    let missing =
-        || Refusal::from(FieldError::new("entity", "is required: a full name, or the name of a server"));
+    let missing = || {
+        ErrorResponse::from(FieldError::new("entity", "is required: a full name, or the name of a server"))
+    };
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(missing());
     }

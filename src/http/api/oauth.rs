@@ -1,4 +1,5 @@
-//! `/api/v0/upstream_oauth`: finishing an authorization for whoever received the person, such as the command line.
+//! `/api/v0/upstream_oauth`: completes an authorization for a program that received the redirect itself, such as the
+//! command line.
 
 use axum::extract::State;
 use bytes::Bytes;
@@ -6,8 +7,9 @@ use utoipa::ToSchema;
 
 use super::servers::OneServer;
 use crate::http::Face;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
-use crate::http::reply::{Answer, Created};
+use crate::http::reply::Created;
 use gateway::authorizations::{AuthorizationResponse, Refused};
 use model::{FieldError, Fields, Secret};
 
@@ -24,7 +26,11 @@ pub struct CompletionInput {
 /// Finishes an authorization.
 #[utoipa::path(post, path = "/api/v0/upstream_oauth/sessions/{id}/complete", tag = "servers",
     params(("id" = String, Path)), request_body = CompletionInput, responses((status = 201, body = OneServer)))]
-pub async fn complete(State(face): State<Face>, Name(id): Name, body: Bytes) -> Answer<Created<OneServer>> {
+pub async fn complete(
+    State(face): State<Face>,
+    Name(id): Name,
+    body: Bytes,
+) -> HandlerResult<Created<OneServer>> {
     let mut fields = Fields::new(json_object(&body)?);
     let mut text = |key: &str| Ok::<_, FieldError>(fields.text(key)?.filter(|text| !text.is_empty()));
     let (code, state, issuer) = (text("code")?, text("state")?, text("iss")?);
@@ -39,5 +45,5 @@ pub async fn complete(State(face): State<Face>, Name(id): Name, body: Bytes) -> 
     };
     let response = AuthorizationResponse { code, issuer };
     let server = face.gateway.complete_authorization(&id, &Secret::new(state), response).await?;
-    Ok(Created(OneServer { server }))
+    Ok(Created(server.into()))
 }

@@ -1,4 +1,4 @@
-//! `/api/v0/prompts`: listing, rendering and switching prompts.
+//! `/api/v0/prompts`: listing, rendering, enabling and disabling prompts.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,11 @@ use utoipa::ToSchema;
 
 use super::{coverage, entity};
 use crate::http::Face;
-use crate::http::access::Caller;
+use crate::http::access::CurrentPrincipal;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Query, json_object};
-use crate::http::reply::{Answer, Json, Written};
-use gateway::record::PromptRecord;
+use crate::http::record::PromptRecord;
+use crate::http::reply::{Json, Written};
 use model::Fields;
 
 /// The body of a rendering.
@@ -45,23 +46,31 @@ pub struct PromptMessage {
         ("server" = Option<String>, Query, description = "Only of this server"),
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [PromptRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
-    Ok(Json(face.gateway.catalog().prompt_records(&coverage(&query)?)?).into_response())
+pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
+    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+    let prompts = catalog.covered_prompts(&coverage)?;
+    Ok(Json(prompts.map(|(entry, prompt)| PromptRecord::of(entry, prompt)).collect::<Vec<_>>())
+        .into_response())
 }
 
 /// One prompt.
 #[utoipa::path(get, path = "/api/v0/prompt", tag = "prompts",
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = PromptRecord)))]
-pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
-    let name = query.required("name")?;
-    Ok(Json(face.gateway.catalog().prompt_record(name)?).into_response())
+pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
+    let catalog = face.gateway.catalog();
+    let (entry, prompt) = catalog.prompt(query.required("name")?)?;
+    Ok(Json(PromptRecord::of(entry, prompt)).into_response())
 }
 
 /// Renders a prompt.
 #[utoipa::path(post, path = "/api/v0/prompts/render", tag = "prompts",
     request_body = RenderInput, responses((status = 200, body = RenderedPrompt)))]
-pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+pub async fn render(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    body: Bytes,
+) -> HandlerResult<Written> {
     let mut fields = Fields::new(json_object(&body)?);
     let name = fields.required_text("name")?;
     let arguments = fields.text_map("arguments")?.unwrap_or_default();
@@ -73,7 +82,7 @@ pub async fn render(State(face): State<Face>, caller: Caller, body: Bytes) -> An
 #[utoipa::path(post, path = "/api/v0/prompts/enable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
-pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, true).await?))
 }
 
@@ -81,6 +90,10 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answ
 #[utoipa::path(post, path = "/api/v0/prompts/disable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
-pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+pub async fn disable(
+    State(face): State<Face>,
+    query: Query,
+    body: Bytes,
+) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, false).await?))
 }

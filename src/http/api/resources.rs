@@ -1,4 +1,4 @@
-//! `/api/v0/resources` and `/api/v0/resource_templates`: listing and reading what servers hold.
+//! `/api/v0/resources` and `/api/v0/resource_templates`: listing and reading resources.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 
 use super::coverage;
 use crate::http::Face;
-use crate::http::access::Caller;
-use crate::http::error::Refusal;
+use crate::http::access::CurrentPrincipal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Query, json_object};
-use crate::http::reply::{Answer, Json, Written};
-use gateway::record::{ResourceRecord, TemplateRecord};
+use crate::http::record::{ResourceRecord, TemplateRecord};
+use crate::http::reply::{Json, Written};
 use model::{FieldError, Fields};
 
 /// The URI of a resource, the server's own or the qualified one.
@@ -34,8 +34,11 @@ pub struct ResourceContents {
         ("server" = Option<String>, Query, description = "Only of this server"),
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [ResourceRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
-    Ok(Json(face.gateway.catalog().resource_records(&coverage(&query)?)?).into_response())
+pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
+    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+    let resources = catalog.covered_resources(&coverage)?;
+    let records = resources.map(|(entry, resource)| ResourceRecord::of(entry, resource));
+    Ok(Json(records.collect::<Vec<_>>()).into_response())
 }
 
 /// All resource templates.
@@ -44,26 +47,31 @@ pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
         ("server" = Option<String>, Query, description = "Only of this server"),
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [TemplateRecord])))]
-pub async fn templates(State(face): State<Face>, query: Query) -> Answer<Response> {
-    Ok(Json(face.gateway.catalog().template_records(&coverage(&query)?)?).into_response())
+pub async fn templates(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
+    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+    let templates = catalog.covered_templates(&coverage)?;
+    let records = templates.map(|(entry, template)| TemplateRecord::of(entry, template));
+    Ok(Json(records.collect::<Vec<_>>()).into_response())
 }
 
 /// One resource.
 #[utoipa::path(post, path = "/api/v0/resources/get", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceRecord)))]
-pub async fn get(State(face): State<Face>, body: Bytes) -> Answer<Response> {
+pub async fn get(State(face): State<Face>, body: Bytes) -> HandlerResult<Response> {
     let uri = uri(&body)?;
-    Ok(Json(face.gateway.catalog().resource_record(&uri)?).into_response())
+    let catalog = face.gateway.catalog();
+    let (entry, resource) = catalog.resource(&uri)?;
+    Ok(Json(ResourceRecord::of(entry, resource)).into_response())
 }
 
 /// Reads a resource.
 #[utoipa::path(post, path = "/api/v0/resources/read", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(State(face): State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+pub async fn read(State(face): State<Face>, caller: CurrentPrincipal, body: Bytes) -> HandlerResult<Written> {
     Ok(Written(face.gateway.read_resource(caller.owner(), &uri(&body)?).await?))
 }
 
-fn uri(body: &Bytes) -> Result<String, Refusal> {
+fn uri(body: &Bytes) -> Result<String, ErrorResponse> {
     let mut fields = Fields::new(json_object(body)?);
     let uri = fields.required_text("uri")?;
     fields.finish()?;

@@ -1,4 +1,4 @@
-//! `/api/v0/servers`: registering servers and looking after them.
+//! `/api/v0/servers`: registering, changing and removing servers.
 
 use std::collections::HashMap;
 
@@ -10,31 +10,55 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::http::Face;
-use crate::http::access::Caller;
+use crate::http::access::CurrentPrincipal;
 use crate::http::dashboard::oauth::AuthorizationRequired;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
+use crate::http::record::ServerBody;
+use crate::http::reply::{Accepted, Created, Json, NoContent};
 use gateway::oauth::RegistrationOutcome;
 use gateway::record::ServerRecord;
-use gateway::servers::{Existing, SwitchedServer};
+use gateway::servers::{Existing, SwitchOutcome};
 use model::{Fields, Role};
 
 #[derive(Serialize, ToSchema)]
 pub struct OneServer {
-    pub(super) server: ServerRecord,
+    server: ServerBody,
+}
+
+impl From<ServerRecord> for OneServer {
+    fn from(server: ServerRecord) -> Self {
+        Self { server: server.into() }
+    }
 }
 
 /// The record under `server`, and its fields at the top level too.
 #[derive(Serialize, ToSchema)]
 pub struct Registered {
-    server: ServerRecord,
+    server: ServerBody,
     #[serde(flatten)]
-    fields: ServerRecord,
+    fields: ServerBody,
+}
+
+/// What became visible or hidden when a server was switched.
+#[derive(Serialize, ToSchema)]
+pub struct SwitchedServer {
+    name: String,
+    tools_affected: Vec<String>,
+    prompts_affected: Vec<String>,
+}
+
+impl From<SwitchOutcome> for SwitchedServer {
+    fn from(switched: SwitchOutcome) -> Self {
+        let SwitchOutcome { name, tools_affected, prompts_affected } = switched;
+        Self { name, tools_affected, prompts_affected }
+    }
 }
 
 /// How to reach a server. It is read by `model::registration`; this is its description.
 #[derive(ToSchema)]
-pub struct RegistrationInput {
+#[schema(as = RegistrationInput)]
+pub struct RegistrationBody {
     pub name: String,
     /// `stdio`, `streamable_http` or `sse`.
     pub transport: String,
@@ -60,36 +84,41 @@ pub struct RegistrationInput {
 }
 
 /// All servers.
-#[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerRecord])))]
-pub async fn list(State(face): State<Face>, caller: Caller) -> Json<Vec<ServerRecord>> {
+#[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerBody])))]
+pub async fn list(State(face): State<Face>, caller: CurrentPrincipal) -> Json<Vec<ServerBody>> {
     Json(face.gateway.servers().into_iter().map(|server| shown_to(&caller, server)).collect())
 }
 
 /// One server.
 #[utoipa::path(get, path = "/api/v0/servers/{name}", tag = "servers",
-    params(("name" = String, Path)), responses((status = 200, body = ServerRecord)))]
-pub async fn get(State(face): State<Face>, caller: Caller, Name(name): Name) -> Answer<Json<ServerRecord>> {
+    params(("name" = String, Path)), responses((status = 200, body = ServerBody)))]
+pub async fn get(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    Name(name): Name,
+) -> HandlerResult<Json<ServerBody>> {
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
-/// Arguments of processes carry secrets too often to be shown to everybody.
-fn shown_to(caller: &Caller, server: ServerRecord) -> ServerRecord {
+/// Masks the arguments of processes for plain users, since they often contain secrets.
+fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     match caller.role() {
-        Some(Role::User) => server.without_arguments(),
-        Some(Role::Admin) | None => server,
+        Some(Role::User) => server.without_arguments().into(),
+        Some(Role::Admin) | None => server.into(),
     }
 }
 
 /// Registers a server. Where a person must authorize it first, the answer is 202 with the page to open.
 #[utoipa::path(post, path = "/api/v0/servers", tag = "servers",
     params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
-    request_body = RegistrationInput,
+    request_body = RegistrationBody,
     responses((status = 201, body = Registered), (status = 202, body = AuthorizationRequired)))]
-pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Response> {
+pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
     Ok(match face.gateway.register(json_object(&body)?, existing).await? {
         RegistrationOutcome::Stored(server) => {
-            Created(Registered { fields: (*server).clone(), server: *server }).into_response()
+            let server = ServerBody::from(*server);
+            Created(Registered { fields: server.clone(), server }).into_response()
         }
         RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
@@ -101,9 +130,9 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> An
 #[utoipa::path(patch, path = "/api/v0/servers/{name}", tag = "servers", params(("name" = String, Path)),
     request_body = HashMap<String, Value>,
     responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]
-pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Response> {
+pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
     Ok(match face.gateway.amend(&name, json_object(&body)?).await? {
-        RegistrationOutcome::Stored(server) => Json(OneServer { server: *server }).into_response(),
+        RegistrationOutcome::Stored(server) => Json(OneServer::from(*server)).into_response(),
         RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
         }
@@ -117,7 +146,7 @@ pub async fn reauthorize(
     State(face): State<Face>,
     Name(name): Name,
     body: Bytes,
-) -> Answer<Accepted<AuthorizationRequired>> {
+) -> HandlerResult<Accepted<AuthorizationRequired>> {
     let mut redirect_uri = None;
     if !body.iter().all(u8::is_ascii_whitespace) {
         let mut fields = Fields::new(json_object(&body)?);
@@ -130,7 +159,7 @@ pub async fn reauthorize(
 /// Removes a server.
 #[utoipa::path(delete, path = "/api/v0/servers/{name}", tag = "servers",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
+pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
     face.gateway.remove(&name).await?;
     Ok(NoContent)
 }
@@ -138,27 +167,26 @@ pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<NoCont
 /// Switches a server on.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/enable", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
-pub async fn enable(State(face): State<Face>, Name(name): Name) -> Answer<Json<SwitchedServer>> {
-    Ok(Json(face.gateway.switch_server(&name, true).await?))
+pub async fn enable(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<SwitchedServer>> {
+    Ok(Json(face.gateway.switch_server(&name, true).await?.into()))
 }
 
 /// Switches a server off.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/disable", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
-pub async fn disable(State(face): State<Face>, Name(name): Name) -> Answer<Json<SwitchedServer>> {
-    Ok(Json(face.gateway.switch_server(&name, false).await?))
+pub async fn disable(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<SwitchedServer>> {
+    Ok(Json(face.gateway.switch_server(&name, false).await?.into()))
 }
 
 /// Reads the lists of a server now.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/refresh", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = OneServer)))]
-pub async fn refresh(State(face): State<Face>, Name(name): Name) -> Answer<Json<OneServer>> {
-    let server = face.gateway.refresh(&name).await?;
-    Ok(Json(OneServer { server }))
+pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<OneServer>> {
+    Ok(Json(face.gateway.refresh(&name).await?.into()))
 }
 
 /// The registrations of all servers, secrets in clear.
-#[utoipa::path(get, path = "/api/v0/server_configs", tag = "servers", responses((status = 200, body = [RegistrationInput])))]
+#[utoipa::path(get, path = "/api/v0/server_configs", tag = "servers", responses((status = 200, body = [RegistrationBody])))]
 pub async fn configs(State(face): State<Face>) -> Json<Vec<Map<String, Value>>> {
     Json(face.gateway.server_configs())
 }

@@ -1,4 +1,4 @@
-//! `/api/v0/tools`: listing, calling and switching tools.
+//! `/api/v0/tools`: listing, calling, enabling and disabling tools.
 
 use std::collections::HashMap;
 
@@ -12,21 +12,22 @@ use utoipa::ToSchema;
 
 use super::{coverage, entity};
 use crate::http::Face;
-use crate::http::access::Caller;
-use crate::http::error::Refusal;
+use crate::http::access::CurrentPrincipal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::Query;
-use crate::http::reply::{Answer, Json, Written};
-use crate::http::stream::EventBody;
-use gateway::record::ToolRecord;
+use crate::http::record::ToolRecord;
+use crate::http::reply::{Json, Written};
+use crate::http::stream::SseBody;
 use model::FieldError;
 use wire::{authored, sse, text, walk};
 
-/// Progress events that wait for a slow reader.
+/// How many progress events are queued for a slow reader; further ones are dropped.
 const PROGRESS_BACKLOG: usize = 64;
 
 /// What a tool answered. A tool that reports an error is an answer, too.
 #[derive(ToSchema)]
-pub struct ToolResult {
+#[schema(as = ToolResult)]
+pub struct ToolResultBody {
     /// Blocks with a `type` each, such as `text` or `image`.
     pub content: Vec<Value>,
     #[schema(rename = "isError")]
@@ -43,24 +44,27 @@ pub struct ToolResult {
         ("server" = Option<String>, Query, description = "Only of this server"),
         ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
     ), responses((status = 200, body = [ToolRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> Answer<Response> {
-    Ok(Json(face.gateway.catalog().tool_records(&coverage(&query)?)?).into_response())
+pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
+    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+    let tools = catalog.covered_tools(&coverage)?;
+    Ok(Json(tools.map(|(entry, tool)| ToolRecord::of(entry, tool)).collect::<Vec<_>>()).into_response())
 }
 
 /// One tool.
 #[utoipa::path(get, path = "/api/v0/tool", tag = "tools",
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = ToolRecord)))]
-pub async fn get(State(face): State<Face>, query: Query) -> Answer<Response> {
-    let name = query.required("name")?;
-    Ok(Json(face.gateway.catalog().tool_record(name)?).into_response())
+pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
+    let catalog = face.gateway.catalog();
+    let (entry, tool) = catalog.tool(query.required("name")?)?;
+    Ok(Json(ToolRecord::of(entry, tool)).into_response())
 }
 
 /// Switches a tool, or all tools of a server, on.
 #[utoipa::path(post, path = "/api/v0/tools/enable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
-pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true).await?))
 }
 
@@ -68,34 +72,43 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Answ
 #[utoipa::path(post, path = "/api/v0/tools/disable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
-pub async fn disable(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Json<Vec<String>>> {
+pub async fn disable(
+    State(face): State<Face>,
+    query: Query,
+    body: Bytes,
+) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
 }
 
 /// Calls a tool; with `Accept: text/event-stream` the answer streams progress and then the result.
 #[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
     request_body(content = HashMap<String, Value>, description = "`name`, and the arguments beside it"),
-    responses((status = 200, body = ToolResult)))]
+    responses((status = 200, body = ToolResultBody)))]
 pub async fn invoke(
     State(face): State<Face>,
-    caller: Caller,
+    caller: CurrentPrincipal,
     headers: HeaderMap,
     body: Bytes,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let nests = |name: &str| {
         face.gateway.catalog().tool(name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
     };
-    let call = Call::parse(&body, nests)?;
+    let call = InvokeRequest::parse(&body, nests)?;
     run(face, caller, &headers, call).await
 }
 
-/// Calls a tool and answers in the way that the caller accepts.
-pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) -> Answer<Response> {
+/// Calls a tool. The response is JSON, or an event stream if the caller accepts one.
+pub async fn run(
+    face: Face,
+    caller: CurrentPrincipal,
+    headers: &HeaderMap,
+    call: InvokeRequest,
+) -> HandlerResult<Response> {
     if !wants_events(headers) {
         let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None).await?;
         return Ok(Written(result.to_json()).into_response());
     }
-    // What is wrong with the request itself is said with a status, before the stream begins.
+    // Errors in the request itself get a status code, which is possible only before the stream begins.
     face.gateway.check_callable(&call.name)?;
     let (sender, mut params) = mpsc::channel(PROGRESS_BACKLOG);
     let (frames, notices) = mpsc::channel(PROGRESS_BACKLOG);
@@ -111,7 +124,7 @@ pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) ->
                 invoked = &mut invoked => break invoked,
             }
         };
-        // The last steps may have come together with the end.
+        // The last progress events may have arrived together with the result.
         while let Ok(params) = params.try_recv() {
             let _ = frames.try_send(sse::frame(Some("progress"), &params));
         }
@@ -123,7 +136,7 @@ pub async fn run(face: Face, caller: Caller, headers: &HeaderMap, call: Call) ->
             }
         }
     };
-    Ok(EventBody::response(work, notices))
+    Ok(SseBody::response(work, notices))
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {
@@ -133,19 +146,20 @@ fn wants_events(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Which tool to call with which arguments, the latter as they were written.
-pub struct Call {
+/// The name of a tool and its arguments, in the bytes of the request.
+pub struct InvokeRequest {
     pub name: String,
     pub arguments: Vec<u8>,
 }
 
-impl Call {
-    /// `nests` tells whether a tool's arguments may stand under `arguments`, since one of them is called `name`.
-    pub fn parse(body: &[u8], nests: impl FnOnce(&str) -> bool) -> Result<Self, Refusal> {
+impl InvokeRequest {
+    /// Parses a body with `name` and the arguments beside it. `nests` tells whether the arguments of a tool may be
+    /// nested under `arguments` instead, because one of them is called `name`.
+    pub fn parse(body: &[u8], nests: impl FnOnce(&str) -> bool) -> Result<Self, ErrorResponse> {
         let span = walk::whole(body)
-            .map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
+            .map_err(|error| ErrorResponse::bad_request(format!("the body is not JSON: {error}")))?;
         if body.get(span.start) != Some(&b'{') {
-            return Err(Refusal::bad_request("the body must be a JSON object"));
+            return Err(ErrorResponse::bad_request("the body must be a JSON object"));
         }
         let (mut name, mut rest) = (None, Vec::new());
         for (key, key_span, value_span) in walk::members(body, &span) {

@@ -6,10 +6,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Face;
-use crate::http::access::Caller;
-use crate::http::error::Refusal;
+use crate::http::access::CurrentPrincipal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
-use crate::http::reply::{Answer, Created, Json, NoContent};
+use crate::http::reply::{Created, Json, NoContent};
 use gateway::principals::Principal;
 use model::{HolderName, Role, User};
 
@@ -42,15 +42,15 @@ pub struct UserInput {
 
 /// All users.
 #[utoipa::path(get, path = "/api/v0/users", tag = "users", responses((status = 200, body = [UserRecord])))]
-pub async fn list(State(face): State<Face>) -> Answer<Json<Vec<UserRecord>>> {
+pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<UserRecord>>> {
     Ok(Json(face.gateway.users()?.into_iter().map(record).collect()))
 }
 
 /// Makes a user.
 #[utoipa::path(post, path = "/api/v0/users", tag = "users",
     request_body = UserInput, responses((status = 201, body = UserWithToken)))]
-pub async fn create(State(face): State<Face>, body: Bytes) -> Answer<Created<UserWithToken>> {
-    // Whether there are users at all is the first thing to say, before what is wrong with the body.
+pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Created<UserWithToken>> {
+    // In development mode there are no users; that error comes before errors in the body.
     face.gateway.users()?;
     Ok(Created(with_token(face.gateway.create_user(json_object(&body)?).await?)))
 }
@@ -58,7 +58,11 @@ pub async fn create(State(face): State<Face>, body: Bytes) -> Answer<Created<Use
 /// Changes what is given of a user.
 #[utoipa::path(put, path = "/api/v0/users/{name}", tag = "users", params(("name" = String, Path)),
     request_body = UserInput, responses((status = 200, body = UserWithToken)))]
-pub async fn change(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<UserWithToken>> {
+pub async fn change(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Json<UserWithToken>> {
     face.gateway.user(&name)?;
     Ok(Json(with_token(face.gateway.change_user(&name, json_object(&body)?).await?)))
 }
@@ -66,18 +70,18 @@ pub async fn change(State(face): State<Face>, Name(name): Name, body: Bytes) -> 
 /// Deletes a user; the token is worthless at once.
 #[utoipa::path(delete, path = "/api/v0/users/{name}", tag = "users",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<NoContent> {
+pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
     face.gateway.delete_user(&name).await?;
     Ok(NoContent)
 }
 
 /// Whose token this is.
 #[utoipa::path(get, path = "/api/v0/users/whoami", tag = "users", responses((status = 200, body = UserRecord)))]
-pub async fn whoami(State(face): State<Face>, caller: Caller) -> Answer<Json<UserRecord>> {
+pub async fn whoami(State(face): State<Face>, caller: CurrentPrincipal) -> HandlerResult<Json<UserRecord>> {
     face.gateway.users()?;
     match caller.0 {
         Some(Principal::User(user)) => Ok(Json(record(user.holder.clone()))),
-        Some(Principal::Client(_)) | None => Err(Refusal::no_token()),
+        Some(Principal::Client(_)) | None => Err(ErrorResponse::no_token()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The system page: what this gateway is, what it speaks, and hints when something does not work.
+//! The system page: version, settings, supported protocols, and hints for troubleshooting.
 
 use axum::extract::State;
 use axum::http::HeaderMap;

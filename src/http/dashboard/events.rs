@@ -1,5 +1,5 @@
-//! What changes, told to browsers as it happens: `changed` names the lists that came out differently, `status` tells how a
-//! server is doing and, while it connects, what it is busy with.
+//! The event stream of the dashboard: `changed` names the lists that changed, `status` has the new status of a server
+//! and, while it connects, the current step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -13,14 +13,14 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use crate::http::Face;
-use crate::http::stream::EventBody;
+use crate::http::stream::SseBody;
 use gateway::catalog::Catalog;
 use gateway::difference::Noun;
 use gateway::record::state_of;
 use gateway::{News, StoreHealth};
 use wire::sse;
 
-/// Events that wait for a slow browser.
+/// How many events are queued for a slow browser.
 const BACKLOG: usize = 64;
 
 #[derive(Serialize)]
@@ -44,23 +44,23 @@ pub async fn stream(State(face): State<Face>) -> Response {
     let (changes, news, health) = (face.gateway.changes(), face.gateway.news(), face.gateway.store_health());
     let seen = face.gateway.catalog();
     let closing = face.closing.clone();
-    let mut watch = Watch { statuses: statuses(&seen), seen, frames, face };
+    let mut feed = EventFeed { statuses: statuses(&seen), seen, frames, face };
     let work = async move {
-        closing.run_until_cancelled(watch.follow(changes, news, health)).await;
+        closing.run_until_cancelled(feed.follow(changes, news, health)).await;
         Bytes::new()
     };
-    EventBody::response(work, notices)
+    SseBody::response(work, notices)
 }
 
-/// What one browser was told so far.
-struct Watch {
+/// The event stream of one browser, with the state that was sent last.
+struct EventFeed {
     face: Face,
     seen: Arc<Catalog>,
     statuses: BTreeMap<String, ServerStatus>,
     frames: mpsc::Sender<Bytes>,
 }
 
-impl Watch {
+impl EventFeed {
     async fn follow(
         &mut self,
         mut changes: tokio::sync::watch::Receiver<()>,
@@ -71,7 +71,7 @@ impl Watch {
             tokio::select! {
                 changed = changes.changed() => match changed {
                     Ok(()) => self.tell_changes().await,
-                    // The gateway is going away, and this stream with it.
+                    // The gateway is shutting down, which ends this stream.
                     Err(_) => return pending().await,
                 },
                 changed = health.changed() => match changed {
@@ -113,8 +113,8 @@ impl Watch {
     }
 
     async fn tell_step(&mut self, server: &str, doing: String) {
-        // One that works and whose lists are read again is not connecting, and one that failed and is tried again shows
-        // its reason until that changes.
+        // Only for a server that is connecting: a connected one may be refreshing its lists, and a failed one keeps its
+        // reason until a retry succeeds.
         if self.statuses.get(server).is_none_or(|known| known.status == "connecting") {
             let status = ServerStatus { name: server.to_owned(), status: "connecting", status_reason: doing };
             self.tell("status", &status).await;
@@ -123,7 +123,7 @@ impl Watch {
 
     async fn tell(&self, event: &str, data: &impl Serialize) {
         let data = serde_json::to_vec(data).expect("events have string keys and no failing parts");
-        // Nobody reads any longer: the stream is about to be dropped.
+        // Fails only if the browser is gone; then the stream is dropped.
         let _ = self.frames.send(sse::frame(Some(event), &data)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The groups page: every group with what it shows right now; making, changing and deleting them.
+//! The groups page: every group with the tools it shows at the moment; creating, changing and deleting groups.
 
 use std::sync::Arc;
 
@@ -11,39 +11,38 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Deleted, EmptyState};
+use super::Deleted;
+use super::empty_state::{EmptyState, no_groups};
 use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::api::groups::GroupEndpoints;
-use crate::http::error::Refusal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
-use crate::http::reply::{Answer, Created, Json};
+use crate::http::record::ToolRecord;
+use crate::http::reply::{Created, Json};
 use gateway::catalog::{Catalog, Entry};
-use gateway::record::ToolRecord;
 use model::{FieldError, Tool};
 
-/// The list of groups names this many tools of each at most, and none once it is this large: the whole group is to be
-/// had by its name.
+/// Limits of the list of groups: tools per group, and the total size after which further groups list no tools. All
+/// tools of a group are in the response for that group.
 const LISTED_TOOLS: usize = 100;
 const LIST_BYTES: usize = 1024 * 1024;
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardGroups)]
-pub struct Groups<'a> {
-    tool_groups: Vec<Group<'a>>,
+pub struct DashboardGroups<'a> {
+    tool_groups: Vec<DashboardGroup<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_state: Option<EmptyState>,
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardGroup)]
-pub struct Group<'a> {
+pub struct DashboardGroup<'a> {
     name: &'a str,
     description: &'a str,
     /// How many tools the group shows right now.
     tool_count: usize,
     /// The tools that the group shows right now; in a list of groups only the first of them.
-    tools: Vec<GroupTool<'a>>,
+    tools: Vec<DashboardGroupTool<'a>>,
     included_tools: &'a [String],
     included_servers: &'a [String],
     excluded_tools: &'a [String],
@@ -54,8 +53,7 @@ pub struct Group<'a> {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardGroupTool)]
-pub struct GroupTool<'a> {
+pub struct DashboardGroupTool<'a> {
     name: &'a str,
     canonical_name: String,
     server: &'a str,
@@ -65,47 +63,47 @@ pub struct GroupTool<'a> {
 
 /// All groups.
 #[utoipa::path(get, path = "/api/dashboard/tool-groups", tag = "dashboard",
-    responses((status = 200, body = Groups)))]
+    responses((status = 200, body = DashboardGroups)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
     let base = base_url(&face.settings, &headers);
     let (mut tool_groups, mut bytes) = (Vec::new(), 0);
     for group in catalog.groups() {
-        // What a group shows takes a look at every tool, and others want to be served too.
+        // Computing a group visits every tool, so let other tasks run in between.
         tokio::task::yield_now().await;
         let most = if bytes < LIST_BYTES { LISTED_TOOLS } else { 0 };
-        let group = Group::of(&catalog, group, &base, most);
-        bytes += group.tools.iter().map(GroupTool::size).sum::<usize>();
+        let group = DashboardGroup::of(&catalog, group, &base, most);
+        bytes += group.tools.iter().map(DashboardGroupTool::size).sum::<usize>();
         tool_groups.push(group);
     }
     let empty_state = tool_groups.is_empty().then(|| no_groups(&base));
-    Json(Groups { tool_groups, empty_state }).into_response()
+    Json(DashboardGroups { tool_groups, empty_state }).into_response()
 }
 
 /// One group.
 #[utoipa::path(get, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
-    params(("name" = String, Path)), responses((status = 200, body = Group)))]
-pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> Answer<Response> {
+    params(("name" = String, Path)), responses((status = 200, body = DashboardGroup)))]
+pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> HandlerResult<Response> {
     show(&face, &headers, &name, Json)
 }
 
 /// Makes a group. `tools` is a short form of `included_tools`.
 #[utoipa::path(post, path = "/api/dashboard/tool-groups", tag = "dashboard",
-    request_body = crate::http::api::groups::GroupInput, responses((status = 201, body = Group)))]
-pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Response> {
+    request_body = crate::http::api::groups::GroupInput, responses((status = 201, body = DashboardGroup)))]
+pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
     let group = face.gateway.create_group(configuration(&body)?).await?;
     show(&face, &headers, group.name.as_str(), Created)
 }
 
 /// Replaces the whole configuration of a group.
 #[utoipa::path(put, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard", params(("name" = String, Path)),
-    request_body = crate::http::api::groups::GroupInput, responses((status = 200, body = Group)))]
+    request_body = crate::http::api::groups::GroupInput, responses((status = 200, body = DashboardGroup)))]
 pub async fn replace(
     State(face): State<Face>,
     headers: HeaderMap,
     Name(name): Name,
     body: Bytes,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     face.gateway.catalog().group(&name)?;
     face.gateway.replace_group(&name, configuration(&body)?).await?;
     show(&face, &headers, &name, Json)
@@ -114,7 +112,7 @@ pub async fn replace(
 /// Deletes a group; its endpoints are gone at once.
 #[utoipa::path(delete, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> Answer<Json<Deleted>> {
+pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<Deleted>> {
     face.gateway.delete_group(&name).await?;
     Ok(Json(Deleted::YES))
 }
@@ -124,14 +122,15 @@ fn show<'a, R: IntoResponse + 'a>(
     headers: &HeaderMap,
     name: &str,
     reply: impl FnOnce(Value) -> R,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let catalog = face.gateway.catalog();
-    let group = Group::of(&catalog, catalog.group(name)?, &base_url(&face.settings, headers), usize::MAX);
+    let group =
+        DashboardGroup::of(&catalog, catalog.group(name)?, &base_url(&face.settings, headers), usize::MAX);
     let group = serde_json::to_value(&group).expect("a group has string keys and no failing parts");
     Ok(reply(group).into_response())
 }
 
-fn configuration(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
+fn configuration(body: &Bytes) -> Result<Map<String, Value>, ErrorResponse> {
     let mut body = json_object(body)?;
     if let Some(tools) = body.remove("tools").filter(|tools| !tools.is_null()) {
         if body.get("included_tools").is_some_and(|tools| !tools.is_null()) {
@@ -149,19 +148,19 @@ fn configuration(body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     Ok(body)
 }
 
-impl GroupTool<'_> {
-    /// Roughly what it takes as JSON.
+impl DashboardGroupTool<'_> {
+    /// Estimates the size as JSON.
     fn size(&self) -> usize {
         const FRAME: usize = 60;
         FRAME + self.canonical_name.len() * 2 + self.description.get().len()
     }
 }
 
-impl<'a> Group<'a> {
-    /// With so many of its tools at most.
+impl<'a> DashboardGroup<'a> {
+    /// Makes the shape of a group, with at most `most` of its tools.
     fn of(catalog: &'a Catalog, group: &'a model::Group, base: &str, most: usize) -> Self {
         let seen = catalog.tools_in(group.name.as_str());
-        let tool = |(entry, tool): &(&'a Arc<Entry>, &'a Tool)| GroupTool {
+        let tool = |(entry, tool): &(&'a Arc<Entry>, &'a Tool)| DashboardGroupTool {
             name: &tool.name,
             canonical_name: entry.name().qualify(&tool.name),
             server: entry.name().as_str(),
@@ -179,15 +178,5 @@ impl<'a> Group<'a> {
             included_resources: &group.included_resources,
             endpoints: GroupEndpoints::of(base, group.name.as_str()),
         }
-    }
-}
-
-fn no_groups(base: &str) -> EmptyState {
-    let input = r#"{"name":"small","included_servers":["everything"]}"#;
-    EmptyState {
-        title: "No tool groups yet",
-        description: "A group is a part of all tools with an MCP endpoint of its own: give an agent the five \
-                      tools that it needs instead of five hundred.",
-        commands: vec![format!("curl -X POST {base}/api/v0/tool-groups -d '{input}'")],
     }
 }

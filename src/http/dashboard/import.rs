@@ -1,5 +1,5 @@
-//! Adding servers by pasting the configuration of another program: first a look at what would happen, then the doing.
-//! What such a text means is decided in `model::import`; variables in it are not looked up, since ours are secrets.
+//! Importing servers from a pasted configuration of another program: a preview, then the import itself. The text is
+//! parsed in `model::import`. Variables in it are not expanded, since that would expose the gateway's environment.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -8,13 +8,13 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use utoipa::ToSchema;
 
-use super::oauth;
+use super::oauth::{self, PendingAuthorization};
 use crate::http::Face;
-use crate::http::error::Refusal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::json_object;
-use crate::http::reply::{Answer, Json};
+use crate::http::reply::Json;
 use gateway::catalog::Catalog;
-use gateway::oauth::{PendingAuthorization, RegistrationOutcome as Registered};
+use gateway::oauth::RegistrationOutcome as Registered;
 use gateway::servers::Existing;
 use model::import::{self, Action, EntryOutcome, Import, ImportEntry, Plan};
 use model::{FieldError, Fields};
@@ -33,15 +33,13 @@ pub struct ImportInput {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = ImportPreview)]
-pub struct Preview {
-    servers: Vec<Candidate>,
+pub struct ImportPreview {
+    servers: Vec<ImportCandidate>,
 }
 
 /// A server of the text, without any of its values.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ImportCandidate)]
-pub struct Candidate {
+pub struct ImportCandidate {
     name: String,
     transport: String,
     summary: String,
@@ -54,8 +52,7 @@ pub struct Candidate {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = Imported)]
-pub struct Applied {
+pub struct Imported {
     outcomes: Vec<ImportOutcome>,
 }
 
@@ -73,20 +70,25 @@ pub struct ImportOutcome {
 
 /// What importing this text would do. Nothing is stored.
 #[utoipa::path(post, path = "/api/dashboard/import/preview", tag = "dashboard",
-    request_body = PreviewInput, responses((status = 200, body = Preview)))]
-pub async fn preview(State(face): State<Face>, body: Bytes) -> Answer<Json<Preview>> {
+    request_body = PreviewInput, responses((status = 200, body = ImportPreview)))]
+pub async fn preview(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<ImportPreview>> {
     let mut fields = Fields::new(json_object(&body)?);
     let text = fields.required_text("text")?;
     fields.finish()?;
     let catalog = face.gateway.catalog();
-    let servers = read(&text)?.servers.into_iter().map(|entry| Candidate::of(entry, &catalog)).collect();
-    Ok(Json(Preview { servers }))
+    let servers =
+        read(&text)?.servers.into_iter().map(|entry| ImportCandidate::of(entry, &catalog)).collect();
+    Ok(Json(ImportPreview { servers }))
 }
 
 /// Registers the named servers of this text.
 #[utoipa::path(post, path = "/api/dashboard/import", tag = "dashboard",
-    request_body = ImportInput, responses((status = 200, body = Applied)))]
-pub async fn apply(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> Answer<Json<Applied>> {
+    request_body = ImportInput, responses((status = 200, body = Imported)))]
+pub async fn apply(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> HandlerResult<Json<Imported>> {
     let mut fields = Fields::new(json_object(&body)?);
     let text = fields.required_text("text")?;
     let names = fields.texts("names")?;
@@ -102,10 +104,10 @@ pub async fn apply(State(face): State<Face>, headers: HeaderMap, body: Bytes) ->
     }
     let mut outcomes = work.join_all().await;
     outcomes.sort_by_key(|(place, _)| *place);
-    Ok(Json(Applied { outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect() }))
+    Ok(Json(Imported { outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect() }))
 }
 
-fn read(text: &str) -> Result<Import, Refusal> {
+fn read(text: &str) -> Result<Import, ErrorResponse> {
     import::parse(text, |_| None)
         .map_err(|error| FieldError::new("text", format!("cannot be read: {error}")).into())
 }
@@ -130,7 +132,7 @@ async fn register(
     match oauth::register(face, headers, input, Existing::Replace).await {
         Ok(Registered::Stored(_)) => ImportOutcome::of(name, outcome, None),
         Ok(Registered::AuthorizationRequired(pending)) => ImportOutcome {
-            authorization_required: Some(pending),
+            authorization_required: Some(pending.into()),
             ..ImportOutcome::of(name, "authorization_required", None)
         },
         Err(error) => ImportOutcome::of(name, "failed", Some(error.to_string())),
@@ -148,7 +150,7 @@ impl ImportOutcome {
     }
 }
 
-impl Candidate {
+impl ImportCandidate {
     fn of(entry: ImportEntry, catalog: &Catalog) -> Self {
         let ImportEntry { name, renamed_from, transport, summary, env_keys, header_keys, ignored, outcome } =
             entry;

@@ -1,7 +1,8 @@
-//! The API behind the browser's dashboard, one file per page; development mode only. Nothing here ever shows a secret:
-//! not a token, a header's value, an environment variable's value, nor the arguments of a process.
+//! The API of the dashboard, one file per page; development mode only. Responses contain no secrets: no tokens,
+//! values of headers or environment variables, or arguments of processes.
 
 pub mod diagnostics;
+mod empty_state;
 pub mod events;
 pub mod groups;
 pub mod import;
@@ -16,24 +17,16 @@ use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::Refusal;
+use super::error::ErrorResponse;
 use super::extract::json_object;
 use gateway::Entry;
 use gateway::record::state_of;
 use model::{FieldError, Fields};
 
-/// What an empty list says: what belongs there, and how the first one gets there.
-#[derive(Serialize, ToSchema)]
-pub struct EmptyState {
-    title: &'static str,
-    description: &'static str,
-    /// Lines to copy into a terminal.
-    commands: Vec<String>,
-}
-
 /// A flag of something was set.
 #[derive(Serialize, ToSchema)]
-pub struct Switched {
+#[schema(as = Switched)]
+pub struct SwitchedItem {
     name: String,
     /// Its own flag; it is in effect only while its server is enabled, too.
     enabled: bool,
@@ -56,7 +49,7 @@ pub struct SwitchInput {
 }
 
 impl SwitchInput {
-    fn parse(body: &Bytes) -> Result<Self, Refusal> {
+    fn parse(body: &Bytes) -> Result<Self, ErrorResponse> {
         let mut fields = Fields::new(json_object(body)?);
         let enabled = fields.flag("enabled")?;
         fields.finish()?;
@@ -65,7 +58,7 @@ impl SwitchInput {
     }
 }
 
-/// What a list says about the server of each thing in it.
+/// The columns of a list that are about the server of each item.
 struct Home<'a> {
     server: &'a str,
     server_enabled: bool,
@@ -81,18 +74,5 @@ impl<'a> Home<'a> {
             transport: entry.registration.config.transport.as_str(),
             server_status: state_of(entry).0.as_str(),
         }
-    }
-}
-
-/// Tools, prompts and resources are empty for one of two reasons.
-fn nothing_offered(
-    has_servers: bool,
-    base: &str,
-    title: &'static str,
-    description: &'static str,
-) -> EmptyState {
-    match has_servers {
-        true => EmptyState { title, description, commands: vec![] },
-        false => servers::no_servers(base),
     }
 }

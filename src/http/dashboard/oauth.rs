@@ -1,26 +1,28 @@
-//! Authorizing servers from the browser: the gateway itself is where the authorization server sends the person back to,
-//! and the dashboard asks how it went. The pages are plain and escape everything that others wrote.
+//! Authorizing servers from the dashboard: the authorization server redirects the browser back to the gateway, and the
+//! dashboard polls for the outcome. The pages are plain and escape all text from elsewhere.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::http::Face;
 use crate::http::address::base_url;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Accepted, Answer, Json, Page};
+use crate::http::reply::{Accepted, HtmlPage, Json};
 use gateway::authorizations::{AuthorizationResponse, Refused, SessionRecord};
-use gateway::oauth::{PendingAuthorization, RegistrationOutcome};
+use gateway::oauth::{self as authorization, RegistrationOutcome};
 use gateway::servers::Existing;
 use gateway::{Error, ErrorKind};
 use model::{Fields, Secret};
 
-/// Where authorization servers send people back to.
+/// Path of the redirect URI for authorization servers.
 pub const CALLBACK: &str = "/api/dashboard/oauth/callback";
 
-/// Registers a server; one that wants OAuth is tried again with our own callback.
+/// Registers a server. If it requires OAuth, registers it again with the gateway's own redirect URI.
 pub async fn register(
     face: &Face,
     headers: &HeaderMap,
@@ -44,7 +46,7 @@ pub async fn reauthorize(
     headers: HeaderMap,
     Name(name): Name,
     body: Bytes,
-) -> Answer<Accepted<AuthorizationRequired>> {
+) -> HandlerResult<Accepted<AuthorizationRequired>> {
     if !body.iter().all(u8::is_ascii_whitespace) {
         Fields::new(json_object(&body)?).finish()?;
     }
@@ -54,20 +56,20 @@ pub async fn reauthorize(
 
 /// How an authorization is going.
 #[utoipa::path(get, path = "/api/dashboard/oauth/session/{id}", tag = "dashboard", params(("id" = String, Path)),
-    responses((status = 200, body = SessionRecord)))]
-pub async fn session(State(face): State<Face>, Name(id): Name) -> Answer<Json<SessionRecord>> {
-    Ok(Json(face.gateway.authorization(&id).await?))
+    responses((status = 200, body = SessionBody)))]
+pub async fn session(State(face): State<Face>, Name(id): Name) -> HandlerResult<Json<SessionBody>> {
+    Ok(Json(face.gateway.authorization(&id).await?.into()))
 }
 
 /// The person comes back, with a code or with a refusal.
-#[utoipa::path(get, path = "/api/dashboard/oauth/callback", tag = "dashboard",
+#[utoipa::path(get, path = CALLBACK, tag = "dashboard",
     params(
         ("state" = Option<String>, Query), ("code" = Option<String>, Query), ("iss" = Option<String>, Query),
         ("error" = Option<String>, Query), ("error_description" = Option<String>, Query),
     ),
     responses((status = 200, content_type = "text/html", body = String)))]
-pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
-    let failed = |reason: &str| Page::bad_request("Authorization failed", reason);
+pub async fn callback_page(State(face): State<Face>, query: Query) -> HtmlPage {
+    let failed = |reason: &str| HtmlPage::bad_request("Authorization failed", reason);
     let Some(state) = query.text("state") else { return failed("The parameter \"state\" is missing.") };
     let code = match (query.text("error"), query.text("code")) {
         (Some(error), _) => {
@@ -81,21 +83,55 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
     match face.gateway.complete_oauth_callback(&Secret::new(state), response).await {
         Ok(server) => {
             let text = format!("Server \"{}\" is connected. You can close this page.", server.name);
-            Page::ok("Authorization successful", &text)
+            HtmlPage::ok("Authorization successful", &text)
         }
         Err(error) => failed(&error.to_string()),
     }
 }
 
 /// A person must agree before there is anything more to say.
-#[derive(serde::Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 pub struct AuthorizationRequired {
     authorization_required: PendingAuthorization,
 }
 
-impl From<PendingAuthorization> for AuthorizationRequired {
-    fn from(authorization_required: PendingAuthorization) -> Self {
-        Self { authorization_required }
+impl From<authorization::PendingAuthorization> for AuthorizationRequired {
+    fn from(pending: authorization::PendingAuthorization) -> Self {
+        Self { authorization_required: pending.into() }
+    }
+}
+
+/// An authorization that waits for a person.
+#[derive(Serialize, ToSchema)]
+pub struct PendingAuthorization {
+    session_id: String,
+    authorization_url: String,
+    expires_at: String,
+}
+
+impl From<authorization::PendingAuthorization> for PendingAuthorization {
+    fn from(pending: authorization::PendingAuthorization) -> Self {
+        let authorization::PendingAuthorization { session_id, authorization_url, expires_at } = pending;
+        Self { session_id, authorization_url, expires_at }
+    }
+}
+
+/// A session as whoever waits for it sees it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SessionRecord)]
+pub struct SessionBody {
+    session_id: String,
+    /// `pending`, `completed`, `failed` or `expired`.
+    status: &'static str,
+    server_name: String,
+    expires_at: String,
+    error: String,
+}
+
+impl From<SessionRecord> for SessionBody {
+    fn from(session: SessionRecord) -> Self {
+        let SessionRecord { session_id, status, server_name, expires_at, error } = session;
+        Self { session_id, status, server_name, expires_at, error }
     }
 }
 

@@ -1,19 +1,18 @@
-//! The first page: is it healthy, what is connected, where do agents connect, what failed lately.
+//! The overview page: health, counts, endpoints and recent failures.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::EmptyState;
-use super::servers::no_servers;
+use super::empty_state::{EmptyState, no_servers};
 use crate::http::address::base_url;
 use crate::http::reply::Json;
 use crate::http::{Face, VERSION};
 use gateway::overview::FailedCall;
 use model::time;
 
-/// Failures that are worth a look.
+/// How many recent failures are shown.
 const FAILURES: usize = 10;
 
 #[derive(Serialize, ToSchema)]

@@ -1,4 +1,4 @@
-//! The prompts page: every prompt of every server; switching and rendering them.
+//! The prompts page: all prompts of all servers; enabling, disabling and rendering them.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,27 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
+use super::empty_state::{EmptyState, nothing_offered};
+use super::{Home, SwitchInput, SwitchedItem};
 use crate::http::Face;
-use crate::http::access::Caller;
+use crate::http::access::CurrentPrincipal;
 use crate::http::address::base_url;
-use crate::http::error::Refusal;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
-use crate::http::reply::{Answer, Json, Written};
+use crate::http::record::{PromptArgumentBody, PromptRecord};
+use crate::http::reply::{Json, Written};
 use gateway::catalog::Catalog;
-use gateway::record::PromptRecord;
 use model::Fields;
-use model::offering::PromptArgument;
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardPrompts)]
-pub struct Prompts<'a> {
-    prompts: Vec<Prompt<'a>>,
+pub struct DashboardPrompts<'a> {
+    prompts: Vec<DashboardPrompt<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_state: Option<EmptyState>,
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardPrompt)]
-pub struct Prompt<'a> {
+pub struct DashboardPrompt<'a> {
     /// As its server calls it.
     name: &'a str,
     /// `<server>__<prompt>`.
@@ -44,7 +42,7 @@ pub struct Prompt<'a> {
     /// Its own flag and that of its server.
     enabled: bool,
     server_enabled: bool,
-    arguments: Vec<PromptArgument>,
+    arguments: Vec<PromptArgumentBody>,
     /// The arguments in one line, optional ones with a question mark.
     arguments_preview: String,
     transport: &'static str,
@@ -52,7 +50,7 @@ pub struct Prompt<'a> {
 }
 
 /// All prompts.
-#[utoipa::path(get, path = "/api/dashboard/prompts", tag = "dashboard", responses((status = 200, body = Prompts)))]
+#[utoipa::path(get, path = "/api/dashboard/prompts", tag = "dashboard", responses((status = 200, body = DashboardPrompts)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
     let prompts = records(&catalog);
@@ -62,18 +60,22 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
             "Prompts are message templates that servers offer. None of the registered ones does.";
         nothing_offered(has_servers, &base_url(&face.settings, &headers), "No prompts", description)
     });
-    Json(Prompts { prompts, empty_state }).into_response()
+    Json(DashboardPrompts { prompts, empty_state }).into_response()
 }
 
 /// Switches a prompt on or off.
 #[utoipa::path(patch, path = "/api/dashboard/prompts/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
-    request_body = SwitchInput, responses((status = 200, body = Switched)))]
-pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+    request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
+pub async fn switch(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Json<SwitchedItem>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
     face.gateway.catalog().prompt(&name)?;
     face.gateway.switch_prompts(&name, enabled).await?;
-    Ok(Json(Switched { name, enabled }))
+    Ok(Json(SwitchedItem { name, enabled }))
 }
 
 /// Renders a prompt. The body has the arguments, either alone or under `arguments`.
@@ -83,20 +85,20 @@ pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> 
     responses((status = 200, body = crate::http::api::prompts::RenderedPrompt)))]
 pub async fn render(
     State(face): State<Face>,
-    caller: Caller,
+    caller: CurrentPrincipal,
     Name(name): Name,
     body: Bytes,
-) -> Answer<Written> {
+) -> HandlerResult<Written> {
     face.gateway.catalog().prompt(&name)?;
     Ok(Written(face.gateway.render(caller.owner(), &name, &arguments(&body)?).await?))
 }
 
-fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, Refusal> {
+fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, ErrorResponse> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(BTreeMap::new());
     }
     let body = json_object(body)?;
-    // The value of an argument is text, so an object can only be all of them.
+    // Argument values are text, so an object under `arguments` must be the map of all arguments.
     let object = match body.get("arguments") {
         Some(Value::Object(_) | Value::Null) if body.len() == 1 => body,
         Some(_) | None => Map::from_iter([("arguments".to_owned(), Value::Object(body))]),
@@ -104,14 +106,14 @@ fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, Refusal> {
     Ok(Fields::new(object).text_map("arguments")?.unwrap_or_default())
 }
 
-fn records(catalog: &Catalog) -> Vec<Prompt<'_>> {
+fn records(catalog: &Catalog) -> Vec<DashboardPrompt<'_>> {
     let entries = catalog.entries_by_full_name().into_iter();
     entries
         .flat_map(|entry| {
             let home = Home::of(entry);
             entry.prompts().map(move |prompt| {
                 let record = PromptRecord::of(entry, prompt);
-                Prompt {
+                DashboardPrompt {
                     name: &prompt.name,
                     canonical_name: record.name,
                     server: home.server,
@@ -128,8 +130,8 @@ fn records(catalog: &Catalog) -> Vec<Prompt<'_>> {
         .collect()
 }
 
-fn preview(arguments: &[PromptArgument]) -> String {
-    let mark = |argument: &PromptArgument| if argument.required { "" } else { "?" };
+fn preview(arguments: &[PromptArgumentBody]) -> String {
+    let mark = |argument: &PromptArgumentBody| if argument.required { "" } else { "?" };
     let parts = arguments.iter().map(|argument| format!("{}{}", argument.name, mark(argument)));
     parts.collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! The resources page: every resource of every server, and reading them.
+//! The resources page: all resources of all servers, and reading one.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -8,26 +8,26 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{EmptyState, Home, nothing_offered};
+use super::Home;
+use super::empty_state::{EmptyState, nothing_offered};
 use crate::http::Face;
-use crate::http::access::Caller;
+use crate::http::access::CurrentPrincipal;
 use crate::http::address::base_url;
 use crate::http::api::resources::{self, ResourceContents, ResourceInput};
-use crate::http::reply::{Answer, Json, Written};
+use crate::http::error::HandlerResult;
+use crate::http::record::ResourceRecord;
+use crate::http::reply::{Json, Written};
 use gateway::catalog::Catalog;
-use gateway::record::ResourceRecord;
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardResources)]
-pub struct Resources<'a> {
-    resources: Vec<Resource<'a>>,
+pub struct DashboardResources<'a> {
+    resources: Vec<DashboardResource<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_state: Option<EmptyState>,
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardResource)]
-pub struct Resource<'a> {
+pub struct DashboardResource<'a> {
     uri: &'a str,
     #[schema(value_type = String)]
     name: &'a RawValue,
@@ -43,7 +43,7 @@ pub struct Resource<'a> {
 
 /// All resources.
 #[utoipa::path(get, path = "/api/dashboard/resources", tag = "dashboard",
-    responses((status = 200, body = Resources)))]
+    responses((status = 200, body = DashboardResources)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
     let resources = records(&catalog);
@@ -52,24 +52,24 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
         let description = "Resources are documents that servers hold. None of the registered ones lists any.";
         nothing_offered(has_servers, &base_url(&face.settings, &headers), "No resources", description)
     });
-    Json(Resources { resources, empty_state }).into_response()
+    Json(DashboardResources { resources, empty_state }).into_response()
 }
 
 /// Reads a resource.
 #[utoipa::path(post, path = "/api/dashboard/resources/read", tag = "dashboard",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(face: State<Face>, caller: Caller, body: Bytes) -> Answer<Written> {
+pub async fn read(face: State<Face>, caller: CurrentPrincipal, body: Bytes) -> HandlerResult<Written> {
     resources::read(face, caller, body).await
 }
 
-fn records(catalog: &Catalog) -> Vec<Resource<'_>> {
+fn records(catalog: &Catalog) -> Vec<DashboardResource<'_>> {
     catalog
         .entries()
         .flat_map(|entry| {
             let home = Home::of(entry);
             entry.resources().map(move |resource| {
                 let record = ResourceRecord::of(entry, resource);
-                Resource {
+                DashboardResource {
                     uri: record.uri,
                     name: record.name,
                     server: home.server,

@@ -1,4 +1,4 @@
-//! The servers page: every server with its state, without a single secret; adding, switching and removing them.
+//! The servers page: all servers with their status, without secrets; adding, enabling, disabling and removing them.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -7,12 +7,14 @@ use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::empty_state::{EmptyState, no_servers};
 use super::oauth::{self, AuthorizationRequired};
-use super::{Deleted, EmptyState, SwitchInput, Switched};
+use super::{Deleted, SwitchInput, SwitchedItem};
 use crate::http::Face;
 use crate::http::address::base_url;
+use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::reply::{Accepted, Answer, Created, Json};
+use crate::http::reply::{Accepted, Created, Json};
 use gateway::Entry;
 use gateway::oauth::RegistrationOutcome;
 use gateway::record::{ServerRecord, state_of};
@@ -20,16 +22,14 @@ use gateway::servers::Existing;
 use model::{Status, Transport, time};
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardServers)]
-pub struct Servers {
-    servers: Vec<Server>,
+pub struct DashboardServers {
+    servers: Vec<DashboardServer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_state: Option<EmptyState>,
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardServer)]
-pub struct Server {
+pub struct DashboardServer {
     name: String,
     transport: &'static str,
     enabled: bool,
@@ -67,8 +67,7 @@ pub struct ConfigSummary {
 
 /// A server that was just added.
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardServerAdded)]
-pub struct Added {
+pub struct DashboardServerAdded {
     name: String,
     transport: &'static str,
     enabled: bool,
@@ -77,28 +76,28 @@ pub struct Added {
 
 /// All servers.
 #[utoipa::path(get, path = "/api/dashboard/servers", tag = "dashboard",
-    responses((status = 200, body = Servers)))]
-pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Json<Servers> {
+    responses((status = 200, body = DashboardServers)))]
+pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Json<DashboardServers> {
     let catalog = face.gateway.catalog();
-    let servers: Vec<_> = catalog.entries().map(|entry| Server::of(entry)).collect();
+    let servers: Vec<_> = catalog.entries().map(|entry| DashboardServer::of(entry)).collect();
     let empty_state = servers.is_empty().then(|| no_servers(&base_url(&face.settings, &headers)));
-    Json(Servers { servers, empty_state })
+    Json(DashboardServers { servers, empty_state })
 }
 
 /// Registers a server. Where it wants OAuth, the answer is 202 with the page to open.
 #[utoipa::path(post, path = "/api/dashboard/servers", tag = "dashboard",
     params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
-    request_body = crate::http::api::servers::RegistrationInput,
-    responses((status = 201, body = Added), (status = 202, body = AuthorizationRequired)))]
+    request_body = crate::http::api::servers::RegistrationBody,
+    responses((status = 201, body = DashboardServerAdded), (status = 202, body = AuthorizationRequired)))]
 pub async fn add(
     State(face): State<Face>,
     headers: HeaderMap,
     query: Query,
     body: Bytes,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
     Ok(match oauth::register(&face, &headers, json_object(&body)?, existing).await? {
-        RegistrationOutcome::Stored(server) => Created(Added::of(*server)).into_response(),
+        RegistrationOutcome::Stored(server) => Created(DashboardServerAdded::of(*server)).into_response(),
         RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
         }
@@ -107,37 +106,41 @@ pub async fn add(
 
 /// Reads the lists of a server now; one that failed is tried again.
 #[utoipa::path(post, path = "/api/dashboard/servers/{name}/refresh", tag = "dashboard",
-    params(("name" = String, Path)), responses((status = 200, body = Server)))]
-pub async fn refresh(State(face): State<Face>, Name(name): Name) -> Answer<Json<Server>> {
+    params(("name" = String, Path)), responses((status = 200, body = DashboardServer)))]
+pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<DashboardServer>> {
     face.gateway.refresh(&name).await?;
-    Ok(Json(Server::of(face.gateway.catalog().require(&name)?)))
+    Ok(Json(DashboardServer::of(face.gateway.catalog().require(&name)?)))
 }
 
 /// Removes a server and everything it offers.
 #[utoipa::path(delete, path = "/api/dashboard/servers/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
-pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<Json<Deleted>> {
+pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<Deleted>> {
     face.gateway.remove(&name).await?;
     Ok(Json(Deleted::YES))
 }
 
 /// Switches a server on or off.
 #[utoipa::path(patch, path = "/api/dashboard/servers/{name}/enabled", tag = "dashboard",
-    params(("name" = String, Path)), request_body = SwitchInput, responses((status = 200, body = Switched)))]
-pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+    params(("name" = String, Path)), request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
+pub async fn switch(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Json<SwitchedItem>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
     let switched = face.gateway.switch_server(&name, enabled).await?;
-    Ok(Json(Switched { name: switched.name, enabled }))
+    Ok(Json(SwitchedItem { name: switched.name, enabled }))
 }
 
-impl Added {
+impl DashboardServerAdded {
     pub fn of(server: ServerRecord) -> Self {
         let ServerRecord { name, transport, enabled, description, .. } = server;
         Self { name, transport, enabled, description }
     }
 }
 
-impl Server {
+impl DashboardServer {
     fn of(entry: &Entry) -> Self {
         let offering = entry.offering();
         let (status, status_reason) = state_of(entry);
@@ -220,19 +223,5 @@ fn count(number: usize, noun: &str) -> Option<String> {
         0 => None,
         1 => Some(format!("1 {noun}")),
         _ => Some(format!("{number} {noun}s")),
-    }
-}
-
-/// What a gateway without servers says, wherever somebody looks.
-pub fn no_servers(base: &str) -> EmptyState {
-    let input = r#"{"name":"everything","transport":"stdio","command":"npx","args":["-y","@modelcontextprotocol/server-everything"]}"#;
-    EmptyState {
-        title: "No servers yet",
-        description: "Register an MCP server: a command that the gateway starts, or a URL. Its tools, prompts and \
-                      resources then appear here and at the gateway's own MCP endpoint.",
-        commands: vec![
-            format!("curl -X POST {base}/api/v0/servers -d '{input}'"),
-            "toolgate register --name everything -- npx -y @modelcontextprotocol/server-everything".into(),
-        ],
     }
 }

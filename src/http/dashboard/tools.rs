@@ -1,4 +1,4 @@
-//! The tools page: every tool of every server, disabled ones too; switching and trying them.
+//! The tools page: all tools of all servers, including disabled ones; enabling, disabling and calling them.
 
 use std::borrow::Cow;
 
@@ -11,29 +11,28 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{EmptyState, Home, SwitchInput, Switched, nothing_offered};
+use super::empty_state::{EmptyState, nothing_offered};
+use super::{Home, SwitchInput, SwitchedItem};
 use crate::http::Face;
-use crate::http::access::Caller;
+use crate::http::access::CurrentPrincipal;
 use crate::http::address::base_url;
-use crate::http::api::tools::{Call, run};
-use crate::http::error::Refusal;
+use crate::http::api::tools::{InvokeRequest, run};
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::Name;
-use crate::http::reply::{Answer, Json};
+use crate::http::record::ToolRecord;
+use crate::http::reply::Json;
 use gateway::catalog::Catalog;
-use gateway::record::ToolRecord;
 use wire::walk;
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardTools)]
-pub struct Tools<'a> {
-    tools: Vec<Tool<'a>>,
+pub struct DashboardTools<'a> {
+    tools: Vec<DashboardTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_state: Option<EmptyState>,
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = DashboardTool)]
-pub struct Tool<'a> {
+pub struct DashboardTool<'a> {
     /// As its server calls it.
     name: &'a str,
     /// `<server>__<tool>`.
@@ -55,7 +54,7 @@ pub struct Tool<'a> {
 }
 
 /// All tools.
-#[utoipa::path(get, path = "/api/dashboard/tools", tag = "dashboard", responses((status = 200, body = Tools)))]
+#[utoipa::path(get, path = "/api/dashboard/tools", tag = "dashboard", responses((status = 200, body = DashboardTools)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
     let tools = records(&catalog);
@@ -64,58 +63,62 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
         let description = "None of the registered servers offers a tool at the moment.";
         nothing_offered(has_servers, &base_url(&face.settings, &headers), "No tools", description)
     });
-    Json(Tools { tools, empty_state }).into_response()
+    Json(DashboardTools { tools, empty_state }).into_response()
 }
 
 /// Switches a tool on or off.
 #[utoipa::path(patch, path = "/api/dashboard/tools/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
-    request_body = SwitchInput, responses((status = 200, body = Switched)))]
-pub async fn switch(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Json<Switched>> {
+    request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
+pub async fn switch(
+    State(face): State<Face>,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Json<SwitchedItem>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
     face.gateway.catalog().tool(&name)?;
     face.gateway.switch_tools(&name, enabled).await?;
-    Ok(Json(Switched { name, enabled }))
+    Ok(Json(SwitchedItem { name, enabled }))
 }
 
 /// Calls a tool; the body is its arguments. With `Accept: text/event-stream` the answer streams progress first.
 #[utoipa::path(post, path = "/api/dashboard/tools/{name}/invoke", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
     request_body = std::collections::HashMap<String, Value>,
-    responses((status = 200, body = crate::http::api::tools::ToolResult)))]
+    responses((status = 200, body = crate::http::api::tools::ToolResultBody)))]
 pub async fn invoke(
     State(face): State<Face>,
-    caller: Caller,
+    caller: CurrentPrincipal,
     Name(name): Name,
     headers: HeaderMap,
     body: Bytes,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     face.gateway.check_callable(&name)?;
     let arguments =
         if body.iter().all(u8::is_ascii_whitespace) { Cow::Borrowed(&b"{}"[..]) } else { object(&body)? };
-    run(face, caller, &headers, Call { name, arguments: arguments.into_owned() }).await
+    run(face, caller, &headers, InvokeRequest { name, arguments: arguments.into_owned() }).await
 }
 
-/// The object exactly as it was written.
-fn object(body: &Bytes) -> Result<Cow<'_, [u8]>, Refusal> {
-    let span =
-        walk::whole(body).map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
+/// Returns the JSON object in a body, byte for byte.
+fn object(body: &Bytes) -> Result<Cow<'_, [u8]>, ErrorResponse> {
+    let span = walk::whole(body)
+        .map_err(|error| ErrorResponse::bad_request(format!("the body is not JSON: {error}")))?;
     match body.get(span.start) {
         Some(b'{') => Ok(Cow::Borrowed(&body[span])),
         Some(_) | None => {
-            Err(Refusal::bad_request("the body must be a JSON object: the arguments of the tool"))
+            Err(ErrorResponse::bad_request("the body must be a JSON object: the arguments of the tool"))
         }
     }
 }
 
-fn records(catalog: &Catalog) -> Vec<Tool<'_>> {
+fn records(catalog: &Catalog) -> Vec<DashboardTool<'_>> {
     let entries = catalog.entries_by_full_name().into_iter();
     entries
         .flat_map(|entry| {
             let home = Home::of(entry);
             entry.tools().map(move |tool| {
                 let record = ToolRecord::of(entry, tool);
-                Tool {
+                DashboardTool {
                     name: &tool.name,
                     canonical_name: record.name,
                     server: home.server,
@@ -133,7 +136,7 @@ fn records(catalog: &Catalog) -> Vec<Tool<'_>> {
         .collect()
 }
 
-/// `path: string, limit?: integer`.
+/// Summarizes the parameters of a tool, such as `path: string, limit?: integer`.
 fn preview(schema: &RawValue) -> String {
     let schema: Map<String, Value> = serde_json::from_str(schema.get()).unwrap_or_default();
     let required: Vec<&str> = schema

@@ -1,70 +1,30 @@
-//! What every request passes before anybody looks at it: Host and Origin (a web page somewhere must not reach a
-//! gateway on somebody's machine), CORS for the origins that people allowed, and the limit of bodies.
-
-use std::time::Duration;
+//! The check of the Host and Origin headers that every request passes first, so that foreign web pages cannot use a
+//! gateway on the machine of their visitor; and the CORS headers for allowed origins.
 
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
-use bytes::{Bytes, BytesMut};
-use http_body::Body;
-use http_body_util::BodyExt;
 use url::Url;
 
-use super::Settings;
-use super::error::Refusal;
+use super::WebSettings;
+use super::error::ErrorResponse;
 
-pub const BODY_LIMIT: usize = 4 * 1024 * 1024;
-/// A client that is still sending would not see our refusal; so much is read and thrown away for its sake.
-const DISCARD_LIMIT: usize = 16 * 1024 * 1024;
-const DISCARD_TIME: Duration = Duration::from_secs(5);
-
-/// Whether a browser only asks what it may ask.
+/// Tells whether a request is a CORS preflight.
 pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The whole body, if it is within the limit.
-pub async fn read_body<B>(mut body: B) -> Result<Bytes, Refusal>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| Refusal::bad_request(format!("the body cannot be read: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + data.len() > BODY_LIMIT {
-            let received = whole.len() + data.len();
-            drop(whole);
-            discard(body, received).await;
-            return Err(Refusal::too_large(BODY_LIMIT));
-        }
-        whole.extend_from_slice(&data);
-    }
-    Ok(whole.freeze())
-}
-
-/// Reads what is left of a body that nobody wants, within reason.
-pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, mut received: usize) {
-    let rest = async {
-        while received < DISCARD_LIMIT
-            && let Some(Ok(frame)) = body.frame().await
-        {
-            received += frame.data_ref().map_or(0, Bytes::len);
-        }
-    };
-    let _ = tokio::time::timeout(DISCARD_TIME, rest).await;
-}
-
-/// Refuses foreign hosts and origins; gives back the origin that CORS headers must name.
-pub fn admit(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+/// Refuses foreign hosts and origins. Returns the origin to name in CORS headers, if there is one.
+pub fn admit(
+    settings: &WebSettings,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<HeaderValue>, ErrorResponse> {
     let named = headers.get_all(header::HOST).iter().map(|host| String::from_utf8_lossy(host.as_bytes()));
-    // A target in absolute form names a host as well.
+    // A request target in absolute form names a host, too.
     let mut hosts = named.chain(uri.authority().map(|authority| authority.as_str().into()));
     if settings.checks_host
         && let Some(host) = hosts.find(|host| !is_own_host(settings, host_of(host)))
     {
-        return Err(Refusal::forbidden(format!(
+        return Err(ErrorResponse::forbidden(format!(
             "the host {host:?} is not a name of this machine; use localhost, or set PUBLIC_URL"
         )));
     }
@@ -80,17 +40,17 @@ pub fn admit(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<Opti
             return Ok(None);
         }
     }
-    Err(Refusal::forbidden(format!(
+    Err(ErrorResponse::forbidden(format!(
         "requests from the origin {text:?} are refused; ALLOWED_ORIGINS can allow it"
     )))
 }
 
-fn is_own_host(settings: &Settings, host: &str) -> bool {
+fn is_own_host(settings: &WebSettings, host: &str) -> bool {
     let public = settings.public_url.as_ref().and_then(|url| url.host_str());
     is_loopback_name(host) || public.is_some_and(|public| public.eq_ignore_ascii_case(host))
 }
 
-fn is_own_origin(settings: &Settings, origin: &str, host: Option<&str>) -> bool {
+fn is_own_origin(settings: &WebSettings, origin: &str, host: Option<&str>) -> bool {
     let Some(url) = Url::parse(origin).ok().filter(|url| matches!(url.scheme(), "http" | "https")) else {
         return false;
     };
@@ -112,7 +72,7 @@ fn is_loopback_name(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host == "127.0.0.1" || host == "[::1]"
 }
 
-/// The host without its port.
+/// Returns the host without its port.
 fn host_of(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !host.is_empty() => host,
@@ -120,6 +80,7 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
+/// Adds the CORS headers for an allowed origin.
 pub fn allow(headers: &mut HeaderMap, origin: HeaderValue, asked_headers: Option<HeaderValue>) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
@@ -136,8 +97,8 @@ pub fn allow(headers: &mut HeaderMap, origin: HeaderValue, asked_headers: Option
 mod tests {
     use super::*;
 
-    fn settings() -> Settings {
-        Settings {
+    fn settings() -> WebSettings {
+        WebSettings {
             public_url: Some(Url::parse("https://gate.example").unwrap()),
             trust_proxy: false,
             allowed_origins: vec!["https://app.example".into()],
@@ -147,7 +108,7 @@ mod tests {
         }
     }
 
-    fn admitted(settings: &Settings, host: &str, origin: Option<&str>) -> bool {
+    fn admitted(settings: &WebSettings, host: &str, origin: Option<&str>) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().unwrap());
         headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().unwrap())));
@@ -164,7 +125,7 @@ mod tests {
         {
             assert!(!admitted(&settings(), host, None), "{host}");
         }
-        let open = Settings { is_loopback: false, checks_host: false, ..settings() };
+        let open = WebSettings { is_loopback: false, checks_host: false, ..settings() };
         assert!(admitted(&open, "anything.example", None));
     }
 
@@ -182,7 +143,7 @@ mod tests {
         for origin in ["null", "https://evil.example", "http://gate.example", "file://", "localhost", ""] {
             assert!(!admitted(&settings(), "localhost:8080", Some(origin)), "{origin}");
         }
-        let open = Settings { is_loopback: false, checks_host: false, ..settings() };
+        let open = WebSettings { is_loopback: false, checks_host: false, ..settings() };
         assert!(admitted(&open, "a.example:8080", Some("http://a.example:8080")));
         assert!(!admitted(&open, "a.example:8080", Some("http://a.example")));
         assert!(!admitted(&open, "a.example", Some("http://localhost")));

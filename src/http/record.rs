@@ -1,0 +1,228 @@
+//! The JSON of servers, tools, prompts, resources and templates in the REST API, without secrets. Definitions are
+//! borrowed from the catalog, since a list can have thousands of tools.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use gateway::Entry;
+use gateway::record::ServerRecord;
+use model::{Prompt, Resource, Template, Tool, offering, uri};
+
+#[derive(Clone, Serialize, ToSchema)]
+#[schema(as = ServerRecord)]
+pub struct ServerBody {
+    name: String,
+    transport: &'static str,
+    enabled: bool,
+    description: String,
+    url: String,
+    command: String,
+    args: Vec<String>,
+    /// Names of the variables; the values are masked.
+    env: BTreeMap<String, &'static str>,
+    session_mode: &'static str,
+    status: &'static str,
+    status_reason: String,
+    protocol_version: String,
+    #[schema(value_type = HashMap<String, Value>)]
+    server_info: Box<RawValue>,
+    instructions: String,
+    tool_count: usize,
+    prompt_count: usize,
+    resource_count: usize,
+}
+
+impl From<ServerRecord> for ServerBody {
+    fn from(server: ServerRecord) -> Self {
+        Self {
+            name: server.name,
+            transport: server.transport,
+            enabled: server.enabled,
+            description: server.description,
+            url: server.url,
+            command: server.command,
+            args: server.args,
+            env: server.env,
+            session_mode: server.session_mode,
+            status: server.status,
+            status_reason: server.status_reason,
+            protocol_version: server.protocol_version,
+            server_info: server.server_info.unwrap_or_else(|| raw(NO_OBJECT).to_owned()),
+            instructions: server.instructions,
+            tool_count: server.tool_count,
+            prompt_count: server.prompt_count,
+            resource_count: server.resource_count,
+        }
+    }
+}
+
+/// A tool; what the upstream wrote is passed on as it wrote it.
+#[derive(Serialize, ToSchema)]
+pub struct ToolRecord<'a> {
+    pub name: String,
+    pub enabled: bool,
+    #[schema(value_type = String)]
+    pub description: &'a RawValue,
+    #[schema(value_type = HashMap<String, Value>)]
+    pub input_schema: &'a RawValue,
+    #[schema(value_type = HashMap<String, Value>)]
+    pub annotations: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub title: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, Value>>)]
+    pub output_schema: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Value>>)]
+    pub icons: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, Value>>)]
+    pub meta: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, Value>>)]
+    pub execution: Option<&'a RawValue>,
+}
+
+impl<'a> ToolRecord<'a> {
+    pub fn of(entry: &Entry, tool: &'a Tool) -> Self {
+        let fields = tool.fields();
+        Self {
+            name: entry.name().qualify(&tool.name),
+            enabled: entry.shows_tool(&tool.name),
+            description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
+            input_schema: fields.input_schema.unwrap_or_else(|| raw(NO_OBJECT)),
+            annotations: fields.annotations.unwrap_or_else(|| raw(NO_OBJECT)),
+            title: fields.title,
+            output_schema: fields.output_schema,
+            icons: fields.icons,
+            meta: fields.meta,
+            execution: fields.execution,
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct PromptRecord<'a> {
+    pub name: String,
+    pub enabled: bool,
+    #[schema(value_type = String)]
+    pub description: &'a RawValue,
+    pub arguments: Vec<PromptArgumentBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub title: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Value>>)]
+    pub icons: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, Value>>)]
+    pub meta: Option<&'a RawValue>,
+}
+
+impl<'a> PromptRecord<'a> {
+    pub fn of(entry: &Entry, prompt: &'a Prompt) -> Self {
+        let fields = prompt.fields();
+        Self {
+            name: entry.name().qualify(&prompt.name),
+            enabled: entry.shows_prompt(&prompt.name),
+            description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
+            arguments: prompt.arguments().into_iter().map(PromptArgumentBody::from).collect(),
+            title: fields.title,
+            icons: fields.icons,
+            meta: fields.meta,
+        }
+    }
+}
+
+/// An argument of a prompt, as people see it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PromptArgument)]
+pub struct PromptArgumentBody {
+    pub name: String,
+    #[schema(required = false)]
+    pub description: String,
+    #[schema(required = false)]
+    pub required: bool,
+}
+
+impl From<offering::PromptArgument> for PromptArgumentBody {
+    fn from(argument: offering::PromptArgument) -> Self {
+        let offering::PromptArgument { name, description, required } = argument;
+        Self { name, description, required }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct ResourceRecord<'a> {
+    pub uri: &'a str,
+    pub qualified_uri: String,
+    #[schema(value_type = String)]
+    pub name: &'a RawValue,
+    #[schema(value_type = String)]
+    pub title: &'a RawValue,
+    pub enabled: bool,
+    #[schema(value_type = String)]
+    pub description: &'a RawValue,
+    #[schema(value_type = String)]
+    pub mime_type: &'a RawValue,
+    #[schema(value_type = HashMap<String, Value>)]
+    pub annotations: &'a RawValue,
+    #[schema(value_type = HashMap<String, Value>)]
+    pub meta: &'a RawValue,
+    pub server: &'a str,
+}
+
+impl<'a> ResourceRecord<'a> {
+    pub fn of(entry: &'a Entry, resource: &'a Resource) -> Self {
+        let fields = resource.fields();
+        Self {
+            uri: &resource.uri,
+            qualified_uri: uri::qualify(entry.name(), &resource.uri),
+            name: fields.name.unwrap_or_else(|| raw(NO_TEXT)),
+            title: fields.title.unwrap_or_else(|| raw(NO_TEXT)),
+            enabled: entry.is_enabled(),
+            description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
+            mime_type: fields.mime_type.unwrap_or_else(|| raw(NO_TEXT)),
+            annotations: fields.annotations.unwrap_or_else(|| raw(NO_OBJECT)),
+            meta: fields.meta.unwrap_or_else(|| raw(NO_OBJECT)),
+            server: entry.name().as_str(),
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct TemplateRecord<'a> {
+    pub uri_template: &'a str,
+    #[schema(value_type = String)]
+    pub name: &'a RawValue,
+    #[schema(value_type = String)]
+    pub description: &'a RawValue,
+    #[schema(value_type = String)]
+    pub mime_type: &'a RawValue,
+    pub server: &'a str,
+}
+
+impl<'a> TemplateRecord<'a> {
+    pub fn of(entry: &'a Entry, template: &'a Template) -> Self {
+        let fields = template.fields();
+        Self {
+            uri_template: &template.uri_template,
+            name: fields.name.unwrap_or_else(|| raw(NO_TEXT)),
+            description: fields.description.unwrap_or_else(|| raw(NO_TEXT)),
+            mime_type: fields.mime_type.unwrap_or_else(|| raw(NO_TEXT)),
+            server: entry.name().as_str(),
+        }
+    }
+}
+
+const NO_TEXT: &str = r#""""#;
+const NO_OBJECT: &str = "{}";
+
+/// Returns the default of a field that a server left out but that records always have.
+fn raw(json: &'static str) -> &'static RawValue {
+    serde_json::from_str(json).expect("the stand-ins are JSON")
+}
