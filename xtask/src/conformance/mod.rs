@@ -196,10 +196,7 @@ impl Conformance {
         let Set { revision, side, scored } = case.set;
         let mut requirements = Requirements::read(&self.suite.requirements(revision), side)?;
         if requirements.scored.len() != scored {
-            bail!(
-                "set {revision} has {} scored scenarios, not as many as expected",
-                requirements.scored.len()
-            );
+            bail!("set {revision} has {} scored scenarios instead of {scored}", requirements.scored.len());
         }
         let status = match case.target {
             Links => self.suite.run_client(&self.root, &self.program("toolgate")?, revision, &folder)?,
