@@ -1,4 +1,4 @@
-// A server that wants a person to sign in: the dashboard opens its page, waits, and ends by itself.
+// Servers that require a sign-in: the dashboard opens the authorization page, waits, and then shows the result.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -28,7 +28,7 @@ test('a server is added by signing in, and authorized again later', async (t) =>
   await page.getByText('secured wants you to sign in').waitFor()
   await first.getByRole('link', { name: 'Allow' }).click()
   await first.getByRole('heading', { name: 'Authorization successful' }).waitFor()
-  // Nobody touches the dashboard meanwhile.
+  // The dashboard is not used meanwhile.
   await page.getByRole('heading', { name: 'secured' }).waitFor()
   await page.getByText('secured is connected: 37 tools').waitFor()
   const called = await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'secured__echo', text: 'hello' })

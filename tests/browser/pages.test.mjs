@@ -1,4 +1,4 @@
-// Every page: accessible, private, alive when the gateway goes and comes back; and a picture of each in every form.
+// Every page: accessible, without secrets, still usable after the gateway was away; and screenshots in every form.
 
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'

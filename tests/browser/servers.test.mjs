@@ -1,4 +1,4 @@
-// Servers: the first one by form, by pasted config and by keyboard alone; one that fails and comes back; switches.
+// Servers: added by the form, by a pasted config and by keyboard only; one that fails and recovers; enable and disable.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -100,7 +100,7 @@ test('the first server is added, and its tool run, without a mouse', async (t) =
   const gateway = await startGateway(t)
   const visit = await open(t, gateway)
   const { page } = visit
-  /** Tabs until something with this name has the focus, as a person would. */
+  /** Presses Tab until an element with this name has the focus. */
   const reach = async (name) => {
     for (let steps = 0; steps < 60; steps++) {
       await page.keyboard.press('Tab')
@@ -137,7 +137,7 @@ test('the first server is added, and its tool run, without a mouse', async (t) =
   await page.keyboard.press('Control+Enter')
   await page.getByText('#1 worked').waitFor()
   await page.getByLabel('text', { exact: true }).getByText('42').waitFor()
-  // Once out of the field, once out of the tool.
+  // The first Escape leaves the field, the second one the tool.
   await page.keyboard.press('Escape')
   await page.keyboard.press('Escape')
   await page.getByText('Choose a tool to read').waitFor()
@@ -153,7 +153,7 @@ test('a server that is killed is seen failing with its reason, and then back', a
   await page.getByRole('link', { name: /shaky__echo / }).waitFor()
   await fake.stop()
   await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'shaky__echo' }).catch(() => {})
-  // From any page, one glance tells; two clicks reach the cause and the cure.
+  // The failure is visible from every page; its reason and the way to fix it are two clicks away.
   const glance = page.getByRole('navigation').getByRole('link', { name: /shaky failed/ })
   await glance.waitFor()
   await glance.click()

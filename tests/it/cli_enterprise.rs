@@ -1,4 +1,4 @@
-//! The command line against a gateway in enterprise mode: from its first set-up to the last token that is taken away.
+//! The command line against a gateway in enterprise mode, from initialization to the revocation of the last token.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -24,7 +24,7 @@ async fn ready() -> (TestApp, Fake, Cli) {
     (app, fake, cli)
 }
 
-/// The value behind a label of a card.
+/// The value after a label in the printed details.
 fn field(card: &str, label: &str) -> String {
     let line = card.lines().find_map(|line| line.strip_prefix(&format!("{label}:")));
     line.unwrap_or_else(|| panic!("no {label} in {card}")).trim().to_owned()

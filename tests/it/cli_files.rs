@@ -1,4 +1,4 @@
-//! Files: servers and groups from JSON and YAML, taking them over from other programs, and exports that come back.
+//! Files: servers and groups from JSON and YAML, import from other programs, and import of exports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ async fn ready() -> (TestApp, Fake, Cli) {
     (app, fake, cli)
 }
 
-/// Every file below a folder with its content.
+/// Every file in a folder, recursively, with its content.
 fn contents(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for part in ["servers", "groups"] {

@@ -74,7 +74,7 @@ async fn a_table_fits_the_width_that_there_is() {
     for columns in [60, 80] {
         for arguments in [&["list", "tools"][..], &["list", "resources"], &["usage", "docs__search"]] {
             let ended = cli.run_with(arguments, &[("COLUMNS", &columns.to_string())]).await;
-            // The example is a line to copy.
+            // The example must work when copied.
             let lines = ended.stdout.lines().filter(|line| !line.contains("toolgate invoke"));
             let widest = lines.map(|line| line.chars().count()).max();
             assert!(widest <= Some(columns), "{arguments:?} in {columns} columns:\n{}", ended.stdout);

@@ -1,4 +1,4 @@
-//! Which gateway the command line talks to, with which token, and what it says when that does not work.
+//! Which gateway and which token the command line uses, and its errors when they do not work.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use crate::support::TestApp;
 use crate::support::cli::Cli;
 
-/// Answers every request with the same bytes and tells the heads it received.
+/// Responds to every request with the same bytes and records the heads it received.
 async fn stub(answer: &'static str) -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

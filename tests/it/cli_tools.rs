@@ -1,4 +1,4 @@
-//! Tools from a terminal: how to use them, calling them, what they give back, and taking a call back.
+//! Tools from a terminal: usage, calls, results, and cancelling a call.
 
 use std::process::Stdio;
 

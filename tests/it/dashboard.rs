@@ -1,4 +1,4 @@
-//! The dashboard's API: what every list shows, and that switching, calling, rendering and reading work.
+//! The dashboard's API: the content of every list; enabling, disabling, calling, rendering and reading.
 
 use serde_json::{Value, json};
 
@@ -188,7 +188,7 @@ async fn tools_of_disabled_servers_are_shown_too() {
     assert_eq!(state("a__add"), (false, true, json!("connected")));
     assert_eq!(state("a__echo"), (true, true, json!("connected")));
     assert_eq!(state("b__echo"), (false, false, json!("disabled")));
-    // The own flag can be set while the server is off.
+    // A tool's own flag can be set while its server is disabled.
     let answer = app.patch("/api/dashboard/tools/b__echo/enabled", json!({ "enabled": true })).await;
     assert_eq!(answer.expect(200).json(), json!({ "name": "b__echo", "enabled": true }));
     app.patch("/api/dashboard/tools/a__nothing/enabled", json!({ "enabled": true })).await.expect(404);

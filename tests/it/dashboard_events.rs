@@ -1,4 +1,4 @@
-//! The dashboard's event stream: what changed, and how servers are doing, as it happens.
+//! The dashboard's event stream: changes and server states as they happen.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ async fn listen(app: &TestApp) -> Events {
     Events::new(client::open(&app.address, "GET", "/api/dashboard/events", &[], vec![]).await)
 }
 
-/// Reads on until an event is the one wanted.
+/// Reads events until one matches.
 async fn until(events: &mut Events, wanted: impl Fn(&str, &Value) -> bool) -> Value {
     loop {
         let event = events.next().await.expect("the stream goes on");

@@ -1,5 +1,5 @@
-//! A disk that takes no more writes for a while: nothing that was answered is lost, nothing that was refused appears,
-//! and the gateway heals by itself. A limit on the size of files stands in for the full disk.
+//! A disk that is full for a while: no confirmed change is lost, no refused change appears, and the gateway recovers by
+//! itself. The full disk is simulated by a limit on the size of files.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::support::process::{Process, command, limit_file_size};
 use crate::support::{Behaviour, Fake, eventually};
 
-/// Any write to a file fails.
+/// A size limit with which any write to a file fails.
 const FULL: Option<u64> = Some(1);
 
 async fn is_ready_as(gateway: &Process, status: &str) -> bool {
@@ -185,7 +185,7 @@ async fn a_damaged_database_says_what_is_wrong_and_what_to_do() {
     let (_, folder) = gateway.end().await;
     let path = folder.path().join("toolgate.db");
     let whole = std::fs::read(&path).unwrap();
-    // Every page but the first, whose header says that this is a database at all.
+    // Every page except the first, whose header identifies the file as a database.
     let mut damaged = whole.clone();
     damaged[4096..].fill(0xa5);
     std::fs::write(&path, &damaged).unwrap();

@@ -1,4 +1,4 @@
-//! Registering servers that want OAuth, over REST: what the gateway asks for, and what becomes of the answer.
+//! Registering servers that require OAuth, over REST: the authorization request, and how its result is handled.
 
 use serde_json::{Value, json};
 use url::Url;
@@ -18,7 +18,7 @@ pub fn input(fake: &Fake) -> Value {
     json!({ "name": "web", "transport": "streamable_http", "url": fake.url(), "oauth_redirect_uri": REDIRECT })
 }
 
-/// Registers, and gives the session that waits for a person.
+/// Registers a server and returns the pending session.
 pub async fn ask(app: &TestApp, input: Value) -> Value {
     let answer = app.post("/api/v0/servers", input).await.expect(202).json();
     let object = answer.as_object().unwrap();
@@ -137,7 +137,7 @@ async fn machines_need_no_person_where_the_grant_is_offered() {
     assert_eq!(server["status"], "connected");
     let asked = &provider.tokens("client_credentials")[0];
     assert_eq!(asked.params["resource"], fake.url().trim_end_matches("/mcp"));
-    // Another token is had the same way, also after a restart.
+    // The next token is obtained in the same way, also after a restart.
     fake.update(|behaviour| behaviour.bearer = Some("the old one is over".into()));
     assert_eq!(app.call("web__echo", json!({ "text": "hi" })).await, "hi");
     let app = app.restart().await;

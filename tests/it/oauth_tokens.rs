@@ -1,4 +1,4 @@
-//! A grant in use: it is renewed before anybody notices, survives restarts, and says so when it is over.
+//! A grant in use: it is refreshed in time, survives restarts, and is reported when it has ended.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::oauth_register::{REDIRECT, complete, input, protected, register};
 use crate::support::provider::Rules;
 use crate::support::{Behaviour, Fake, Provider, TestApp, eventually, request};
 
-/// Goes through the authorization of a server that is registered.
+/// Authorizes a registered server again.
 async fn reauthorize(app: &TestApp, provider: &Provider) {
     let answer = app.post("/api/v0/servers/web/reauthorize", json!({})).await.expect(202).json();
     let session = answer["authorization_required"].clone();

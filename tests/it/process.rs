@@ -1,4 +1,4 @@
-//! The program itself: how it starts, why it refuses to, and how it ends.
+//! The program itself: how it starts, why it refuses to start, and how it stops.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -158,7 +158,7 @@ async fn a_signal_ends_it_with_0_and_calls_under_way_are_finished() {
         let fake = Fake::start(Behaviour::default()).await;
         let input = json!({ "name": "s", "transport": "streamable_http", "url": fake.url() });
         gateway.post("/api/v0/servers", &input).await.expect(201);
-        // Neither a connection at rest nor one that never asked anything is waited for.
+        // The stop waits neither for an idle connection nor for one that never sent a request.
         let address = gateway.address.clone();
         let _silent = TcpStream::connect(&address).await.unwrap();
         let _resting = client::open(&address, "GET", "/health", &[], Vec::new()).await;

@@ -1,4 +1,4 @@
-//! What may be sent: no body, path or query makes a 500, a panic or a dropped connection.
+//! Hostile requests: no body, path or query causes a 500, a panic or a dropped connection.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `GET /api/v0/tools` and `GET /api/v0/tool`: which tools there are, and what a record says.
+//! `GET /api/v0/tools` and `GET /api/v0/tool`: which tools are listed, and the content of a record.
 
 use serde_json::{Value, json};
 
