@@ -46,7 +46,7 @@ test('a server is added by signing in, and authorized again later', async (t) =>
   assertClean(visit)
 })
 
-test('a person who says no is told so, and may try again', async (t) => {
+test('a refused sign-in is reported, and can be tried again', async (t) => {
   const { gateway, fake, visit, page } = await prepare(t, '#/servers/add?by=url')
   const first = await add(page, fake.url)
   await first.getByRole('link', { name: 'Deny' }).click()
@@ -61,7 +61,7 @@ test('a person who says no is told so, and may try again', async (t) => {
   assertClean(visit)
 })
 
-test('a pasted server that wants a sign-in leads there, too', async (t) => {
+test('a pasted server that requires a sign-in leads to it too', async (t) => {
   const { fake, visit, page } = await prepare(t, '#/servers/add?by=paste')
   await page
     .getByLabel('The file, or a part of it')

@@ -144,7 +144,7 @@ test('the first server is added, and its tool run, without a mouse', async (t) =
   assertClean(visit)
 })
 
-test('a server that is killed is seen failing with its reason, and then back', async (t) => {
+test('a killed server is shown as failed with its reason, and then as connected again', async (t) => {
   const gateway = await startGateway(t, { MCP_SERVER_INIT_REQ_TIMEOUT_SEC: '5' })
   const fake = await startFake(t)
   await gateway.register({ name: 'shaky', transport: 'streamable_http', url: fake.url })
@@ -167,7 +167,7 @@ test('a server that is killed is seen failing with its reason, and then back', a
   assertClean(visit)
 })
 
-test('a process that dies again and again shows its last words', async (t) => {
+test('a process that keeps dying shows its last output', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('moody', { stderr: ['cannot find the database'] }))
   const visit = await open(t, gateway, { hash: '#/servers/moody' })
@@ -181,7 +181,7 @@ test('a process that dies again and again shows its last words', async (t) => {
   assertClean(visit)
 })
 
-test('a server is disabled, enabled and removed, which names what goes', async (t) => {
+test('a server is disabled, enabled and removed, and the confirmation names what is removed', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('s'))
   await gateway.ask('POST', '/api/v0/tool-groups', { name: 'g', included_servers: ['s'] })

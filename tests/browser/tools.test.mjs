@@ -148,7 +148,7 @@ test('progress is shown while a tool runs, and it can be cancelled', async (t) =
   assertClean(visit)
 })
 
-test('a tool is switched off and on where it is seen, and others see it at once', async (t) => {
+test('a tool is disabled and enabled on its page, and other pages show it at once', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('s'))
   const visit = await open(t, gateway, { hash: '#/tools/s__echo' })
@@ -168,7 +168,7 @@ test('a tool is switched off and on where it is seen, and others see it at once'
   assertClean(visit)
 })
 
-test('a thousand tools are searched while one types', async (t) => {
+test('a thousand tools are searched while typing', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(
     stdio('many', { tools: [tool('needle', 'Sews', { thread: { type: 'string' } })], tool_count: 1000 }),

@@ -73,7 +73,7 @@ async fn callers(app: &TestApp) -> Callers {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_enterprise_mode_every_route_is_for_those_of_its_access_level() {
+async fn in_enterprise_mode_every_route_enforces_its_access_level() {
     let app = TestApp::start_enterprise_with(|config| config.trust_proxy = true).await;
     let callers = callers(&app).await;
     for (method, path, access) in every_route() {
@@ -129,7 +129,7 @@ async fn before_initialization_only_open_routes_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_development_mode_nobody_is_asked_and_there_are_no_users() {
+async fn in_development_mode_no_token_is_needed_and_there_are_no_users() {
     let app = TestApp::start().await;
     for (method, path, _) in every_route() {
         for authorization in [None, Some("Bearer garbage-garbage"), Some("Basic x")] {
@@ -171,7 +171,7 @@ async fn unknown_routes_need_no_token_and_wrong_methods_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_size_of_a_body_matters_after_the_token_and_before_all_else() {
+async fn the_size_of_a_body_is_checked_after_the_token_and_before_everything_else() {
     let app = TestApp::start_enterprise().await;
     let big = vec![b' '; 4 * 1024 * 1024 + 1];
     let user = app.create_user("user", "user").await;
@@ -196,7 +196,7 @@ async fn the_size_of_a_body_matters_after_the_token_and_before_all_else() {
 }
 
 #[test]
-fn the_tables_of_the_page_are_the_table_of_the_code() {
+fn the_tables_of_the_page_match_the_routes() {
     let word = |access: Access| match access {
         Access::Open => "open",
         Access::User => "user",

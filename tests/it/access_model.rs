@@ -260,7 +260,7 @@ impl Pair {
 }
 
 #[test]
-fn nobody_ever_sees_or_calls_what_they_may_not() {
+fn callers_see_and_call_only_what_they_may() {
     let config =
         ProptestConfig { cases: 16, max_shrink_iters: 100, failure_persistence: None, ..Default::default() };
     let runtime = tokio::runtime::Runtime::new().unwrap();

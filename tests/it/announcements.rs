@@ -10,7 +10,7 @@ use crate::support::{Behaviour, Fake, TestApp, eventually};
 const AT_ONCE: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_cries_wolf_can_still_be_refreshed_and_removed_at_once() {
+async fn a_server_with_false_announcements_is_refreshed_and_removed_at_once() {
     let (app, fake) = (TestApp::start().await, Fake::start(Behaviour::default()).await);
     app.register_http("s", &fake).await;
     fake.forget_seen();
@@ -30,7 +30,7 @@ async fn a_server_that_cries_wolf_can_still_be_refreshed_and_removed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refresh_during_a_reading_gives_what_is_there_after_it() {
+async fn a_refresh_during_a_read_returns_the_later_lists() {
     let (app, fake) = (TestApp::start().await, Fake::start(Behaviour::default()).await);
     app.register_http("s", &fake).await;
     fake.forget_seen();

@@ -63,7 +63,7 @@ async fn the_first_token_is_not_lost_when_it_cannot_be_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_come_change_and_go() {
+async fn users_are_created_changed_and_deleted() {
     let (app, _fake, cli) = ready().await;
     let created = cli.ok(&["create", "user", "alice"]).await;
     assert_eq!((field(&created, "Username"), field(&created, "Role")), ("alice".into(), "user".into()));
@@ -108,7 +108,7 @@ async fn users_come_change_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_come_change_and_go() {
+async fn clients_are_created_changed_and_deleted() {
     let (app, _fake, cli) = ready().await;
     let created = cli
         .ok(&["create", "mcp-client", "cursor", "--allow", " fake,, other ", "--description", "An editor"])
@@ -171,7 +171,7 @@ async fn users_and_clients_come_from_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_token_is_refused_everywhere_with_the_way_out() {
+async fn a_wrong_token_is_refused_everywhere_with_a_hint() {
     let (_app, _fake, cli) = ready().await;
     for arguments in
         [&["list", "tools"][..], &["invoke", "fake__echo"], &["whoami"], &["export"], &["deregister", "fake"]]
@@ -187,7 +187,7 @@ async fn a_wrong_token_is_refused_everywhere_with_the_way_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_for_enterprise_mode_says_so_in_development() {
+async fn enterprise_commands_say_so_in_development_mode() {
     let app = TestApp::start().await;
     let cli = Cli::new(&app.address);
     for arguments in [

@@ -99,7 +99,7 @@ async fn without_a_browser_the_address_is_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_who_says_no_leaves_nothing_behind() {
+async fn a_refused_authorization_leaves_nothing_behind() {
     let (app, fake, provider, cli) = ready().await;
     provider.change(|rules| rules.denies = true);
     let child = with_browser(&cli, &["register", "--name", "web", "--url", &fake.url()]);
@@ -122,7 +122,7 @@ async fn ctrl_c_ends_the_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_can_be_authorized_anew() {
+async fn a_server_can_be_authorized_again() {
     let (_app, fake, provider, cli) = ready().await;
     let child = with_browser(&cli, &["register", "--name", "web", "--url", &fake.url()]);
     let first = page(&cli).await;

@@ -134,7 +134,7 @@ async fn a_foreign_name_is_answered_exactly_like_an_unknown_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_star_and_a_name_let_servers_in_that_come_later() {
+async fn a_star_or_a_name_also_allows_servers_registered_later() {
     let (app, fakes) = start().await;
     for (name, allow_list) in [("star", ["*"]), ("named", ["later"])] {
         let token = app.create_client(name, &allow_list).await;
@@ -158,7 +158,7 @@ async fn a_star_and_a_name_let_servers_in_that_come_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_allow_list_changes_open_sessions_at_once_and_tells_them() {
+async fn a_changed_allow_list_changes_open_sessions_at_once_and_notifies_them() {
     let (app, fakes) = start().await;
     let token = app.create_client("agent", &["mine"]).await;
     let bystander = app.create_client("bystander", &["mine"]).await;

@@ -30,7 +30,7 @@ async fn stays_open_and_silent(stream: &mut TcpStream) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_rested_serves_the_next_request() {
+async fn an_idle_connection_serves_the_next_request() {
     let app = TestApp::start().await;
     let mut stream = TcpStream::connect(&app.address).await.unwrap();
     for _ in 0..3 {
@@ -61,7 +61,7 @@ async fn a_request_that_comes_in_pieces_with_long_pauses_is_served_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_sent_ahead_of_their_answers_are_all_answered_in_turn() {
+async fn pipelined_requests_are_all_answered_in_order() {
     let app = TestApp::start().await;
     let mut stream = TcpStream::connect(&app.address).await.unwrap();
     stream.write_all(&[REQUEST, REQUEST, LAST_REQUEST].concat()).await.unwrap();
@@ -70,7 +70,7 @@ async fn requests_sent_ahead_of_their_answers_are_all_answered_in_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_says_nothing_for_long_stays_open() {
+async fn a_silent_stream_stays_open() {
     let app = TestApp::start().await;
     let head = "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
     let mut stream = client::raw(&app.address, head.as_bytes()).await;

@@ -21,7 +21,7 @@ async fn show(app: &TestApp, page: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_gateway_says_how_the_first_server_gets_there() {
+async fn an_empty_gateway_says_how_to_add_the_first_server() {
     let app = TestApp::start().await;
     for (page, key) in [
         ("servers", "servers"),
@@ -352,7 +352,7 @@ async fn groups_are_made_changed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_server_is_told_on_the_first_page() {
+async fn a_failed_server_is_shown_on_the_overview() {
     let app = TestApp::start_with(|config| config.init_timeout = std::time::Duration::from_secs(2)).await;
     let mut fake = Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await;
     app.register_http("s", &fake).await;

@@ -31,7 +31,7 @@ async fn group_names(gateway: &Process) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_answered_after_a_full_disk_is_kept_and_what_is_refused_is_not() {
+async fn after_a_full_disk_confirmed_changes_are_kept_and_refused_ones_are_not() {
     let fake = Fake::start(Behaviour::default()).await;
     let gateway = with_server(&fake).await;
     gateway.post("/api/v0/tool-groups", &group("before")).await.expect(201);
@@ -97,7 +97,7 @@ async fn a_client_deleted_after_a_full_disk_stays_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_starts_on_a_full_disk_and_heals_when_there_is_room() {
+async fn a_gateway_starts_on_a_full_disk_and_recovers_when_there_is_space() {
     let fake = Fake::start(Behaviour::default()).await;
     let gateway = with_server(&fake).await;
     gateway.signal(libc::SIGTERM);
@@ -148,14 +148,14 @@ async fn a_log_that_cannot_be_written_ends_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hangup_stops_the_gateway_in_good_order() {
+async fn sighup_stops_the_gateway_gracefully() {
     let gateway = Process::start().await;
     gateway.signal(libc::SIGHUP);
     assert_eq!(gateway.end().await.0, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_was_told_to_ignore_hangups_does() {
+async fn a_gateway_started_with_nohup_ignores_sighup() {
     let gateway = Process::start_ignoring_hangups().await;
     gateway.signal(libc::SIGHUP);
     gateway.get("/health").await.expect(200);

@@ -85,7 +85,7 @@ fn is_about(said: &Said, server: &Server) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_under_another_id_is_nobodys() {
+async fn an_answer_with_another_id_reaches_no_caller() {
     let app = Arc::new(TestApp::start_with(|config| config.telemetry = true).await);
     let callers = Callers::of(&app).await;
     let mut calls = JoinSet::new();

@@ -116,7 +116,7 @@ async fn a_call_that_is_lost_together_with_its_session_is_repeated_in_a_new_one(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_a_server_cannot_have_heard_is_sent_to_the_next_one() {
+async fn a_call_that_never_reached_its_server_is_sent_to_the_next_one() {
     // Without a stream on which the gateway would notice the loss before the call.
     let behaviour = json!({"get_stream": false, "delay_ms": {"initialize": 100}});
     over_every_pair(&Wire::ALL, behaviour, async |pair| {

@@ -136,7 +136,7 @@ async fn a_late_answer_is_counted_as_timed_out_and_its_call_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_who_goes_away_is_counted_as_cancelled_and_the_server_hears_of_it() {
+async fn a_caller_that_disconnects_is_counted_as_cancelled_and_the_server_is_told() {
     over_every_wire(async |app, wire| {
         let server = Server::register(&app, wire, "s", json!({})).await;
         let callers = Callers::of(&app).await;

@@ -44,7 +44,7 @@ async fn initialization_gives_the_admin_token_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_initialize_at_once_one_gets_the_token() {
+async fn of_many_concurrent_initializations_one_gets_the_token() {
     let app = uninitialized().await;
     let tries = (0..8).map(|_| {
         let address = app.address.clone();

@@ -58,7 +58,7 @@ async fn exhausted(app: &TestApp, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_trusted_proxy_each_source_counts_for_itself() {
+async fn behind_a_trusted_proxy_each_client_address_is_limited_separately() {
     let app = TestApp::start_enterprise_with(|config| config.trust_proxy = true).await;
     exhaust(&app, "/mcp", Some("203.0.113.1")).await;
     // The addresses before the proxy's own come from the client, which may send anything.
@@ -72,7 +72,7 @@ async fn behind_a_trusted_proxy_each_source_counts_for_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_trusted_proxy_the_header_says_nothing() {
+async fn without_a_trusted_proxy_the_header_is_ignored() {
     let app = TestApp::start_enterprise().await;
     exhaust(&app, "/api/v0/tools", Some("203.0.113.1")).await;
     let mut statuses = Vec::new();

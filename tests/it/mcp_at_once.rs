@@ -90,7 +90,7 @@ async fn all<F: Future<Output = ()>>(mut calls: Vec<std::pin::Pin<Box<F>>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_shared_process_what_belongs_to_no_single_call_goes_to_nobody() {
+async fn on_a_shared_process_messages_of_no_single_call_reach_no_client() {
     let app = TestApp::start().await;
     app.register_stdio("s", &Behaviour::of(json!({"era": "legacy"}))).await;
     let capabilities = json!({"elicitation": {}});

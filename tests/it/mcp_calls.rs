@@ -49,7 +49,7 @@ async fn progress_comes_with_the_clients_own_token_over_every_kind_of_link() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_clients_with_the_same_ids_and_tokens_never_meet() {
+async fn two_clients_with_the_same_ids_and_tokens_are_isolated() {
     let app = TestApp::start().await;
     let kinds = Kinds::register(&app).await;
     for server in &kinds.servers {

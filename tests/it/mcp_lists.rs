@@ -92,7 +92,7 @@ async fn a_uri_that_two_servers_share_is_listed_qualified_once_per_server() {
 }
 
 #[tokio::test]
-async fn only_views_that_changed_are_told_so() {
+async fn only_changed_views_are_notified() {
     let app = TestApp::start().await;
     let (one, two) = (Fake::start(Behaviour::default()).await, Fake::start(Behaviour::default()).await);
     app.register_http("one", &one).await;

@@ -126,7 +126,7 @@ async fn failing_and_late_servers_are_internal_errors_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_header_or_a_word_in_the_message_makes_a_request_a_modern_one() {
+async fn a_header_or_a_meta_key_makes_a_request_modern() {
     let app = TestApp::start().await;
     let agent = Agent::connect(&app, "/mcp").await;
     let meta = json!({"io.modelcontextprotocol/protocolVersion": 5});
@@ -222,7 +222,7 @@ async fn without_event_streams_the_answer_is_json_and_notices_are_dropped() {
 }
 
 #[tokio::test]
-async fn the_guard_stands_before_the_mcp_paths_too() {
+async fn the_guard_protects_the_mcp_paths_too() {
     let app = TestApp::start_with(|config| {
         config.allowed_origins = vec!["https://good.example".into()];
     })

@@ -161,7 +161,7 @@ async fn a_modern_servers_error_keeps_its_status_and_a_legacy_ones_has_none() {
 }
 
 #[tokio::test]
-async fn a_missing_capability_is_said_by_the_server_that_misses_it() {
+async fn a_missing_capability_is_reported_by_the_server() {
     for transport in ["http", "stdio"] {
         let app = TestApp::start().await;
         let behaviour = Behaviour::of(json!({"era": "modern"}));

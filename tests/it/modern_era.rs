@@ -102,7 +102,7 @@ async fn the_session_of_a_modern_request_is_ignored() {
 }
 
 #[tokio::test]
-async fn what_the_revision_took_away_is_unknown() {
+async fn methods_removed_by_the_revision_are_unknown() {
     let (app, fake) = start().await;
     fake.forget_seen();
     for path in PLACES {
@@ -136,7 +136,7 @@ async fn what_the_revision_took_away_is_unknown() {
 }
 
 #[tokio::test]
-async fn modern_requests_are_posts_alone() {
+async fn modern_requests_must_be_posts() {
     let (app, _fake) = start().await;
     let legacy = Agent::connect(&app, "/mcp").await;
     for path in PLACES {
@@ -157,7 +157,7 @@ async fn modern_requests_are_posts_alone() {
 }
 
 #[tokio::test]
-async fn batches_notices_and_answers_have_no_place_here() {
+async fn batches_notifications_and_responses_are_refused() {
     let (app, fake) = start().await;
     fake.forget_seen();
     let agent = ModernAgent::at(&app, "/mcp");
@@ -223,7 +223,7 @@ async fn the_first_thing_that_is_wrong_decides() {
 }
 
 #[tokio::test]
-async fn an_unsupported_version_is_told_what_there_is() {
+async fn an_unsupported_version_gets_the_supported_ones() {
     let (app, _fake) = start().await;
     let agent = ModernAgent::at(&app, "/mcp");
     let discovered = agent.result("server/discover", json!({})).await;

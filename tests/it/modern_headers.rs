@@ -141,7 +141,7 @@ async fn marked_arguments_must_be_in_their_headers() {
 }
 
 #[tokio::test]
-async fn a_tool_that_cannot_be_seen_betrays_nothing_by_its_headers() {
+async fn a_hidden_tool_reveals_nothing_through_its_headers() {
     let (app, _fake) = start("modern").await;
     app.post("/api/v0/tools/disable", json!({"entity": "s__region"})).await.expect(200);
     let agent = ModernAgent::at(&app, "/mcp");

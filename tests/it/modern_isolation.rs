@@ -137,7 +137,7 @@ async fn a_question_to_a_legacy_client_stays_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listeners_with_the_same_id_hear_their_own_alone() {
+async fn listeners_with_the_same_id_get_only_their_own_notifications() {
     let app = TestApp::start().await;
     let _kinds = Kinds::register(&app).await;
     let agent = ModernAgent::at(&app, "/v0/servers/http-legacy/mcp");

@@ -82,7 +82,7 @@ async fn an_endpoint_without_prompts_grants_none() {
 }
 
 #[tokio::test]
-async fn wishes_that_are_none_are_refused() {
+async fn invalid_filters_are_refused() {
     let (app, _fake) = start("modern").await;
     let agent = ModernAgent::at(&app, "/mcp");
     for params in [
@@ -102,7 +102,7 @@ async fn wishes_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn changes_are_told_to_whom_they_concern_and_who_asked() {
+async fn changes_reach_only_affected_listeners_that_asked() {
     let (app, fake) = start("modern").await;
     let other = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
     app.register_http("t", &other).await;
@@ -232,7 +232,7 @@ async fn a_resource_that_the_server_refuses_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_holds_up_nobody() {
+async fn an_unresponsive_server_delays_no_listener() {
     let (app, fake) = start("legacy").await;
     let other = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
     app.register_http("t", &other).await;
@@ -246,7 +246,7 @@ async fn a_server_that_does_not_answer_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn an_update_of_a_part_is_one_of_the_whole() {
+async fn an_update_of_a_sub_resource_counts_for_the_resource() {
     for era in ["legacy", "modern"] {
         let (app, fake) = start(era).await;
         fake.update(|behaviour| behaviour.show_tools(&["verbatim".into()]));
@@ -351,7 +351,7 @@ async fn a_subscription_that_is_not_read_is_closed_and_nobody_else_notices() {
 }
 
 #[tokio::test]
-async fn two_first_subscribers_both_wait_for_the_servers_word() {
+async fn two_first_subscribers_both_wait_for_the_servers_response() {
     let (app, fake) = start("legacy").await;
     fake.update(|behaviour| {
         behaviour.delay_ms.insert("resources/subscribe".into(), 400);

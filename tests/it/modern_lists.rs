@@ -83,7 +83,7 @@ async fn lists_are_those_of_everybody_with_their_lifetimes() {
 }
 
 #[tokio::test]
-async fn the_shortest_life_and_the_smallest_circle_count() {
+async fn the_shortest_ttl_and_the_strictest_cache_scope_win() {
     let modern = |ttl: u64, scope: &str, more: Value| {
         let mut behaviour = json!({"era": "modern", "ttl_ms": ttl, "cache_scope": scope});
         behaviour.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -104,7 +104,7 @@ async fn there_may_be_several_rounds() {
 }
 
 #[tokio::test]
-async fn a_state_is_good_for_its_own_request_alone() {
+async fn a_state_is_valid_only_for_its_own_request() {
     let (app, fake, other) = start().await;
     let agent = agent(&app, "/mcp");
     let given = agent.result("tools/call", asking("s__verbatim", r#""mine""#)).await["requestState"].clone();

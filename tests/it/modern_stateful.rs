@@ -70,7 +70,7 @@ async fn callers_without_a_session_have_a_process_apart_from_sessions() {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_any_more_is_ended() {
+async fn an_idle_upstream_session_is_ended() {
     let (app, fake) = with_http("legacy", Some(Duration::from_millis(400))).await;
     let agent = ModernAgent::at(&app, "/mcp");
     let first = session_of(&agent).await;

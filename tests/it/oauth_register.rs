@@ -72,7 +72,7 @@ async fn a_person_authorizes_a_server_and_it_works_from_then_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_way_back_the_answer_is_a_refusal_that_programs_can_tell() {
+async fn without_a_redirect_uri_the_error_has_a_code() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules::default()).await;
     let plain = json!({ "name": "web", "transport": "streamable_http", "url": fake.url() });
@@ -126,7 +126,7 @@ async fn a_client_registered_by_hand_is_used_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn machines_need_no_person_where_the_grant_is_offered() {
+async fn client_credentials_need_no_person() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules { grants_to_machines: true, ..Rules::default() }).await;
     let mut machine = input(&fake);
@@ -147,7 +147,7 @@ async fn machines_need_no_person_where_the_grant_is_offered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_back_must_belong_to_the_session() {
+async fn the_redirect_must_belong_to_the_session() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules::default()).await;
     let session = ask(&app, input(&fake)).await;

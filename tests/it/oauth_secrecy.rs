@@ -30,7 +30,7 @@ fn clean(place: &str, answer: Answer) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_was_granted_is_ever_seen_again() {
+async fn granted_secrets_never_appear_anywhere() {
     let talkative =
         [("RUST_LOG", "trace,rmcp=trace,rmcp::transport::auth=trace,oauth2=trace,reqwest=trace,hyper=trace")];
     let process = Process::start_in(TempDir::new().unwrap(), &talkative).await;

@@ -135,7 +135,7 @@ async fn a_revoked_grant_is_shown_and_reauthorizing_restores_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_moment_of_the_provider_is_no_end() {
+async fn a_temporary_failure_of_the_provider_does_not_end_the_grant() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules::default()).await;
     register(&app, &provider, input(&fake)).await;

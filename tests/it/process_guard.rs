@@ -185,7 +185,7 @@ async fn offspring_that_is_always_a_new_process_is_caught() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_started_before_the_gateway_is_spared() {
+async fn processes_started_before_the_gateway_are_spared() {
     let stranger = marker(9);
     let gateway = Process::start_beside(&format!("sleep 300 {stranger} </dev/null >/dev/null 2>&1")).await;
     eventually("it runs", async || running(&stranger).len() == 1).await;

@@ -45,7 +45,7 @@ async fn calls_while_a_process_comes_back_wait_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_a_dying_process_never_heard_are_made_to_the_next_one() {
+async fn calls_that_never_reached_a_dying_process_go_to_the_next_one() {
     let app = TestApp::start().await;
     app.register_stdio("s", &legacy()).await;
     app.call("s__die", json!({ "after_ms": 30 })).await;

@@ -42,7 +42,7 @@ async fn all_four_lists_are_read_to_the_last_page_on_every_transport() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_goes_round_in_circles_is_refused_by_name() {
+async fn a_list_with_circular_pages_is_refused_by_name() {
     let app = TestApp::start().await;
     let lists = [
         ("tools", "tools/list"),

@@ -51,7 +51,7 @@ async fn whatever_a_legacy_process_says_to_the_probe_the_handshake_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_swallows_the_probe_is_greeted_all_the_same() {
+async fn a_server_that_ignores_the_probe_still_gets_the_handshake() {
     let app = TestApp::start_with(|config| config.init_timeout = std::time::Duration::from_secs(6)).await;
     let fake = Fake::start(legacy("silence")).await;
     let behaviour = legacy("silence");
@@ -72,7 +72,7 @@ async fn a_slow_modern_process_is_still_found_to_be_modern() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_overloaded_server_fails_with_its_status_and_is_not_greeted() {
+async fn an_overloaded_server_fails_with_its_status_and_gets_no_handshake() {
     let app = TestApp::start().await;
     for status in [429, 502, 503, 504] {
         let (error, fake) = refusal(&app, "busy", failing("server/discover", json!(status))).await;

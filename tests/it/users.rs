@@ -219,7 +219,7 @@ async fn the_scheme_of_the_header_is_read_in_any_case() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_lost_while_the_body_is_sent_is_lost() {
+async fn rights_lost_while_the_body_is_sent_no_longer_apply() {
     let app = TestApp::start_enterprise().await;
     for (name, take_away) in [("demoted", Some(json!({"role": "user"}))), ("deleted", None)] {
         let token = app.create_user(name, "admin").await;
