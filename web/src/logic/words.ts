@@ -1,10 +1,10 @@
-// Small phrases: counts, times, sizes, and what to do about a reason that a server failed for.
+// Formats counts, times and sizes, and suggests what to do about the reason of a failure.
 
 export function count(number: number, noun: string): string {
   return `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`
 }
 
-/** With a capital letter, as the first word of a sentence has. */
+/** The text with a capital first letter. */
 export function capitalized(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
@@ -43,7 +43,7 @@ export function size(bytes: number): string {
   return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} kB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`
 }
 
-/** What usually helps. Empty where nobody knows better than the reason itself. */
+/** Advice for the reason of a failure. Empty if there is none. */
 export function remedy(reason: string): string {
   const known: [RegExp, string][] = [
     [/authoriz|oauth/i, 'Authorize the server again.'],
