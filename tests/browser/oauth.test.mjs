@@ -25,7 +25,7 @@ async function add(page, url) {
 test('a server is added by signing in, and authorized again later', async (t) => {
   const { gateway, provider, fake, visit, page } = await prepare(t, '#/servers/add?by=url')
   const first = await add(page, fake.url)
-  await page.getByText('secured wants you to sign in').waitFor()
+  await page.getByText('secured requires you to sign in').waitFor()
   await first.getByRole('link', { name: 'Allow' }).click()
   await first.getByRole('heading', { name: 'Authorization successful' }).waitFor()
   // The dashboard is not used meanwhile.

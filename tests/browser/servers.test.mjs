@@ -157,7 +157,7 @@ test('a killed server is shown as failed with its reason, and then as connected 
   const glance = page.getByRole('navigation').getByRole('link', { name: /shaky failed/ })
   await glance.waitFor()
   await glance.click()
-  const alert = page.getByRole('alert').filter({ hasText: 'shaky does not work' })
+  const alert = page.getByRole('alert').filter({ hasText: 'shaky failed' })
   await alert.getByText(fake.url).waitFor()
   await alert.getByText('Check that the server runs').waitFor()
   await startFake(t, {}, fake.port)
@@ -175,7 +175,7 @@ test('a process that keeps dying shows its last output', async (t) => {
   for (let times = 0; times < 4; times++) {
     await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'moody__die', code: 3 }).catch(() => {})
   }
-  const alert = page.getByRole('alert').filter({ hasText: 'moody does not work' })
+  const alert = page.getByRole('alert').filter({ hasText: 'moody failed' })
   await alert.getByText('it keeps ending').waitFor()
   await page.getByLabel('Standard error', { exact: true }).getByText('cannot find the database').waitFor()
   assertClean(visit)
@@ -190,7 +190,7 @@ test('a server is disabled, enabled and removed, and the confirmation names what
   const details = page.getByRole('region', { name: 'Details' })
   const toggle = details.getByRole('switch', { name: 's enabled' })
   await toggle.click()
-  await details.getByText('Switched off: agents see nothing of it').waitFor()
+  await details.getByText('Disabled: agents do not see it').waitFor()
   assert.equal((await gateway.ask('GET', '/api/v0/servers/s')).status, 'disabled')
   await toggle.click()
   await details.getByText('connected', { exact: true }).waitFor()

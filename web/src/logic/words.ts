@@ -52,14 +52,14 @@ export function remedy(reason: string): string {
       'Install the program, or give its full path: the gateway sees the PATH it was started with.',
     ],
     [/\b401\b|bearer_token/i, 'Register it again with a bearer token or headers.'],
-    [/\b403\b/, 'The server knows you but refuses: check what the token may do.'],
+    [/\b403\b/, 'The server accepted the token but refused the request: check what the token may do.'],
     [/\b404\b/, 'Check the path of the URL; many servers answer at /mcp or /sse.'],
     [/refused|unreachable|resolve|dns|connect/i, 'Check that the server runs and that the URL is right, then retry.'],
     [
       /did not finish|timed? ?out|within \d/i,
-      'Retry; where it always takes long, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.',
+      'Retry; if the server is always slow, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.',
     ],
-    [/exit|ended|keeps ending/i, 'The last lines that it wrote are below; often an environment variable is missing.'],
+    [/exit|ended|keeps ending/i, 'The last lines of its output are below; often an environment variable is missing.'],
   ]
   return known.find(([pattern]) => pattern.test(reason))?.[1] ?? ''
 }
