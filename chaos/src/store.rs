@@ -63,7 +63,7 @@ async fn one_mode(plan: &Plan, server: &Arc<Server>, until: Instant, mode: &str)
             // The longest fault would take all the time of a short run.
             let has_time = until.saturating_duration_since(Instant::now()) > Duration::from_secs(20);
             if let Err(error) = world.episode(has_time).await {
-                report.violation(format!("{mode}: the episode could not go on: {error:#}"));
+                report.violation(format!("{mode}: the episode was aborted: {error:#}"));
                 break;
             }
         }

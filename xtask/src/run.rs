@@ -46,7 +46,7 @@ impl Run {
             if let Some(reason) = step.needs.iter().find_map(|need| need.missing(&self.root)) {
                 if strict {
                     return self
-                        .fail(&title, &format!("cannot run, and CI=true allows no skipping: {reason}"));
+                        .fail(&title, &format!("cannot run, and with CI=true no step is skipped: {reason}"));
                 }
                 println!("{title}: skipped, {reason}");
                 skipped.push(step.name);

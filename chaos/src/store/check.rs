@@ -86,7 +86,7 @@ pub async fn check(stage: &Stage, writers: &mut [Writer], report: &mut Report, w
     }
     let is_ours = |(kind, name): &(Kind, String)| *kind == Kind::Server && name == ANCHOR || name == "admin";
     for (kind, name) in left.keys().filter(|key| !is_ours(key)) {
-        report.violation(format!("{when}: {kind:?} {name} is there, though nobody made it"));
+        report.violation(format!("{when}: {kind:?} {name} exists, although it was never created"));
     }
     Ok(shown)
 }
@@ -111,7 +111,7 @@ async fn check_tokens(stage: &Stage, thing: &Thing, report: &mut Report, when: &
         report.operation("check of a token");
         let status = use_token(stage, kind, token).await?.status;
         if status != 200 {
-            report.violation(format!("{when}: the token of {kind:?} {name} is answered with {status}"));
+            report.violation(format!("{when}: the token of {kind:?} {name} gets {status}"));
         }
     }
     for token in &thing.dead_tokens {
@@ -119,7 +119,7 @@ async fn check_tokens(stage: &Stage, thing: &Thing, report: &mut Report, when: &
         let status = use_token(stage, kind, token).await?.status;
         // Too many wrong tokens get 429.
         if !matches!(status, 401 | 429) {
-            report.violation(format!("{when}: a dead token of {kind:?} {name} is answered with {status}"));
+            report.violation(format!("{when}: a dead token of {kind:?} {name} gets {status}"));
         }
     }
     Ok(())

@@ -131,11 +131,11 @@ fn unjustified(stage: &Stage, response: &Response) -> Option<String> {
     if stage.is_ending.load(Ordering::SeqCst) && response.status >= 500 {
         None
     } else if response.status < 500 {
-        Some("though it fits what was answered before".to_owned())
+        Some("although it fits the earlier responses".to_owned())
     } else if !stage.was_faulty.load(Ordering::SeqCst) {
-        Some("though nothing is wrong with the store".to_owned())
+        Some("although the store has no fault".to_owned())
     } else if stage.faults.iter().all(|fault| fault.is_harmless()) {
-        Some(format!("though only a fault that passes was there: {}", stage.names()))
+        Some(format!("although there was only a fault that SQLite handles: {}", stage.names()))
     } else {
         None
     }

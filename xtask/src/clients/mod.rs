@@ -38,7 +38,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     let wanted = |name: &str| run.filter.as_deref().is_none_or(|part| name.contains(part));
     let clients: Vec<_> = CLIENTS.iter().filter(|(name, ..)| wanted(name)).collect();
     if clients.is_empty() {
-        println!("  no client has the filter in its name");
+        println!("  no client matches the filter");
         return Ok(());
     }
     // Builds the whole workspace, like the tests, so that nothing is built twice with different features.

@@ -149,7 +149,7 @@ fn judge(run: &Run, cases: &[Case]) -> Result<()> {
     let wanted = |case: &&Case| run.filter.as_deref().is_none_or(|part| case.name.contains(part));
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
     if cases.is_empty() {
-        println!("  no case has the filter in its name");
+        println!("  no case matches the filter");
         return Ok(());
     }
     let conformance = Conformance::prepare(run)?;

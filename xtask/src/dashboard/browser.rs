@@ -30,7 +30,7 @@ pub fn browse(run: &mut Run) -> Result<()> {
     let wanted = |name: &&String| run.filter.as_deref().is_none_or(|part| name.contains(part));
     let tests: Vec<_> = tests.iter().filter(wanted).map(String::as_str).collect();
     let Some((first, more)) = tests.split_first() else {
-        println!("  no script has the filter in its name");
+        println!("  no script matches the filter");
         return Ok(());
     };
     // One after the other: each has its own browser and gateway, and the machine may be small.
