@@ -62,7 +62,7 @@ impl App {
             tls: upstream::Tls::default(),
             tasks: TaskTracker::new(),
             newsroom: upstream::Newsroom::default(),
-            oauth: upstream::oauth::Settings {
+            oauth: upstream::oauth::OAuthIdentity {
                 allow_private: config.oauth_allow_private,
                 client_metadata_url: config.public_url.as_ref().map(client_metadata::address),
             },

@@ -16,7 +16,7 @@ use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tool
 use crate::http::error::Refusal;
 use crate::http::openapi::Row;
 use crate::http::{Face, access, client_metadata, dashboard, guard, openapi, system, ui};
-use mcp::{Place, Scope, Transport};
+use mcp::{ClientTransport, EndpointPath, Scope};
 
 pub use crate::http::access::Access;
 
@@ -28,37 +28,38 @@ pub struct Route {
 }
 
 /// The endpoints for agents. They answer to every method themselves and never see the router.
-pub const MCP: [(&str, Access, Transport); 7] = [
-    ("/mcp", Access::Client, Transport::Streamable),
-    ("/sse", Access::Client, Transport::Sse),
-    ("/message", Access::Client, Transport::Message),
-    ("/v0/groups/{name}/mcp", Access::Client, Transport::Streamable),
-    ("/v0/groups/{name}/sse", Access::Client, Transport::Sse),
-    ("/v0/groups/{name}/message", Access::Client, Transport::Message),
-    ("/v0/servers/{name}/mcp", Access::Client, Transport::Streamable),
+pub const MCP: [(&str, Access, ClientTransport); 7] = [
+    ("/mcp", Access::Client, ClientTransport::Streamable),
+    ("/sse", Access::Client, ClientTransport::Sse),
+    ("/message", Access::Client, ClientTransport::Message),
+    ("/v0/groups/{name}/mcp", Access::Client, ClientTransport::Streamable),
+    ("/v0/groups/{name}/sse", Access::Client, ClientTransport::Sse),
+    ("/v0/groups/{name}/message", Access::Client, ClientTransport::Message),
+    ("/v0/servers/{name}/mcp", Access::Client, ClientTransport::Streamable),
 ];
 
 /// What an endpoint for agents answers to with anything but a refusal.
-fn methods(transport: Transport) -> &'static [Method] {
+fn methods(transport: ClientTransport) -> &'static [Method] {
     match transport {
-        Transport::Streamable => &[Method::GET, Method::POST, Method::DELETE],
-        Transport::Sse => &[Method::GET],
-        Transport::Message => &[Method::POST],
+        ClientTransport::Streamable => &[Method::GET, Method::POST, Method::DELETE],
+        ClientTransport::Sse => &[Method::GET],
+        ClientTransport::Message => &[Method::POST],
     }
 }
 
 /// What a path means to an agent, and who may use it; `None` for everything that is the router's.
-pub fn mcp_place(path: &str) -> Option<(Place, Access)> {
+pub fn mcp_place(path: &str) -> Option<(EndpointPath, Access)> {
     MCP.iter().find_map(|(pattern, access, transport)| {
         let (access, transport) = (*access, *transport);
         let Some((before, after)) = pattern.split_once("{name}") else {
-            return (path == *pattern).then_some((Place { transport, scope: Scope::Everything }, access));
+            return (path == *pattern)
+                .then_some((EndpointPath { transport, scope: Scope::Everything }, access));
         };
         let name = path.strip_prefix(before)?.strip_suffix(after)?;
         // Names need no escapes, so an escaped one names nothing that exists.
         let name = Some(name).filter(|name| !name.is_empty() && !name.contains('/'))?.to_owned();
         let scope = if before.contains("groups") { Scope::Group(name) } else { Scope::Server(name) };
-        Some((Place { transport, scope }, access))
+        Some((EndpointPath { transport, scope }, access))
     })
 }
 

@@ -28,8 +28,8 @@ use crate::http::reply::NoContent;
 use crate::http::revocable::{Until, until_revoked};
 use crate::http::{Face, guard};
 use crate::routes;
-use gateway::access::Principal;
-use mcp::{self, Ask, Mcp, Place, Reply, Routing, Viewer};
+use gateway::principals::Principal;
+use mcp::{self, Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
 use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 
 #[derive(Clone)]
@@ -87,7 +87,7 @@ impl Front {
     async fn serve_agent(
         self,
         peer: IpAddr,
-        place: Place,
+        place: EndpointPath,
         access: Access,
         head: &Parts,
         body: Incoming,
@@ -109,7 +109,7 @@ impl Front {
     }
 }
 
-fn ask<'a>(place: Place, caller: Option<&Principal>, head: &'a Parts, body: Bytes) -> Ask<'a> {
+fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, body: Bytes) -> Ask<'a> {
     Ask {
         method: head.method.as_str(),
         transport: place.transport,
@@ -155,12 +155,12 @@ fn routing(headers: &HeaderMap) -> Routing {
 fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Answer> {
     let mut headers = HeaderMap::new();
     let body = match reply.body {
-        mcp::Body::Empty => Answer::Pieces(VecDeque::new()),
-        mcp::Body::Json(pieces) => {
+        mcp::ReplyBody::Empty => Answer::Pieces(VecDeque::new()),
+        mcp::ReplyBody::Json(pieces) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             Answer::Pieces(pieces.into())
         }
-        mcp::Body::Events(events) => {
+        mcp::ReplyBody::Events(events) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));

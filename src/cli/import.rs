@@ -12,7 +12,7 @@ use super::register::NEEDS_CALLBACK;
 use super::remote::{RemoteError, Request};
 use super::{Session, files};
 use crate::config::variable;
-use model::import::{self, Action, Entry, GroupEntry, Plan};
+use model::import::{self, Action, ImportEntry, ImportedGroup, Plan};
 
 /// Authorization is given one server at a time, by a person who knows which.
 const WANTS_AUTHORIZATION: &str = "it wants authorization; register it by itself with `toolgate register`";
@@ -140,7 +140,7 @@ fn expand_folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn plan_server(entry: Entry, current: &Value) -> Item {
+fn plan_server(entry: ImportEntry, current: &Value) -> Item {
     let shown = json!({ "transport": entry.transport, "summary": entry.summary,
         "env_keys": entry.env_keys, "header_keys": entry.header_keys });
     let mut notes = vec![entry.summary];
@@ -163,7 +163,7 @@ fn plan_server(entry: Entry, current: &Value) -> Item {
     item
 }
 
-fn plan_group(entry: GroupEntry, current: &Value) -> Item {
+fn plan_group(entry: ImportedGroup, current: &Value) -> Item {
     let mut item = Item {
         kind: "group",
         name: entry.name,

@@ -13,8 +13,8 @@ use axum::response::{IntoResponse, Response};
 use super::error::Refusal;
 use super::revocable::{Until, until_revoked};
 use super::{Face, Settings, guard};
-use gateway::access::Principal;
 use gateway::caller::Owner;
+use gateway::principals::Principal;
 use model::{Mode, Role};
 
 /// Who may use a route. In development mode nobody is asked.

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::reply::json_response;
-use gateway::{Error, Kind};
+use gateway::{Error, ErrorKind};
 use model::FieldError;
 
 /// An answer that says why there is no other.
@@ -83,23 +83,23 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let status = match error.kind {
-            Kind::Invalid | Kind::OAuthRequired => StatusCode::BAD_REQUEST,
-            Kind::Forbidden => StatusCode::FORBIDDEN,
-            Kind::NotFound => StatusCode::NOT_FOUND,
-            Kind::Conflict => StatusCode::CONFLICT,
-            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Kind::Upstream | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorKind::Invalid | ErrorKind::OAuthRequired => StatusCode::BAD_REQUEST,
+            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Upstream | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let header = match error.kind {
             // What programs tell this refusal by, where others have the same status.
-            Kind::OAuthRequired => Some((ERROR_CODE, "upstream_oauth_required")),
-            Kind::Unavailable => Some((header::RETRY_AFTER, "1")),
-            Kind::Invalid
-            | Kind::Forbidden
-            | Kind::NotFound
-            | Kind::Conflict
-            | Kind::Upstream
-            | Kind::Internal => None,
+            ErrorKind::OAuthRequired => Some((ERROR_CODE, "upstream_oauth_required")),
+            ErrorKind::Unavailable => Some((header::RETRY_AFTER, "1")),
+            ErrorKind::Invalid
+            | ErrorKind::Forbidden
+            | ErrorKind::NotFound
+            | ErrorKind::Conflict
+            | ErrorKind::Upstream
+            | ErrorKind::Internal => None,
         };
         Self { header, ..Self::new(status, error.to_string()) }
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::lists::Caching;
 use wire::error::code;
-use wire::{Era, Head, Patch, Response, Span, scan, text};
+use wire::{Era, Head, Patch, Response, Span, text, walk};
 
 /// What the caller gets.
 pub enum Settled {
@@ -92,11 +92,11 @@ fn complete_reading(patch: &mut Patch<'_>, answer: &[u8], result: &Span, caching
     let (ttl, scope) = (caching.ttl_ms.to_string(), caching.scope());
     let mut set: Vec<(&str, &[u8])> = Vec::new();
     for (key, value) in [("resultType", &br#""complete""#[..]), ("ttlMs", ttl.as_bytes())] {
-        if scan::member(answer, result, key).is_none() {
+        if walk::member(answer, result, key).is_none() {
             set.push((key, value));
         }
     }
-    let is_public = || scan::member(answer, result, "cacheScope").map(|said| &answer[said]);
+    let is_public = || walk::member(answer, result, "cacheScope").map(|said| &answer[said]);
     if caching.is_private || is_public().is_none() {
         set.push(("cacheScope", scope));
     }
@@ -106,7 +106,7 @@ fn complete_reading(patch: &mut Patch<'_>, answer: &[u8], result: &Span, caching
 /// The data of an error with the URI in it.
 fn with_uri(data: &[u8], uri: &str) -> Vec<u8> {
     let uri = text::quote(uri);
-    match scan::whole(data) {
+    match walk::whole(data) {
         Ok(object) if data[object.start] == b'{' => {
             let mut patch = Patch::new(data);
             patch.set_member(&object, "uri", &uri);
@@ -118,7 +118,7 @@ fn with_uri(data: &[u8], uri: &str) -> Vec<u8> {
 
 /// The value of a member of the result.
 pub fn result_member(answer: &[u8], key: &str) -> Option<Span> {
-    scan::member(answer, &Head::parse(answer).ok()?.result?, key)
+    walk::member(answer, &Head::parse(answer).ok()?.result?, key)
 }
 
 #[cfg(test)]

@@ -8,21 +8,21 @@ use memchr::memmem;
 use serde_json::value::RawValue;
 
 use super::Error;
-use super::access::Access;
-use super::view::Members;
+use super::members::GroupMembers;
+use super::principals::Principals;
 use model::name::SEPARATOR;
 use model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,
     SessionMode, Tool,
 };
 use upstream::Upstream;
-use wire::{HeaderParam, Patch, Span, scan, text};
+use wire::{HeaderParam, Patch, Span, text, walk};
 
 #[derive(Clone, Default)]
 pub struct Catalog {
     servers: BTreeMap<ServerName, Arc<Entry>>,
     groups: BTreeMap<GroupName, Arc<GroupEntry>>,
-    access: Arc<Access>,
+    principals: Arc<Principals>,
     /// How many catalogs came before this one.
     pub generation: u64,
     /// Whether any server keeps something for each session.
@@ -50,8 +50,8 @@ impl Catalog {
         self
     }
 
-    pub fn access(&self) -> &Access {
-        &self.access
+    pub fn principals(&self) -> &Principals {
+        &self.principals
     }
 
     /// All servers, by name.
@@ -103,7 +103,7 @@ impl Catalog {
         entry.map(|entry| &entry.group)
     }
 
-    pub fn members(&self, group: &str) -> Option<&Members> {
+    pub fn members(&self, group: &str) -> Option<&GroupMembers> {
         self.groups.get(group).map(|entry| &entry.members)
     }
 
@@ -125,8 +125,8 @@ impl Catalog {
         changed
     }
 
-    pub fn with_access(&self, access: Access) -> Self {
-        Self { access: Arc::new(access), ..self.clone() }
+    pub fn with_principals(&self, principals: Principals) -> Self {
+        Self { principals: Arc::new(principals), ..self.clone() }
     }
 
     pub fn without_group(&self, group: &GroupName) -> Self {
@@ -148,12 +148,12 @@ pub fn unknown_group(name: &str) -> Error {
 
 struct GroupEntry {
     group: Group,
-    members: Members,
+    members: GroupMembers,
 }
 
 impl GroupEntry {
     fn new(group: Group) -> Self {
-        Self { members: Members::of(&group), group }
+        Self { members: GroupMembers::of(&group), group }
     }
 }
 
@@ -315,8 +315,8 @@ impl Listed {
 fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option<Span>> {
     let name_in = |definition: &RawValue| {
         let body = definition.get().as_bytes();
-        let object = scan::whole(body).ok()?;
-        let mut names = scan::members(body, &object).filter(|(key, ..)| key == "name");
+        let object = walk::whole(body).ok()?;
+        let mut names = walk::members(body, &object).filter(|(key, ..)| key == "name");
         let (_, _, value) = names.next()?;
         names.next().is_none().then_some(value)
     };
@@ -325,7 +325,7 @@ fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option
 
 /// A definition with one member replaced and every other byte as it was.
 pub fn with_member(definition: &[u8], key: &str, value: &str) -> Vec<u8> {
-    let Ok(object) = scan::whole(definition) else { return definition.to_vec() };
+    let Ok(object) = walk::whole(definition) else { return definition.to_vec() };
     let mut patch = Patch::new(definition);
     patch.set_member(&object, key, &text::quote(value));
     patch.apply().into()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::access::Access;
+use super::principals::Principals;
 use super::{Error, Gateway, now_ms};
 use model::Client;
 
@@ -12,12 +12,12 @@ impl Gateway {
     /// By name.
     pub fn clients(&self) -> Result<Vec<Client>, Error> {
         self.require_enterprise()?;
-        Ok(self.catalog().access().clients().cloned().collect())
+        Ok(self.catalog().principals().clients().cloned().collect())
     }
 
     pub fn client(&self, name: &str) -> Result<Client, Error> {
         self.require_enterprise()?;
-        find(self.catalog().access(), name).cloned()
+        find(self.catalog().principals(), name).cloned()
     }
 
     pub async fn create_client(self: &Arc<Self>, input: Map<String, Value>) -> Result<Client, Error> {
@@ -26,13 +26,13 @@ impl Gateway {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            let access = catalog.access();
-            if access.client(client.name.as_str()).is_some() {
+            let principals = catalog.principals();
+            if principals.client(client.name.as_str()).is_some() {
                 return Err(Error::conflict(format!("client {:?} already exists", client.name.as_str())));
             }
-            gateway.check_token_is_free(access, &client.token)?;
+            gateway.check_token_is_free(principals, &client.token)?;
             gateway.store.put_client(&client, now_ms()).await?;
-            gateway.swap_access(&catalog, access.with_client(&gateway.store, client.clone()));
+            gateway.swap_principals(&catalog, principals.with_client(&gateway.store, client.clone()));
             tracing::info!(client = %client.name, "created a client");
             Ok(client)
         })
@@ -48,14 +48,14 @@ impl Gateway {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            let access = catalog.access();
-            let before = find(access, name.as_str())?;
+            let principals = catalog.principals();
+            let before = find(principals, name.as_str())?;
             let client = before.replaced(input)?;
             if client.token.id() != before.token.id() {
-                gateway.check_token_is_free(access, &client.token)?;
+                gateway.check_token_is_free(principals, &client.token)?;
             }
             gateway.store.put_client(&client, now_ms()).await?;
-            gateway.swap_access(&catalog, access.with_client(&gateway.store, client.clone()));
+            gateway.swap_principals(&catalog, principals.with_client(&gateway.store, client.clone()));
             tracing::info!(client = %name, "changed a client");
             Ok(client)
         })
@@ -67,9 +67,9 @@ impl Gateway {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            find(catalog.access(), name.as_str())?;
+            find(catalog.principals(), name.as_str())?;
             gateway.store.delete_client(&name).await?;
-            gateway.swap_access(&catalog, catalog.access().without_client(&name));
+            gateway.swap_principals(&catalog, catalog.principals().without_client(&name));
             tracing::info!(client = %name, "deleted a client");
             Ok(())
         })
@@ -77,6 +77,6 @@ impl Gateway {
     }
 }
 
-fn find<'a>(access: &'a Access, name: &str) -> Result<&'a Client, Error> {
-    access.client(name).ok_or_else(|| Error::not_found(format!("client {name:?} does not exist")))
+fn find<'a>(principals: &'a Principals, name: &str) -> Result<&'a Client, Error> {
+    principals.client(name).ok_or_else(|| Error::not_found(format!("client {name:?} does not exist")))
 }

@@ -7,7 +7,7 @@ use store::{self, StoreError};
 use upstream::{CallError, ConnectError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// The request itself is wrong.
     Invalid,
     /// Not in this mode.
@@ -26,21 +26,21 @@ pub enum Kind {
 
 #[derive(Debug)]
 pub struct Error {
-    pub kind: Kind,
+    pub kind: ErrorKind,
     sentence: String,
 }
 
 impl Error {
     pub fn invalid(sentence: impl Into<String>) -> Self {
-        Self { kind: Kind::Invalid, sentence: sentence.into() }
+        Self { kind: ErrorKind::Invalid, sentence: sentence.into() }
     }
 
     pub fn forbidden(sentence: impl Into<String>) -> Self {
-        Self { kind: Kind::Forbidden, sentence: sentence.into() }
+        Self { kind: ErrorKind::Forbidden, sentence: sentence.into() }
     }
 
     pub fn not_found(sentence: impl Into<String>) -> Self {
-        Self { kind: Kind::NotFound, sentence: sentence.into() }
+        Self { kind: ErrorKind::NotFound, sentence: sentence.into() }
     }
 
     pub fn oauth_required(server: &str) -> Self {
@@ -48,7 +48,7 @@ impl Error {
             "server {server:?} requires OAuth authorization; give an oauth_redirect_uri, or oauth_client_id and \
              oauth_client_secret where its authorization server grants client credentials"
         );
-        Self { kind: Kind::OAuthRequired, sentence }
+        Self { kind: ErrorKind::OAuthRequired, sentence }
     }
 
     pub fn already_registered(server: &str) -> Self {
@@ -56,23 +56,26 @@ impl Error {
     }
 
     pub fn conflict(sentence: impl Into<String>) -> Self {
-        Self { kind: Kind::Conflict, sentence: sentence.into() }
+        Self { kind: ErrorKind::Conflict, sentence: sentence.into() }
     }
 
     pub fn upstream(sentence: impl Into<String>) -> Self {
-        Self { kind: Kind::Upstream, sentence: sentence.into() }
+        Self { kind: ErrorKind::Upstream, sentence: sentence.into() }
     }
 
     pub fn internal(cause: impl fmt::Display) -> Self {
         tracing::error!(%cause, "an internal error");
-        Self { kind: Kind::Internal, sentence: "internal error; the log of the gateway says more".into() }
+        Self {
+            kind: ErrorKind::Internal,
+            sentence: "internal error; the log of the gateway says more".into(),
+        }
     }
 
     /// The database cannot be used; `reason` says why.
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         let sentence =
             format!("the database cannot be used now: {reason}; nothing was changed, try again later");
-        Self { kind: Kind::Unavailable, sentence }
+        Self { kind: ErrorKind::Unavailable, sentence }
     }
 
     /// The disk failed in the middle of storing a change.
@@ -81,14 +84,14 @@ impl Error {
             "the database cannot be used now: {reason}; the change does not count, but if the gateway is restarted \
              before the disk works again it may be found stored"
         );
-        Self { kind: Kind::Unavailable, sentence }
+        Self { kind: ErrorKind::Unavailable, sentence }
     }
 
     /// The database holds something that cannot be right.
     fn damaged(what: &str) -> Self {
         tracing::error!(what, "the database is damaged");
         let sentence = format!("the database is damaged: {what}; `toolgate check` names all that is wrong");
-        Self { kind: Kind::Internal, sentence }
+        Self { kind: ErrorKind::Internal, sentence }
     }
 
     pub fn stopping() -> Self {
@@ -117,9 +120,6 @@ impl From<FieldError> for Error {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Conflict(name) => {
-                Self::conflict(format!("server {:?} is already registered", name.as_str()))
-            }
             StoreError::NotFound(name) => Self::unknown_server(name.as_str()),
             StoreError::Unavailable(cause) => Self::unavailable(store::describe(&cause)),
             StoreError::Unsure(reason) => Self::unsure(&reason),

@@ -10,10 +10,10 @@ use super::Gateway;
 use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
+use super::destination::{self, ReturnedState};
 use super::engine::{Call, Errand, Failure};
 use super::lists::Caching;
 use super::refusal::Refusal;
-use super::route::{self, ReturnedState};
 use super::wording::{Passed, Wording};
 use model::{Mode, Redactor};
 use upstream::Inbound;
@@ -56,8 +56,9 @@ impl Gateway {
         state: Option<ReturnedState>,
     ) -> Result<Forward, Refusal> {
         let catalog = self.catalog();
-        let found = route::find(&catalog, &caller, head).and_then(|route| route.returning(head, state));
-        let route = found.inspect_err(|_| {
+        let found = destination::find(&catalog, &caller, head)
+            .and_then(|destination| destination.returning(head, state));
+        let destination = found.inspect_err(|_| {
             if head.method.as_deref() == Some("tools/call") {
                 self.deny_call();
             }
@@ -67,19 +68,19 @@ impl Gateway {
         let token =
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
         let (era, capabilities, owner) = (caller.era, caller.capabilities, caller.owner);
-        let entry = route.entry.clone();
+        let entry = destination.entry.clone();
         let errand = Errand {
-            entry: route.entry,
-            wording: Wording::Passed(Passed { caller, message: message.clone(), edits: route.edits }),
+            entry: destination.entry,
+            wording: Wording::Passed(Passed { caller, message: message.clone(), edits: destination.edits }),
             capabilities,
             owner,
-            is_repeatable: route.is_repeatable,
+            is_repeatable: destination.is_repeatable,
             revoked,
         };
-        let begun = self.begin_call(errand, route.tool, Some(head)).await;
+        let begun = self.begin_call(errand, destination.tool, Some(head)).await;
         let call = begun.map_err(|failure| explain(&entry, failure))?;
         let reads_are_private = self.mode == Mode::Enterprise;
-        Ok(Forward { call, era, id, token, reads: route.reads, reads_are_private })
+        Ok(Forward { call, era, id, token, reads: destination.reads, reads_are_private })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Joins the tokens of upstreams with the store that keeps them, and finds the tokens for a registration.
+//! Joins the credentials of upstreams with the store that keeps them, and finds the credentials for a registration.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::{Error, Gateway, now_ms};
 use model::{Registration, Secret, ServerName};
 use store::Store;
+use upstream::credentials::{Credentials, KeepGrants};
 use upstream::oauth::Grant;
-use upstream::token::{KeepGrants, Tokens};
 
 /// The store as upstreams see it.
 pub struct Keeper(pub Arc<Store>);
@@ -21,39 +21,39 @@ impl KeepGrants for Keeper {
 }
 
 impl Gateway {
-    /// The tokens for a registration: those in use where it leads to the same place, else what is stored of them.
-    pub(super) async fn tokens_for(
+    /// The credentials for a registration: those in use where it leads to the same place, else what is stored of them.
+    pub(super) async fn credentials_for(
         &self,
         registration: &mut Registration,
-    ) -> Result<Option<Arc<Tokens>>, Error> {
+    ) -> Result<Option<Arc<Credentials>>, Error> {
         let config = &mut registration.config;
         let Some(endpoint) = config.endpoint().filter(|endpoint| !endpoint.has_credentials()) else {
             return Ok(None);
         };
         let catalog = self.catalog();
         let entry = catalog.get(config.name.as_str());
-        let in_use = entry.and_then(|entry| entry.upstream.as_ref()?.tokens().cloned());
-        let tokens = match in_use.filter(|tokens| tokens.fits(endpoint)) {
-            Some(tokens) => Some(tokens),
+        let in_use = entry.and_then(|entry| entry.upstream.as_ref()?.credentials().cloned());
+        let credentials = match in_use.filter(|credentials| credentials.fits(endpoint)) {
+            Some(credentials) => Some(credentials),
             None => {
                 let stored = self.store.load_grants().await?.remove(config.name.as_str());
                 let grant = stored.and_then(|text| read(&config.name, &text));
-                self.new_tokens(registration, grant, entry.is_some())
+                self.new_credentials(registration, grant, entry.is_some())
             }
         };
-        if let (Some(tokens), Some(endpoint)) = (&tokens, registration.config.endpoint_mut()) {
-            endpoint.oauth.issued = tokens.issued().clone();
+        if let (Some(credentials), Some(endpoint)) = (&credentials, registration.config.endpoint_mut()) {
+            endpoint.oauth.issued = credentials.issued().clone();
         }
-        Ok(tokens)
+        Ok(credentials)
     }
 
-    pub(super) fn new_tokens(
+    pub(super) fn new_credentials(
         &self,
         registration: &Registration,
         grant: Option<Grant>,
         is_kept: bool,
-    ) -> Option<Arc<Tokens>> {
-        Tokens::new(&registration.config, &self.upstream_options, self.keeper.clone(), grant, is_kept)
+    ) -> Option<Arc<Credentials>> {
+        Credentials::new(&registration.config, &self.upstream_options, self.keeper.clone(), grant, is_kept)
     }
 }
 

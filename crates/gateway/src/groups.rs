@@ -11,7 +11,7 @@ use model::group::EVERYTHING;
 use model::{FieldError, Group};
 
 /// A group's configuration before and after it was replaced.
-pub struct Replaced {
+pub struct GroupReplacement {
     pub old: Group,
     pub new: Group,
 }
@@ -38,7 +38,7 @@ impl Gateway {
         self: &Arc<Self>,
         name: &str,
         input: Map<String, Value>,
-    ) -> Result<Replaced, Error> {
+    ) -> Result<GroupReplacement, Error> {
         let name = self.catalog().group(name)?.name.clone();
         let new = Group::parse_replacement(name, input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
@@ -49,7 +49,7 @@ impl Gateway {
             gateway.store.put_group(&new, now_ms()).await?;
             gateway.swap(catalog.with_group(new.clone()));
             tracing::info!(group = %new.name, "replaced a tool group");
-            Ok(Replaced { old, new })
+            Ok(GroupReplacement { old, new })
         })
         .await
     }

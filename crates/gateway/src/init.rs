@@ -27,16 +27,16 @@ impl Gateway {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            if catalog.access().is_initialized {
+            if catalog.principals().is_initialized {
                 return Err(Error::invalid(
                     "this server is already initialized; `toolgate reset-admin` makes a new token for the admin",
                 ));
             }
             let admin = first_admin()?;
             gateway.store.initialize(gateway.mode, &admin, now_ms()).await?;
-            let mut access = catalog.access().with_user(&gateway.store, None, admin.clone());
-            access.is_initialized = true;
-            gateway.swap_access(&catalog, access);
+            let mut principals = catalog.principals().with_user(&gateway.store, None, admin.clone());
+            principals.is_initialized = true;
+            gateway.swap_principals(&catalog, principals);
             tracing::info!("initialized in enterprise mode");
             Ok(admin)
         })

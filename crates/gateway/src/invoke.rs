@@ -10,7 +10,7 @@ use super::{Error, Gateway};
 use wire::{authored, text};
 
 /// A tool's answer: the members of the result, as the upstream wrote them.
-pub struct ToolResult(Bytes);
+pub struct InvokedResult(Bytes);
 
 impl Gateway {
     /// Says what is wrong with calling this tool before anything is sent. What fails here counts as a denied call.
@@ -30,7 +30,7 @@ impl Gateway {
         full_name: &str,
         arguments: &[u8],
         progress: Option<mpsc::Sender<Bytes>>,
-    ) -> Result<ToolResult, Error> {
+    ) -> Result<InvokedResult, Error> {
         let catalog = self.catalog();
         let (entry, tool) = catalog.tool(full_name).inspect_err(|_| self.deny_call())?;
         let name = text::quote(&tool.name);
@@ -43,11 +43,11 @@ impl Gateway {
             owner: Some(owner),
         };
         let result = self.ask(entry, request).await;
-        result.map(ToolResult).map_err(|no_result| no_result.explain(full_name, entry))
+        result.map(InvokedResult).map_err(|no_result| no_result.explain(full_name, entry))
     }
 }
 
-impl ToolResult {
+impl InvokedResult {
     pub fn is_error(&self) -> bool {
         members(&self.0).get("isError").is_some_and(|flag| flag.get() == "true")
     }

@@ -1,15 +1,18 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
-//! Reading order: `catalog` (what there is), `view` (what an endpoint shows of it), `servers`, `tools`, `prompts`,
-//! `resources`, `groups` and `oauth` (what people do with it), `access`, `users` and `clients` (who may), `engine` and
-//! `ending` (how a request travels to a server, and what came of it), `wording`, `forward` and `request` (what it says).
+//! Reading order: `catalog` (what there is), `members` and `view` (what an endpoint shows of it), `servers`, `change`,
+//! `tools`, `prompts`, `resources` and `groups` (what people do with it), `oauth` and `authorizations` (servers that want
+//! OAuth), `principals`, `users`, `clients` and `revocation` (who may), `destination`, `engine` and `ending` (how a request
+//! travels to a server, and what came of it), `wording`, `forward` and `request` (what it says).
 //!
 //! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
 
-pub mod access;
 pub mod answer;
+pub mod authorizations;
 pub mod caller;
 pub mod catalog;
+mod change;
 pub mod clients;
+pub mod destination;
 pub mod difference;
 mod ending;
 mod engine;
@@ -21,8 +24,10 @@ pub mod groups;
 pub mod init;
 pub mod invoke;
 pub mod lists;
+pub mod members;
 pub mod oauth;
 pub mod overview;
+pub mod principals;
 pub mod prompts;
 mod reconcile;
 pub mod record;
@@ -30,9 +35,8 @@ pub mod refusal;
 mod request;
 pub mod resources;
 mod result;
-pub mod route;
+mod revocation;
 pub mod servers;
-pub mod sessions;
 pub mod subscriptions;
 pub mod tools;
 pub mod users;
@@ -53,18 +57,18 @@ use tokio_util::task::TaskTracker;
 use model::{LogLevel, Mode, Offering, ServerName, time};
 use store::Store;
 use telemetry::Metrics;
-use upstream::token::Tokens;
-use upstream::{Event, Options, Owner, Upstream};
+use upstream::credentials::Credentials;
+use upstream::{Options, Owner, ServerEvent, Upstream};
 
 pub use catalog::{Catalog, Entry};
-pub use error::{Error, Kind};
+pub use error::{Error, ErrorKind};
 
 pub use store::Health as StoreHealth;
 pub use upstream::News;
 
-use access::Access;
 use grants::Keeper;
 use lists::ListCache;
+use principals::Principals;
 use subscriptions::Subscriptions;
 
 /// What still goes on when all servers are stopped gets this long.
@@ -77,18 +81,18 @@ pub struct Gateway {
     /// The store, as upstreams see it.
     keeper: Arc<Keeper>,
     /// How long an authorization waits for a person, and how long its end is remembered.
-    oauth_session_life: Duration,
+    authorization_life: Duration,
     catalog: ArcSwap<Catalog>,
     /// Whoever changes the store and the catalog holds this: the two never tell different stories for long.
     turn: tokio::sync::Mutex<()>,
-    /// Authorization sessions whose end could not be stored yet, with the reason of those that failed.
+    /// Authorizations whose end could not be stored yet, with the reason of those that failed.
     unsettled: Mutex<Vec<(String, Option<String>)>>,
-    /// Whether sessions that the last stop interrupted still have to be ended in the database.
+    /// Whether authorizations that the last stop interrupted still have to be ended in the database.
     has_interrupted: AtomicBool,
     /// Servers that are being registered, replaced or removed, which may take as long as connecting does.
     in_change: Mutex<HashSet<ServerName>>,
     upstream_options: Options,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<ServerEvent>,
     lists: ListCache,
     subscriptions: Subscriptions,
     /// The most verbose that any agent asked for.
@@ -109,7 +113,7 @@ impl Gateway {
         store: Store,
         mode: Mode,
         options: Options,
-        oauth_session_life: Duration,
+        authorization_life: Duration,
         metrics: Metrics,
     ) -> Result<Arc<Self>, Error> {
         let is_initialized = check_mode(&store, mode).await?;
@@ -117,7 +121,7 @@ impl Gateway {
             tracing::info!("not initialized yet; the answer to POST /init has the token of the admin");
         }
         // On a full disk the gateway starts all the same: what it has is served, what it must write waits.
-        let swept = store.fail_interrupted_sessions(now_ms()).await;
+        let swept = store.fail_interrupted_authorizations(now_ms()).await;
         if let Err(error) = &swept {
             tracing::warn!(%error, "authorizations that the last stop interrupted still count as under way");
         }
@@ -127,16 +131,15 @@ impl Gateway {
         let (events, received) = mpsc::unbounded_channel();
         let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
         let (users, clients) = (store.load_users().await?, store.load_clients().await?);
-        let access = Access::new(&store, is_initialized, users, clients);
+        let principals = Principals::new(&store, is_initialized, users, clients);
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
             let grant =
                 grants.remove(config.name.as_str()).and_then(|text| grants::read(&config.name, &text));
-            let tokens = Tokens::new(&config, &options, keeper.clone(), grant, true);
-            let upstream =
-                server.registration.flags.enabled.then(|| {
-                    Upstream::resume(config, options.clone(), events.clone(), tokens, &server.offering)
-                });
+            let credentials = Credentials::new(&config, &options, keeper.clone(), grant, true);
+            let upstream = server.registration.flags.enabled.then(|| {
+                Upstream::resume(config, options.clone(), events.clone(), credentials, &server.offering)
+            });
             let discovered = server.discovered_at_ms;
             Entry::new(
                 server.registration,
@@ -147,10 +150,12 @@ impl Gateway {
             )
         });
         let gateway = Arc::new(Self {
-            catalog: ArcSwap::from_pointee(Catalog::new(entries, groups).with_access(access).following(0)),
+            catalog: ArcSwap::from_pointee(
+                Catalog::new(entries, groups).with_principals(principals).following(0),
+            ),
             store,
             keeper: keeper.clone(),
-            oauth_session_life,
+            authorization_life,
             turn: tokio::sync::Mutex::default(),
             unsettled: Mutex::default(),
             has_interrupted: AtomicBool::new(swept.is_err()),
@@ -170,7 +175,7 @@ impl Gateway {
         let follow = gateway.clone().follow(received);
         let stop = gateway.stop.clone();
         gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
-        let (clean, stop) = (gateway.clone().keep_sessions_clean(), gateway.stop.clone());
+        let (clean, stop) = (gateway.clone().keep_authorizations_clean(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(clean).await });
         let (heal, stop) = (gateway.clone().keep_store_healthy(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(heal).await });
@@ -206,12 +211,12 @@ impl Gateway {
     }
 
     /// Takes over what upstreams find out by themselves.
-    async fn follow(self: Arc<Self>, mut events: mpsc::UnboundedReceiver<Event>) {
+    async fn follow(self: Arc<Self>, mut events: mpsc::UnboundedReceiver<ServerEvent>) {
         while let Some(event) = events.recv().await {
             match event {
-                Event::Offered(upstream, offering) => self.take_offering(&upstream, offering).await,
+                ServerEvent::Offered(upstream, offering) => self.take_offering(&upstream, offering).await,
                 // That nobody listens is no error.
-                Event::Updated(upstream, uri) => {
+                ServerEvent::Updated(upstream, uri) => {
                     let _ = self.updated.send((upstream.config().name.to_string(), uri));
                 }
             }

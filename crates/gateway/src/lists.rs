@@ -86,18 +86,18 @@ pub struct ListCache(Mutex<Renderings>);
 struct Renderings {
     /// The generation of the catalog that all of it was made from.
     generation: u64,
-    slots: HashMap<Key, Arc<Slot>>,
+    views: HashMap<ViewKey, Arc<CachedView>>,
     /// Those with rendered lists, oldest first, and the size of their lists.
-    rendered: VecDeque<(Key, usize)>,
+    rendered: VecDeque<(ViewKey, usize)>,
     bytes: usize,
 }
 
-type Key = (Scope, AllowList);
+type ViewKey = (Scope, AllowList);
 
 /// What is known of one view. Each part is made by the first who needs it, outside of the cache's lock, while others
 /// who need the same part wait for it.
 #[derive(Default)]
-struct Slot {
+struct CachedView {
     fingerprint: OnceLock<Fingerprint>,
     lists: OnceLock<Option<Arc<Lists>>>,
 }
@@ -107,9 +107,9 @@ impl Gateway {
     pub fn lists(&self, viewer: &Viewer) -> Option<Arc<Lists>> {
         let catalog = self.catalog();
         let lens = catalog.lens(viewer)?;
-        let slot = self.lists.slot(&catalog, &viewer.scope, lens.allowed);
+        let cached = self.lists.cached(&catalog, &viewer.scope, lens.allowed);
         let mut size = None;
-        let lists = slot.lists.get_or_init(|| {
+        let lists = cached.lists.get_or_init(|| {
             let view = catalog.view(&lens);
             let greeting = Greeting::of(&catalog, &lens, &view, &viewer.scope)?;
             let lists = Lists::render(&view, &viewer.scope, greeting, self.mode);
@@ -126,8 +126,8 @@ impl Gateway {
     pub fn fingerprint(&self, viewer: &Viewer) -> Option<Fingerprint> {
         let catalog = self.catalog();
         let lens = catalog.lens(viewer)?;
-        let slot = self.lists.slot(&catalog, &viewer.scope, lens.allowed);
-        Some(*slot.fingerprint.get_or_init(|| Fingerprint::of(&catalog, &lens)))
+        let cached = self.lists.cached(&catalog, &viewer.scope, lens.allowed);
+        Some(*cached.fingerprint.get_or_init(|| Fingerprint::of(&catalog, &lens)))
     }
 }
 
@@ -139,21 +139,21 @@ impl ListCache {
         drop(forgotten);
     }
 
-    fn slot(&self, catalog: &Catalog, scope: &Scope, allowed: &AllowList) -> Arc<Slot> {
+    fn cached(&self, catalog: &Catalog, scope: &Scope, allowed: &AllowList) -> Arc<CachedView> {
         let mut cache = self.lock();
         let forgotten = cache.follow(catalog);
         // Somebody who is late with an earlier catalog makes what they need for themselves.
-        let slot = match cache.generation == catalog.generation {
-            true => cache.slots.entry((scope.clone(), allowed.clone())).or_default().clone(),
+        let cached = match cache.generation == catalog.generation {
+            true => cache.views.entry((scope.clone(), allowed.clone())).or_default().clone(),
             false => Arc::default(),
         };
         drop(cache);
         drop(forgotten);
-        slot
+        cached
     }
 
     /// Counts lists that were rendered, and lets go of the oldest ones beyond the bound.
-    fn account(&self, catalog: &Catalog, key: Key, size: usize) {
+    fn account(&self, catalog: &Catalog, key: ViewKey, size: usize) {
         let mut forgotten = Vec::new();
         let mut cache = self.lock();
         if cache.generation != catalog.generation {
@@ -164,7 +164,7 @@ impl ListCache {
         while cache.bytes > LARGEST_CACHE && cache.rendered.len() > 1 {
             let Some((oldest, size)) = cache.rendered.pop_front() else { break };
             cache.bytes -= size;
-            forgotten.extend(cache.slots.remove(&oldest));
+            forgotten.extend(cache.views.remove(&oldest));
         }
         drop(cache);
     }
@@ -290,7 +290,7 @@ fn render<T>(member: &str, items: &[(&Arc<Entry>, &T)], write: impl Fn(&Entry, &
 mod tests {
     use super::*;
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> ViewKey {
         (Scope::Everything, AllowList::new(vec![name.to_owned()]))
     }
 
@@ -300,23 +300,23 @@ mod tests {
         let half = LARGEST_CACHE / 2;
         for name in ["a", "b", "c"] {
             let (scope, allowed) = key(name);
-            cache.slot(&catalog, &scope, &allowed);
+            cache.cached(&catalog, &scope, &allowed);
             cache.account(&catalog, key(name), half);
         }
         let kept = cache.lock();
         assert_eq!(kept.bytes, LARGEST_CACHE);
-        assert!(!kept.slots.contains_key(&key("a")));
-        assert!(kept.slots.contains_key(&key("b")) && kept.slots.contains_key(&key("c")));
+        assert!(!kept.views.contains_key(&key("a")));
+        assert!(kept.views.contains_key(&key("b")) && kept.views.contains_key(&key("c")));
     }
 
     #[test]
     fn what_is_equal_is_kept_once() {
         let (cache, catalog) = (ListCache::default(), Catalog::default());
         let of = |names: &[&str]| AllowList::new(names.iter().map(|name| name.to_string()).collect());
-        let slot = |names: &[&str]| cache.slot(&catalog, &Scope::Everything, &of(names));
-        assert!(Arc::ptr_eq(&slot(&["a", "b"]), &slot(&["b", "a", "b"])));
-        assert!(!Arc::ptr_eq(&slot(&["a", "b"]), &slot(&["a"])));
-        assert_eq!(cache.lock().slots.len(), 2);
+        let cached = |names: &[&str]| cache.cached(&catalog, &Scope::Everything, &of(names));
+        assert!(Arc::ptr_eq(&cached(&["a", "b"]), &cached(&["b", "a", "b"])));
+        assert!(!Arc::ptr_eq(&cached(&["a", "b"]), &cached(&["a"])));
+        assert_eq!(cache.lock().views.len(), 2);
     }
 
     #[test]
@@ -324,13 +324,13 @@ mod tests {
         let (cache, old) = (ListCache::default(), Catalog::default().following(0));
         let new = Catalog::default().following(1);
         let (scope, allowed) = key("a");
-        let slot = cache.slot(&old, &scope, &allowed);
+        let cached = cache.cached(&old, &scope, &allowed);
         cache.account(&old, key("a"), 1);
-        assert!(Arc::ptr_eq(&slot, &cache.slot(&old, &scope, &allowed)));
+        assert!(Arc::ptr_eq(&cached, &cache.cached(&old, &scope, &allowed)));
         cache.follow(&new);
         // One that was still being rendered when the catalog changed is not counted.
         cache.account(&old, key("a"), 1);
         let kept = cache.lock();
-        assert_eq!((kept.slots.len(), kept.rendered.len(), kept.bytes), (0, 0, 0));
+        assert_eq!((kept.views.len(), kept.rendered.len(), kept.bytes), (0, 0, 0));
     }
 }

@@ -1,5 +1,5 @@
 //! Authorizing servers that want OAuth: what a registration needs beyond connecting, and how a person is asked for it.
-//! Talking to authorization servers is done in `upstream::oauth`, finishing what a person agreed to in `sessions`.
+//! Talking to authorization servers is done in `upstream::oauth`, finishing what a person agreed to in `authorizations`.
 
 use std::sync::Arc;
 
@@ -7,29 +7,28 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::change::{Keeps, Unconnected};
 use super::record::ServerRecord;
-use super::servers::{Keeps, Unconnected};
 use super::{Error, Gateway, now_ms};
 use model::{Redactor, Registration, Secret, Status, time};
 use upstream::Denial;
 use upstream::oauth::{Flow, Grant, Provider};
 
 /// How a registration, a change or a reauthorization went.
-pub enum Outcome {
+pub enum RegistrationOutcome {
     Stored(Box<ServerRecord>),
-    AuthorizationRequired(Pending),
+    AuthorizationRequired(PendingAuthorization),
 }
 
-impl Outcome {
+impl RegistrationOutcome {
     pub(super) fn stored(record: ServerRecord) -> Self {
-        Outcome::Stored(Box::new(record))
+        RegistrationOutcome::Stored(Box::new(record))
     }
 }
 
 /// An authorization that waits for a person.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = PendingAuthorization)]
-pub struct Pending {
+pub struct PendingAuthorization {
     pub session_id: String,
     pub authorization_url: String,
     pub expires_at: String,
@@ -37,7 +36,7 @@ pub struct Pending {
 
 /// What is wanted of a grant once it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Purpose {
+pub(super) enum AuthorizationPurpose {
     /// A new server; its name must be free.
     Register,
     /// A server in the place of another, or changed.
@@ -46,10 +45,10 @@ pub(super) enum Purpose {
     Reauthorize,
 }
 
-/// What finishing a session takes; sealed while it waits.
+/// What finishing an authorization takes; sealed while it waits.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Content {
-    pub purpose: Purpose,
+    pub purpose: AuthorizationPurpose,
     pub registration: Map<String, Value>,
     pub keeps: Keeps,
     pub flow: Flow,
@@ -63,9 +62,9 @@ impl Gateway {
         self: &Arc<Self>,
         registration: Registration,
         denial: Denial,
-        purpose: Purpose,
+        purpose: AuthorizationPurpose,
         keeps: Keeps,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<RegistrationOutcome, Error> {
         let redactor = Redactor::of(&registration.config);
         let unusable = |reason: &str| match reason.is_empty() {
             true => Error::upstream(&denial.text),
@@ -83,14 +82,14 @@ impl Gateway {
         let settings = &endpoint.oauth;
         if let Some(redirect_uri) = settings.redirect_uri.clone() {
             let pending = self.begin(provider, registration, &redirect_uri, purpose, keeps).await?;
-            return Ok(Outcome::AuthorizationRequired(pending));
+            return Ok(RegistrationOutcome::AuthorizationRequired(pending));
         }
         match (&settings.client_id, &settings.client_secret) {
             (Some(id), Some(secret)) if provider.grants_to_machines() => {
                 let entered = provider.enter(id, secret, &settings.scopes).await;
                 let grant = entered.map_err(|reason| Error::upstream(redactor.redact(&reason)))?;
                 let record = self.adopt(registration, grant, keeps).await?;
-                Ok(Outcome::stored(record))
+                Ok(RegistrationOutcome::stored(record))
             }
             _ => Err(Error::oauth_required(registration.config.name.as_str())),
         }
@@ -101,7 +100,7 @@ impl Gateway {
         self: &Arc<Self>,
         name: &str,
         redirect_uri: Option<String>,
-    ) -> Result<Pending, Error> {
+    ) -> Result<PendingAuthorization, Error> {
         let entry = self.catalog().require(name)?.clone();
         let mut registration = (*entry.registration).clone();
         let without = || Error::invalid(format!("server {name:?} does not use OAuth"));
@@ -116,7 +115,8 @@ impl Gateway {
                 Some(uri)
             }
         };
-        let known = self.tokens_for(&mut registration).await?.and_then(|tokens| tokens.grant());
+        let known =
+            self.credentials_for(&mut registration).await?.and_then(|credentials| credentials.grant());
         let serves = entry.upstream.as_ref().is_some_and(|upstream| match upstream.state().status {
             Status::Connected | Status::Degraded => true,
             Status::Connecting | Status::Failed | Status::Disabled => false,
@@ -130,7 +130,7 @@ impl Gateway {
         let found = Provider::find(endpoint, challenge, &self.upstream_options).await;
         let provider = found.map_err(Error::upstream)?.ok_or_else(without)?;
         let redirect_uri = redirect_uri.ok_or_else(|| Error::oauth_required(name))?;
-        self.begin(provider, registration, &redirect_uri, Purpose::Reauthorize, Keeps::ALL).await
+        self.begin(provider, registration, &redirect_uri, AuthorizationPurpose::Reauthorize, Keeps::ALL).await
     }
 
     async fn begin(
@@ -138,13 +138,15 @@ impl Gateway {
         provider: Provider,
         mut registration: Registration,
         redirect_uri: &str,
-        purpose: Purpose,
+        purpose: AuthorizationPurpose,
         keeps: Keeps,
-    ) -> Result<Pending, Error> {
-        let tokens = self.tokens_for(&mut registration).await?;
-        let (known, lacking) = match &tokens {
+    ) -> Result<PendingAuthorization, Error> {
+        let credentials = self.credentials_for(&mut registration).await?;
+        let (known, lacking) = match &credentials {
             // What is over may be so because the authorization server forgot the client.
-            Some(tokens) => (tokens.grant().filter(|_| !tokens.is_over()), tokens.lacking()),
+            Some(credentials) => {
+                (credentials.grant().filter(|_| !credentials.is_over()), credentials.lacking())
+            }
             None => (None, vec![]),
         };
         let name = registration.config.name.clone();
@@ -156,10 +158,12 @@ impl Gateway {
         let content =
             Content { purpose, registration: registration.to_json(), keeps, flow: begun.flow, grant: None };
         let id = random_id();
-        let expires_at = now.saturating_add(self.oauth_session_life_ms());
-        self.store.insert_session(&id, &name, &begun.state, &content.to_secret(), expires_at, now).await?;
+        let expires_at = now.saturating_add(self.authorization_life_ms());
+        self.store
+            .insert_authorization(&id, &name, &begun.state, &content.to_secret(), expires_at, now)
+            .await?;
         tracing::info!(server = %name, "waits for a person's authorization");
-        Ok(Pending {
+        Ok(PendingAuthorization {
             session_id: id,
             authorization_url: begun.authorization_url,
             expires_at: time::rfc3339(expires_at),
@@ -176,8 +180,8 @@ impl Gateway {
         if let Some(endpoint) = registration.config.endpoint_mut() {
             endpoint.oauth.issued = Default::default();
         }
-        let tokens = self.new_tokens(&registration, Some(grant), false);
-        match self.connect_with(&registration, tokens).await {
+        let credentials = self.new_credentials(&registration, Some(grant), false);
+        match self.connect_with(&registration, credentials).await {
             Ok(connected) => self.commit(registration, connected, keeps).await,
             Err(Unconnected::Denied(denial)) => Err(Error::upstream(denial.text)),
             Err(Unconnected::Failed(error)) => Err(error),
@@ -187,7 +191,7 @@ impl Gateway {
 
 impl Content {
     pub fn to_secret(&self) -> Secret {
-        Secret::new(serde_json::to_string(self).expect("a session is made of strings"))
+        Secret::new(serde_json::to_string(self).expect("an authorization is made of strings"))
     }
 }
 

@@ -47,9 +47,9 @@ impl Gateway {
             + self.correct_groups().await?
             + self.correct_users().await?
             + self.correct_clients().await?;
-        // Before any session is finished, which takes a turn first: those that are found now were interrupted.
+        // Before any authorization is finished, which takes a turn first: those that are found now were interrupted.
         if self.has_interrupted.load(Ordering::Relaxed) {
-            self.store.fail_interrupted_sessions(now_ms()).await?;
+            self.store.fail_interrupted_authorizations(now_ms()).await?;
             self.has_interrupted.store(false, Ordering::Relaxed);
         }
         self.settle_late().await?;
@@ -102,7 +102,7 @@ impl Gateway {
     async fn correct_users(&self) -> Result<usize, StoreError> {
         let (catalog, now) = (self.catalog(), now_ms());
         let stored = self.store.load_users().await?;
-        let users = catalog.access().users();
+        let users = catalog.principals().users();
         let differences = Differences::between(&stored, users, |user| user.username.as_str());
         for user in &differences.wrong {
             self.store.delete_user(&user.username).await?;
@@ -110,7 +110,7 @@ impl Gateway {
         for user in &differences.missing {
             self.store.put_user(user, now).await?;
         }
-        if !catalog.access().is_initialized && self.store.mode().await?.is_some() {
+        if !catalog.principals().is_initialized && self.store.mode().await?.is_some() {
             self.store.forget_mode().await?;
         }
         Ok(differences.count())
@@ -119,7 +119,7 @@ impl Gateway {
     async fn correct_clients(&self) -> Result<usize, StoreError> {
         let (catalog, now) = (self.catalog(), now_ms());
         let stored = self.store.load_clients().await?;
-        let clients = catalog.access().clients();
+        let clients = catalog.principals().clients();
         let differences = Differences::between(&stored, clients, |client| client.name.as_str());
         for client in &differences.wrong {
             self.store.delete_client(&client.name).await?;

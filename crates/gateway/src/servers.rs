@@ -3,23 +3,22 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::catalog::Entry;
-use super::oauth::{Outcome, Purpose};
+use super::change::{Connected, Keeps, Unconnected};
+use super::oauth::{AuthorizationPurpose, RegistrationOutcome};
 use super::record::ServerRecord;
 use super::{Error, Gateway, now_ms};
-use model::{Offering, Registration, ServerName};
-use store::GrantChange;
-use upstream::token::{Held, Tokens};
-use upstream::{ConnectError, Denial, Upstream};
+use model::Registration;
+use upstream::Upstream;
+use upstream::credentials::Credentials;
 
 /// What became visible or hidden when a server was switched.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SwitchedServer)]
-pub struct Switched {
+pub struct SwitchedServer {
     pub name: String,
     pub tools_affected: Vec<String>,
     pub prompts_affected: Vec<String>,
@@ -50,7 +49,7 @@ impl Gateway {
         self: &Arc<Self>,
         input: Map<String, Value>,
         existing: Existing,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<RegistrationOutcome, Error> {
         let keeps = Keeps::unless_named(&input);
         let mut registration = Registration::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
@@ -60,11 +59,13 @@ impl Gateway {
                 return Err(Error::already_registered(name.as_str()));
             }
             let purpose = match existing {
-                Existing::Refuse => Purpose::Register,
-                Existing::Replace => Purpose::Replace,
+                Existing::Refuse => AuthorizationPurpose::Register,
+                Existing::Replace => AuthorizationPurpose::Replace,
             };
             match gateway.connect(&mut registration).await {
-                Ok(connected) => gateway.commit(registration, connected, keeps).await.map(Outcome::stored),
+                Ok(connected) => {
+                    gateway.commit(registration, connected, keeps).await.map(RegistrationOutcome::stored)
+                }
                 Err(Unconnected::Denied(denial)) => {
                     gateway.authorize(registration, denial, purpose, keeps).await
                 }
@@ -75,7 +76,11 @@ impl Gateway {
     }
 
     /// Changes the given keys; a changed way of connecting is tried before it replaces the old one.
-    pub async fn amend(self: &Arc<Self>, name: &str, changes: Map<String, Value>) -> Result<Outcome, Error> {
+    pub async fn amend(
+        self: &Arc<Self>,
+        name: &str,
+        changes: Map<String, Value>,
+    ) -> Result<RegistrationOutcome, Error> {
         let name = self.catalog().require(name)?.name().clone();
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
@@ -92,17 +97,22 @@ impl Gateway {
                     Connected { upstream: upstream.clone(), offering: entry.offering().clone() }
                 }
                 None if same_link && !registration.flags.enabled => {
-                    return gateway.commit_unconnected(registration, keeps).await.map(Outcome::stored);
+                    return gateway
+                        .commit_unconnected(registration, keeps)
+                        .await
+                        .map(RegistrationOutcome::stored);
                 }
                 Some(_) | None => match gateway.connect(&mut registration).await {
                     Ok(connected) => connected,
                     Err(Unconnected::Denied(denial)) => {
-                        return gateway.authorize(registration, denial, Purpose::Replace, keeps).await;
+                        return gateway
+                            .authorize(registration, denial, AuthorizationPurpose::Replace, keeps)
+                            .await;
                     }
                     Err(Unconnected::Failed(error)) => return Err(error),
                 },
             };
-            gateway.commit(registration, connected, keeps).await.map(Outcome::stored)
+            gateway.commit(registration, connected, keeps).await.map(RegistrationOutcome::stored)
         })
         .await
     }
@@ -127,19 +137,19 @@ impl Gateway {
         .await
     }
 
-    pub async fn switch_server(self: &Arc<Self>, name: &str, enabled: bool) -> Result<Switched, Error> {
+    pub async fn switch_server(self: &Arc<Self>, name: &str, enabled: bool) -> Result<SwitchedServer, Error> {
         let name = self.catalog().require(name)?.name().clone();
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
             let before = gateway.catalog().require(name.as_str())?.clone();
             if before.is_enabled() == enabled {
-                return Ok(Switched {
+                return Ok(SwitchedServer {
                     name: name.to_string(),
                     tools_affected: vec![],
                     prompts_affected: vec![],
                 });
             }
-            let tokens = gateway.tokens_for(&mut (*before.registration).clone()).await?;
+            let credentials = gateway.credentials_for(&mut (*before.registration).clone()).await?;
             {
                 let _turn = gateway.turn().await?;
                 let now = now_ms();
@@ -147,7 +157,7 @@ impl Gateway {
                 let catalog = gateway.catalog();
                 let mut entry =
                     catalog.require(name.as_str())?.with_flags(|flags| flags.enabled = enabled, now);
-                entry.upstream = enabled.then(|| gateway.resume(&entry, tokens));
+                entry.upstream = enabled.then(|| gateway.resume(&entry, credentials));
                 gateway.swap(catalog.with(entry));
             }
             tracing::info!(server = %name, enabled, "switched a server");
@@ -177,198 +187,22 @@ impl Gateway {
         .await
     }
 
-    async fn connect(&self, registration: &mut Registration) -> Result<Connected, Unconnected> {
-        let tokens = self.tokens_for(registration).await.map_err(Unconnected::Failed)?;
-        self.connect_with(registration, tokens).await
-    }
-
-    pub(super) async fn connect_with(
-        &self,
-        registration: &Registration,
-        tokens: Option<Arc<Tokens>>,
-    ) -> Result<Connected, Unconnected> {
-        let config = registration.config.clone();
-        let options = self.upstream_options.clone();
-        let connecting = Upstream::connect(config, options, self.events.clone(), tokens);
-        match self.stop.run_until_cancelled(connecting).await {
-            Some(Ok((upstream, discovery))) => Ok(Connected { upstream, offering: discovery.offering }),
-            Some(Err(ConnectError::Unauthorized(denial))) => Err(Unconnected::Denied(denial)),
-            Some(Err(error)) => Err(Unconnected::Failed(error.into())),
-            None => Err(Unconnected::Failed(Error::stopping())),
-        }
-    }
-
-    fn resume(&self, entry: &Entry, tokens: Option<Arc<Tokens>>) -> Upstream {
+    fn resume(&self, entry: &Entry, credentials: Option<Arc<Credentials>>) -> Upstream {
         let config = entry.registration.config.clone();
         let (options, events) = (self.upstream_options.clone(), self.events.clone());
-        let upstream = Upstream::resume(config, options, events, tokens, entry.offering());
+        let upstream = Upstream::resume(config, options, events, credentials, entry.offering());
         self.hand_over(&upstream);
         upstream
-    }
-
-    /// Stores and shows a server that is connected; whatever was there before it makes room.
-    pub(super) async fn commit(
-        &self,
-        registration: Registration,
-        connected: Connected,
-        keeps: Keeps,
-    ) -> Result<ServerRecord, Error> {
-        let Connected { upstream, offering } = connected;
-        let name = registration.config.name.clone();
-        let replaced = self.catalog().get(name.as_str()).and_then(|old| old.upstream.clone());
-        let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
-        // Before the turn, since a renewal that is under way may take a while.
-        let held = match upstream.tokens().filter(|_| is_new) {
-            Some(tokens) => Some(tokens.hold().await),
-            None => None,
-        };
-        if let Err(error) =
-            self.store_connected(registration, &upstream, &offering, keeps, held, is_new).await
-        {
-            if is_new {
-                upstream.stop().await;
-            }
-            return Err(error);
-        }
-        tracing::info!(server = %name, tools = offering.tools.len(), "stored a server");
-        if is_new {
-            self.hand_over(&upstream);
-            if let Some(old) = replaced {
-                old.stop().await;
-            }
-        }
-        let current = self.catalog();
-        let current = current.require(name.as_str())?;
-        if !current.is_enabled() {
-            upstream.stop().await;
-        } else if let Some(newer) = upstream.offering().filter(|newer| !newer.same_as(&offering)) {
-            // Its lists changed while it was being stored, when nobody could take that in.
-            self.take_offering(&upstream, newer).await;
-        }
-        self.server(name.as_str())
-    }
-
-    /// The part of a commit that needs the turn: the database, then the catalog.
-    async fn store_connected(
-        &self,
-        mut registration: Registration,
-        upstream: &Upstream,
-        offering: &Arc<Offering>,
-        keeps: Keeps,
-        held: Option<Held<'_>>,
-        is_new: bool,
-    ) -> Result<(), Error> {
-        let _turn = self.turn().await?;
-        let (catalog, now) = (self.catalog(), now_ms());
-        if let Some(old) = catalog.get(registration.config.name.as_str()) {
-            keeps.apply(&mut registration, &old.registration);
-        }
-        let granted = held.as_ref().and_then(|held| held.grant.as_ref());
-        let granted = granted.map(|grant| (grant.lineage.clone(), grant.to_secret()));
-        let grant = match &granted {
-            Some((lineage, text)) => GrantChange::Put(lineage, text),
-            None if is_new => GrantChange::Drop,
-            None => GrantChange::Keep,
-        };
-        self.store.replace_server(&registration, offering, grant, now).await?;
-        if let Some(held) = held {
-            held.stored();
-        }
-        let live = registration.flags.enabled.then(|| upstream.clone());
-        self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
-        Ok(())
-    }
-
-    /// A disabled server whose connection did not change has nothing to prove.
-    async fn commit_unconnected(
-        &self,
-        mut registration: Registration,
-        keeps: Keeps,
-    ) -> Result<ServerRecord, Error> {
-        let name = registration.config.name.clone();
-        {
-            let _turn = self.turn().await?;
-            let (catalog, now) = (self.catalog(), now_ms());
-            let old = catalog.require(name.as_str())?;
-            keeps.apply(&mut registration, &old.registration);
-            let (offering, discovered) = (old.offering().clone(), old.discovered_at_ms);
-            self.store.replace_server(&registration, &offering, GrantChange::Keep, now).await?;
-            self.swap(catalog.with(Entry::new(registration, offering, None, now, discovered)));
-        }
-        self.server(name.as_str())
-    }
-
-    /// Claims a server for a change that takes a while, so that two of them never mix.
-    pub(super) fn begin_change(self: &Arc<Self>, name: &ServerName) -> Result<Change, Error> {
-        let mut in_change = self.in_change.lock().expect("no code panics while it holds the names");
-        if !in_change.insert(name.clone()) {
-            return Err(Error::conflict(format!(
-                "server {:?} is being changed by another request right now; try again",
-                name.as_str()
-            )));
-        }
-        Ok(Change { gateway: self.clone(), name: name.clone() })
-    }
-}
-
-pub(super) struct Connected {
-    upstream: Upstream,
-    offering: Arc<Offering>,
-}
-
-/// Why there is no connection.
-pub(super) enum Unconnected {
-    /// The server wants to know who we are.
-    Denied(Denial),
-    Failed(Error),
-}
-
-/// Which flags of the server that is replaced live on: those of the moment when it is, since people may switch
-/// tools while the new one is being connected.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Keeps {
-    disabled_tools: bool,
-    disabled_prompts: bool,
-}
-
-impl Keeps {
-    pub(super) const ALL: Self = Self { disabled_tools: true, disabled_prompts: true };
-
-    fn unless_named(input: &Map<String, Value>) -> Self {
-        Self {
-            disabled_tools: !input.contains_key("disabled_tools"),
-            disabled_prompts: !input.contains_key("disabled_prompts"),
-        }
-    }
-
-    fn apply(self, new: &mut Registration, old: &Registration) {
-        if self.disabled_tools {
-            new.flags.disabled_tools.clone_from(&old.flags.disabled_tools);
-        }
-        if self.disabled_prompts {
-            new.flags.disabled_prompts.clone_from(&old.flags.disabled_prompts);
-        }
-    }
-}
-
-pub(super) struct Change {
-    gateway: Arc<Gateway>,
-    name: ServerName,
-}
-
-impl Drop for Change {
-    fn drop(&mut self) {
-        self.gateway.in_change.lock().expect("no code panics while it holds the names").remove(&self.name);
     }
 }
 
 /// What a server shows when it is enabled.
-fn affected(entry: &Entry) -> Switched {
+fn affected(entry: &Entry) -> SwitchedServer {
     let flags = &entry.registration.flags;
     let qualify = |name: &str| entry.name().qualify(name);
     let tools = entry.tools().map(|tool| tool.name.as_str());
     let prompts = entry.prompts().map(|prompt| prompt.name.as_str());
-    Switched {
+    SwitchedServer {
         name: entry.name().to_string(),
         tools_affected: tools.filter(|tool| !flags.disabled_tools.contains(*tool)).map(qualify).collect(),
         prompts_affected: prompts

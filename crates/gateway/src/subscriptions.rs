@@ -13,41 +13,41 @@ use upstream::Upstream;
 use wire::text;
 
 /// A server and the URI there.
-type Key = (String, String);
+type ResourceKey = (String, String);
 
 #[derive(Default)]
-pub struct Subscriptions(Mutex<HashMap<Key, Interest>>);
+pub struct Subscriptions(Mutex<HashMap<ResourceKey, Interest>>);
 
 /// How many want to hear about a resource, and whose turn it is to speak to the server about it.
 #[derive(Default)]
 struct Interest {
     count: usize,
-    turn: Turn,
+    turn: ResourceTurn,
 }
 
 /// Held while the server is asked, so that nobody hears of success before the server agreed, and what was said last is
 /// what the server heard last.
-type Turn = Arc<tokio::sync::Mutex<()>>;
+type ResourceTurn = Arc<tokio::sync::Mutex<()>>;
 
 impl Subscriptions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Interest>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ResourceKey, Interest>> {
         self.0.lock().expect("no code panics while it holds the counts")
     }
 
-    fn turn(&self, key: &Key) -> Turn {
+    fn turn(&self, key: &ResourceKey) -> ResourceTurn {
         self.lock().entry(key.clone()).or_default().turn.clone()
     }
 
-    fn count(&self, key: &Key) -> usize {
+    fn count(&self, key: &ResourceKey) -> usize {
         self.lock().get(key).map_or(0, |interest| interest.count)
     }
 
-    fn add(&self, key: &Key) {
+    fn add(&self, key: &ResourceKey) {
         self.lock().entry(key.clone()).or_default().count += 1;
     }
 
     /// True for the last.
-    fn remove(&self, key: &Key) -> bool {
+    fn remove(&self, key: &ResourceKey) -> bool {
         let mut interests = self.lock();
         let Some(interest) = interests.get_mut(key).filter(|interest| interest.count > 0) else {
             return false;
@@ -57,7 +57,7 @@ impl Subscriptions {
     }
 
     /// Forgets a resource that nobody wants nor waits for; `turn` is the caller's own.
-    fn tidy(&self, key: &Key, turn: Turn) {
+    fn tidy(&self, key: &ResourceKey, turn: ResourceTurn) {
         let mut interests = self.lock();
         drop(turn);
         let is_over = |interest: &Interest| interest.count == 0 && Arc::strong_count(&interest.turn) == 1;
@@ -117,7 +117,7 @@ impl Gateway {
     }
 
     /// The upstream needs to know what is wanted, to ask again after a new connection.
-    fn share_wanted(&self, entry: &Arc<Entry>, key: &Key) {
+    fn share_wanted(&self, entry: &Arc<Entry>, key: &ResourceKey) {
         if let Some(upstream) = &entry.upstream {
             // Under the lock, so that what was known earlier cannot arrive later.
             let interests = self.subscriptions.lock();
@@ -158,7 +158,7 @@ impl Gateway {
     }
 }
 
-fn wanted_of(server: &str, interests: &HashMap<Key, Interest>) -> BTreeSet<String> {
+fn wanted_of(server: &str, interests: &HashMap<ResourceKey, Interest>) -> BTreeSet<String> {
     let wanted = interests.iter().filter(|((of, _), interest)| of == server && interest.count > 0);
     wanted.map(|((_, uri), _)| uri.clone()).collect()
 }

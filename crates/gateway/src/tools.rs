@@ -73,10 +73,10 @@ impl Switchable {
         }
     }
 
-    fn stored(self) -> store::Kind {
+    fn stored(self) -> store::DisabledKind {
         match self {
-            Switchable::Tools => store::Kind::Tool,
-            Switchable::Prompts => store::Kind::Prompt,
+            Switchable::Tools => store::DisabledKind::Tool,
+            Switchable::Prompts => store::DisabledKind::Prompt,
         }
     }
 }

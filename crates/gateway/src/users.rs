@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::access::{Access, Principal};
+use super::principals::{Principal, Principals};
 use super::{Error, Gateway, now_ms};
 use model::{FieldError, HolderName, Mode, Role, Token, User, UserChange};
 
@@ -12,12 +12,12 @@ impl Gateway {
     /// By name.
     pub fn users(&self) -> Result<Vec<User>, Error> {
         self.require_enterprise()?;
-        Ok(self.catalog().access().users().cloned().collect())
+        Ok(self.catalog().principals().users().cloned().collect())
     }
 
     pub fn user(&self, name: &str) -> Result<User, Error> {
         self.require_enterprise()?;
-        find(self.catalog().access(), name).cloned()
+        find(self.catalog().principals(), name).cloned()
     }
 
     pub async fn create_user(self: &Arc<Self>, input: Map<String, Value>) -> Result<User, Error> {
@@ -26,11 +26,11 @@ impl Gateway {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            let access = catalog.access();
-            check_name_is_free(access, &user.username)?;
-            gateway.check_token_is_free(access, &user.token)?;
+            let principals = catalog.principals();
+            check_name_is_free(principals, &user.username)?;
+            gateway.check_token_is_free(principals, &user.token)?;
             gateway.store.put_user(&user, now_ms()).await?;
-            gateway.swap_access(&catalog, access.with_user(&gateway.store, None, user.clone()));
+            gateway.swap_principals(&catalog, principals.with_user(&gateway.store, None, user.clone()));
             tracing::info!(user = %user.username, role = user.role.as_str(), "created a user");
             Ok(user)
         })
@@ -43,22 +43,22 @@ impl Gateway {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            let access = catalog.access();
-            let before = find(access, name.as_str())?;
+            let principals = catalog.principals();
+            let before = find(principals, name.as_str())?;
             let mut user = before.clone();
             if let Some(username) = change.username.filter(|username| *username != name) {
-                check_name_is_free(access, &username)?;
+                check_name_is_free(principals, &username)?;
                 user.username = username;
             }
             user.role = change.role.unwrap_or(before.role);
-            check_admin_remains(access, before, user.role)?;
+            check_admin_remains(principals, before, user.role)?;
             // The same text again is no new token.
             if let Some(token) = change.token.filter(|token| token.secret() != before.token.secret()) {
-                gateway.check_token_is_free(access, &token)?;
+                gateway.check_token_is_free(principals, &token)?;
                 user.token = token;
             }
             gateway.store.change_user(&name, &user, now_ms()).await?;
-            gateway.swap_access(&catalog, access.with_user(&gateway.store, Some(&name), user.clone()));
+            gateway.swap_principals(&catalog, principals.with_user(&gateway.store, Some(&name), user.clone()));
             tracing::info!(user = %user.username, before = %name, role = user.role.as_str(), "changed a user");
             Ok(user)
         })
@@ -70,11 +70,11 @@ impl Gateway {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            let access = catalog.access();
-            let before = find(access, name.as_str())?;
-            check_admin_remains(access, before, Role::User)?;
+            let principals = catalog.principals();
+            let before = find(principals, name.as_str())?;
+            check_admin_remains(principals, before, Role::User)?;
             gateway.store.delete_user(&name).await?;
-            gateway.swap_access(&catalog, access.without_user(&name));
+            gateway.swap_principals(&catalog, principals.without_user(&name));
             tracing::info!(user = %name, "deleted a user");
             Ok(())
         })
@@ -92,8 +92,8 @@ impl Gateway {
     }
 
     /// A token belongs to one user or client.
-    pub(super) fn check_token_is_free(&self, access: &Access, token: &Token) -> Result<(), Error> {
-        match access.find(&self.store.token_hash(token.secret().expose().as_bytes())) {
+    pub(super) fn check_token_is_free(&self, principals: &Principals, token: &Token) -> Result<(), Error> {
+        match principals.find(&self.store.token_hash(token.secret().expose().as_bytes())) {
             None => Ok(()),
             Some(Principal::User(_) | Principal::Client(_)) => Err(Error::conflict(
                 FieldError::new("access_token", "is already the token of a user or client").to_string(),
@@ -102,19 +102,19 @@ impl Gateway {
     }
 }
 
-fn find<'a>(access: &'a Access, name: &str) -> Result<&'a User, Error> {
-    access.user(name).ok_or_else(|| Error::not_found(format!("user {name:?} does not exist")))
+fn find<'a>(principals: &'a Principals, name: &str) -> Result<&'a User, Error> {
+    principals.user(name).ok_or_else(|| Error::not_found(format!("user {name:?} does not exist")))
 }
 
-fn check_name_is_free(access: &Access, name: &HolderName) -> Result<(), Error> {
-    match access.user(name.as_str()) {
+fn check_name_is_free(principals: &Principals, name: &HolderName) -> Result<(), Error> {
+    match principals.user(name.as_str()) {
         None => Ok(()),
         Some(_) => Err(Error::conflict(format!("user {:?} already exists", name.as_str()))),
     }
 }
 
-fn check_admin_remains(access: &Access, before: &User, role: Role) -> Result<(), Error> {
-    if before.role == Role::Admin && role != Role::Admin && !access.has_admin_beside(&before.username) {
+fn check_admin_remains(principals: &Principals, before: &User, role: Role) -> Result<(), Error> {
+    if before.role == Role::Admin && role != Role::Admin && !principals.has_admin_beside(&before.username) {
         return Err(Error::invalid(format!(
             "user {:?} is the last admin; make somebody else an admin first",
             before.username.as_str()

@@ -1,13 +1,12 @@
 //! What can be seen and reached through one endpoint. Lists and calls ask the same questions here, so a group's
 //! `effective-tools`, what its proxy shows and what it lets through can never differ.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
-use model::group::EVERYTHING;
-use model::{AllowList, Group, Prompt, QualifiedName, Resource, ResourceUri, Template, Tool};
+use super::members::GroupMembers;
+use model::{AllowList, Prompt, Resource, Template, Tool};
 
 /// A viewer, looked up: decides for each thing whether it exists for them.
 #[derive(Clone, Copy)]
@@ -20,7 +19,7 @@ pub struct Lens<'a> {
 #[derive(Clone, Copy)]
 pub enum Part<'a> {
     Everything,
-    Group(&'a Members),
+    Group(&'a GroupMembers),
     Server(&'a str),
 }
 
@@ -64,26 +63,21 @@ impl Lens<'_> {
         entry.shows_prompt(prompt)
             && match self.part {
                 Part::Everything | Part::Server(_) => true,
-                Part::Group(members) => members.prompts.has(entry.name().as_str(), prompt, &members.servers),
+                Part::Group(members) => members.has_prompt(entry.name().as_str(), prompt),
             }
     }
 
     fn has_resource(&self, entry: &Entry, uri: &str) -> bool {
         match self.part {
             Part::Everything | Part::Server(_) => true,
-            Part::Group(members) => {
-                members.resources.has(entry.name().as_str(), uri, &members.servers)
-                    || members.any_server_resources.contains(uri)
-            }
+            Part::Group(members) => members.has_resource(entry.name().as_str(), uri),
         }
     }
 
     fn has_templates(&self, entry: &Entry) -> bool {
         match self.part {
             Part::Everything | Part::Server(_) => true,
-            Part::Group(members) => {
-                members.resources.everything && members.servers.contains(entry.name().as_str())
-            }
+            Part::Group(members) => members.has_templates(entry.name().as_str()),
         }
     }
 }
@@ -100,7 +94,7 @@ pub struct View<'a> {
 impl Catalog {
     /// `None` when there is no such group, no such enabled server for this viewer, or no such client.
     pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
-        self.lens_for(&viewer.scope, self.access().allow_list(viewer.client)?)
+        self.lens_for(&viewer.scope, self.principals().allow_list(viewer.client)?)
     }
 
     fn lens_for<'a>(&'a self, scope: &'a Scope, allowed: &'a AllowList) -> Option<Lens<'a>> {
@@ -143,87 +137,12 @@ impl Catalog {
     }
 }
 
-/// A group's members, taken apart once for looking up often.
-pub struct Members {
-    servers: HashSet<String>,
-    tools: Named,
-    excluded: Named,
-    prompts: Named,
-    resources: Named,
-    /// URIs without a server: whichever has them.
-    any_server_resources: HashSet<String>,
-}
-
-impl Members {
-    pub fn of(group: &Group) -> Self {
-        let mut resources =
-            Named { everything: has_everything(&group.included_resources), ..Named::default() };
-        let mut any_server_resources = HashSet::new();
-        for uri in &group.included_resources {
-            match ResourceUri::parse(uri) {
-                Ok(ResourceUri::Qualified { server, uri }) => resources.add(server.as_str(), &uri),
-                Ok(ResourceUri::Upstream(uri)) => drop(any_server_resources.insert(uri)),
-                Err(_) => {}
-            }
-        }
-        Self {
-            servers: group.included_servers.iter().cloned().collect(),
-            // All tools of the included servers are in, whatever is named besides.
-            tools: Named { everything: true, ..Named::of(&group.included_tools) },
-            excluded: Named::of(&group.excluded_tools),
-            prompts: Named {
-                everything: has_everything(&group.included_prompts),
-                ..Named::of(&group.included_prompts)
-            },
-            resources,
-            any_server_resources,
-        }
-    }
-
-    fn has_tool(&self, server: &str, tool: &str) -> bool {
-        self.tools.has(server, tool, &self.servers) && !self.excluded.names(server, tool)
-    }
-}
-
-/// Names by server, and whether whole servers are meant besides.
-#[derive(Default)]
-struct Named {
-    by_server: HashMap<String, HashSet<String>>,
-    everything: bool,
-}
-
-impl Named {
-    fn of(names: &[String]) -> Self {
-        let mut named = Self::default();
-        for name in names.iter().filter_map(|name| QualifiedName::parse(name)) {
-            named.add(name.server, name.item);
-        }
-        named
-    }
-
-    fn add(&mut self, server: &str, item: &str) {
-        self.by_server.entry(server.to_owned()).or_default().insert(item.to_owned());
-    }
-
-    fn names(&self, server: &str, item: &str) -> bool {
-        self.by_server.get(server).is_some_and(|items| items.contains(item))
-    }
-
-    fn has(&self, server: &str, item: &str, servers: &HashSet<String>) -> bool {
-        self.names(server, item) || self.everything && servers.contains(server)
-    }
-}
-
-fn has_everything(names: &[String]) -> bool {
-    names.iter().any(|name| name == EVERYTHING)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use model::{Offering, Registration, uri};
+    use model::{Group, Offering, Registration, uri};
 
     /// A server with the tool `t`, the prompts `p` and `q`, the resources `x://1` and `x://2`, and a template.
     fn entry(name: &str, more: Value) -> Entry {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::caller::Caller;
-use upstream::{CallError, Exchange, Link, OnBehalf, Purpose, Request};
+use upstream::{CallError, Exchange, Link, LinkRequest, OnBehalf, Purpose};
 use wire::{Era, Head, Span};
 
 /// How the request is written, which depends on the link that it takes.
@@ -77,7 +77,7 @@ pub struct Authored {
 impl Authored {
     async fn send(&self, link: &Arc<Link>) -> Result<Exchange, CallError> {
         let params: Vec<_> = self.params.iter().map(|(key, value)| (*key, value.as_slice())).collect();
-        let request = Request {
+        let request = LinkRequest {
             method: self.method,
             params: &params,
             progress: self.wants_progress,

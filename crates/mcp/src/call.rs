@@ -15,9 +15,9 @@ use super::stream::{self, Outlet};
 use super::{Mcp, bridge};
 use gateway::answer::Answer;
 use gateway::caller::{Caller, Owner};
+use gateway::destination::ReturnedState;
 use gateway::forward::{Forward, Outbound};
 use gateway::refusal::Refusal;
-use gateway::route::ReturnedState;
 use model::Capabilities;
 use wire::{Era, Head};
 
@@ -43,7 +43,7 @@ enum Pumped {
 }
 
 /// What is known of a call while it runs.
-struct Call {
+struct ClientCall {
     caller: Arc<Caller>,
     /// As the client wrote it.
     id: Vec<u8>,
@@ -78,7 +78,7 @@ impl Mcp {
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here: moving a future costs as much as it is large.
-        let call = Call { caller, id, round, in_flight };
+        let call = ClientCall { caller, id, round, in_flight };
         let run = pin!(self.answer(call, head, message, beside));
         match cancelled {
             Some(cancelled) => cancelled.run_until_cancelled(run).await,
@@ -88,7 +88,7 @@ impl Mcp {
 
     async fn answer(
         self: &Arc<Self>,
-        mut call: Call,
+        mut call: ClientCall,
         head: &Head<'_>,
         message: &Bytes,
         beside: &Beside,
@@ -123,7 +123,7 @@ impl Mcp {
     }
 
     /// Carries the rest of a call whose answer has become a stream.
-    async fn go_on(&self, mut call: Call, mut forward: Forward, outlet: Outlet) {
+    async fn go_on(&self, mut call: ClientCall, mut forward: Forward, outlet: Outlet) {
         let cancelled = match call.caller.era {
             // The stream may break while the call goes on: disconnecting is not cancelling.
             Era::Legacy => call.in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default(),
@@ -152,7 +152,7 @@ impl Mcp {
     }
 
     /// The next thing that the client gets to see of a call.
-    async fn pump(&self, call: &mut Call, forward: &mut Forward, beside: &Beside) -> Pumped {
+    async fn pump(&self, call: &mut ClientCall, forward: &mut Forward, beside: &Beside) -> Pumped {
         loop {
             let outbound = match forward.next().await {
                 Ok(Outbound::Answer(answer)) => return Pumped::Answer(answer),

@@ -8,13 +8,13 @@ use gateway::caller::Scope;
 
 /// What an MCP path means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub transport: Transport,
+pub struct EndpointPath {
+    pub transport: ClientTransport,
     pub scope: Scope,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum ClientTransport {
     /// Streamable HTTP.
     Streamable,
     /// The event stream of HTTP+SSE.
@@ -29,18 +29,18 @@ impl Mcp {
             return Reply::not_found(missing);
         }
         match (ask.transport, ask.method) {
-            (Transport::Streamable, "POST") if ask.names_modern_version() => {
+            (ClientTransport::Streamable, "POST") if ask.names_modern_version() => {
                 Box::pin(self.post_modern(ask)).await
             }
-            (Transport::Streamable, "POST") => self.post(ask).await,
-            (Transport::Streamable, _) if ask.names_modern_version() => Reply::wrong_method("POST"),
-            (Transport::Streamable, "GET") => self.open_stream(&ask),
-            (Transport::Streamable, "DELETE") => self.end_session(&ask),
-            (Transport::Streamable, _) => Reply::wrong_method("GET, POST, DELETE"),
-            (Transport::Sse, "GET") => self.open_sse(&ask),
-            (Transport::Sse, _) => Reply::wrong_method("GET"),
-            (Transport::Message, "POST") => Box::pin(self.post_message(ask)).await,
-            (Transport::Message, _) => Reply::wrong_method("POST"),
+            (ClientTransport::Streamable, "POST") => self.post(ask).await,
+            (ClientTransport::Streamable, _) if ask.names_modern_version() => Reply::wrong_method("POST"),
+            (ClientTransport::Streamable, "GET") => self.open_stream(&ask),
+            (ClientTransport::Streamable, "DELETE") => self.end_session(&ask),
+            (ClientTransport::Streamable, _) => Reply::wrong_method("GET, POST, DELETE"),
+            (ClientTransport::Sse, "GET") => self.open_sse(&ask),
+            (ClientTransport::Sse, _) => Reply::wrong_method("GET"),
+            (ClientTransport::Message, "POST") => Box::pin(self.post_message(ask)).await,
+            (ClientTransport::Message, _) => Reply::wrong_method("POST"),
         }
     }
 }

@@ -18,7 +18,7 @@ use gateway::caller::{Caller, Logs, Owner, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel};
-use wire::{Era, Head, Kind, Version, authored, scan, text};
+use wire::{Era, Head, MessageKind, Version, authored, text, walk};
 
 /// Who sends a message, and how it may be answered.
 #[derive(Clone)]
@@ -94,12 +94,12 @@ impl Mcp {
         sender: &Sender,
     ) -> Option<Reply> {
         match head.kind {
-            Kind::Request => self.answer_request(head, body, sender).await,
-            Kind::Notice => {
+            MessageKind::Request => self.answer_request(head, body, sender).await,
+            MessageKind::Notice => {
                 self.take_notice(head, sender);
                 None
             }
-            Kind::Result | Kind::Error => {
+            MessageKind::Result | MessageKind::Error => {
                 if let Some(session) = &sender.session {
                     self.lives.take_answer(session.serial, head);
                 }
@@ -117,11 +117,11 @@ impl Mcp {
         if version.is_some_and(|version| version != Version::V2025_03_26) {
             return Reply::invalid_message(None, "batches exist only in protocol version 2025-03-26");
         }
-        let array = match scan::whole(body) {
+        let array = match walk::whole(body) {
             Ok(array) => array,
             Err(error) => return Reply::unreadable(&error.into()),
         };
-        let messages: Vec<_> = scan::elements(body, &array).map(|span| body.slice(span)).collect();
+        let messages: Vec<_> = walk::elements(body, &array).map(|span| body.slice(span)).collect();
         if messages.is_empty() {
             return Reply::invalid_message(None, "a batch has at least one message");
         }
@@ -354,7 +354,7 @@ fn needs_session(method: &str) -> String {
 
 /// What would be answered with more than a message if it came alone.
 fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
-    let id = head.id.as_ref().filter(|_| head.kind == Kind::Request)?.raw();
+    let id = head.id.as_ref().filter(|_| head.kind == MessageKind::Request)?.raw();
     let sentence = match head.method.as_deref().unwrap_or_default() {
         _ if head.declares_version() => "requests of revision 2026-07-28 stand alone".to_owned(),
         "initialize" => "initialize cannot be part of a batch".to_owned(),
@@ -376,7 +376,7 @@ fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
 /// A request that names its version is a modern one. Without the header that goes with it, or with one of a legacy
 /// client, something is always wrong with it.
 fn object_to_modern(version: Option<&str>, routing: Option<Routing>, head: &Head<'_>) -> Option<Reply> {
-    if head.kind != Kind::Request || !head.declares_version() {
+    if head.kind != MessageKind::Request || !head.declares_version() {
         return None;
     }
     let objection = routing::check(version, &routing.unwrap_or_default(), head, &[]).err()?;

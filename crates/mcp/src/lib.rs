@@ -34,9 +34,9 @@ use gateway::refusal::Refusal;
 use seal::PurposeSeal;
 use wire::{Era, Head, Version};
 
-pub use endpoint::{Place, Transport};
+pub use endpoint::{ClientTransport, EndpointPath};
 pub use gateway::caller::{Scope, Viewer};
-pub use reply::{Body, Reply};
+pub use reply::{Reply, ReplyBody};
 pub use routing::Routing;
 pub use stream::EventBody;
 
@@ -63,7 +63,7 @@ pub struct Seals {
 /// An HTTP request to an MCP endpoint, reduced to what matters here.
 pub struct Ask<'a> {
     pub method: &'a str,
-    pub transport: Transport,
+    pub transport: ClientTransport,
     pub viewer: Viewer,
     /// Cancelled when the token that the client came with is no longer valid.
     pub revoked: Option<CancellationToken>,

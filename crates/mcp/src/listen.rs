@@ -16,7 +16,7 @@ use super::{Ask, Mcp};
 use gateway::caller::Viewer;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
-use wire::{Era, Head, authored, scan, text};
+use wire::{Era, Head, authored, text, walk};
 
 /// A server that does not agree to a subscription in this time does not agree: others must not wait for it.
 const ASKING: Duration = Duration::from_secs(5);
@@ -107,7 +107,7 @@ impl Mcp {
 
 fn wishes(head: &Head<'_>) -> Result<Wishes, Refusal> {
     let params = head.params.as_ref();
-    let wanted = params.and_then(|params| scan::member(head.body, &params.span, "notifications"));
+    let wanted = params.and_then(|params| walk::member(head.body, &params.span, "notifications"));
     let wanted = wanted.filter(|wanted| head.body[wanted.start] == b'{');
     let wanted = wanted.ok_or_else(|| Refusal::Invalid("params.notifications must be an object".into()))?;
     serde_json::from_slice(&head.body[wanted])
@@ -118,7 +118,7 @@ impl Wishes {
     /// What an endpoint has nothing of cannot change either.
     fn granted_by(self, lists: &Lists) -> Self {
         let capabilities = &lists.greeting.capabilities;
-        let has = |key: &str| scan::member(capabilities, &(0..capabilities.len()), key).is_some();
+        let has = |key: &str| walk::member(capabilities, &(0..capabilities.len()), key).is_some();
         Self {
             tools_list_changed: self.tools_list_changed && has("tools"),
             prompts_list_changed: self.prompts_list_changed && has("prompts"),

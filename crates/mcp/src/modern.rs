@@ -9,11 +9,11 @@ use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::{Ask, Mcp};
 use gateway::caller::{Caller, Logs, Scope, Viewer};
+use gateway::destination::ReturnedState;
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
-use gateway::route::ReturnedState;
 use model::{Capabilities, LogLevel};
-use wire::{Era, Head, Kind, Version, authored, meta};
+use wire::{Era, Head, MessageKind, Version, authored, meta};
 
 /// What the revision took away: answered like any other unknown method, whatever a server might say to it.
 const REMOVED: [&str; 5] =
@@ -27,10 +27,10 @@ impl Mcp {
         };
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         match head.kind {
-            Kind::Request => {}
+            MessageKind::Request => {}
             // There is none that the gateway could act on: a request is cancelled by closing it.
-            Kind::Notice => return Reply::accepted(),
-            Kind::Result | Kind::Error => {
+            MessageKind::Notice => return Reply::accepted(),
+            MessageKind::Result | MessageKind::Error => {
                 return Reply::invalid_message(None, "servers ask nothing here that could be answered");
             }
         }

@@ -49,20 +49,20 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     }
 }
 
-/// The turn of somebody who looks at many sessions.
-struct Turn {
+/// Lets others run while many sessions are looked at.
+struct Pacing {
     begun: Instant,
     looked_at: usize,
 }
 
-impl Default for Turn {
+impl Default for Pacing {
     fn default() -> Self {
         Self { begun: Instant::now(), looked_at: 0 }
     }
 }
 
-impl Turn {
-    /// Counts a session, and lets others go on when the turn is over.
+impl Pacing {
+    /// Counts a session, and lets others go on when its turn is over.
     async fn count(&mut self) {
         self.looked_at += 1;
         if self.looked_at > BATCH || self.begun.elapsed() > LONGEST_TURN {
@@ -76,9 +76,9 @@ impl Turn {
 /// are looked at once, and nobody who calls meanwhile waits for it.
 async fn tell_changes(mcp: &Arc<Mcp>) {
     let viewers = mcp.lives.collect(|serial, live| Some((serial, live.viewer.clone())));
-    let mut turn = Turn::default();
+    let mut pacing = Pacing::default();
     for (serial, viewer) in viewers {
-        turn.count().await;
+        pacing.count().await;
         match mcp.gateway.fingerprint(&viewer) {
             Some(now) => {
                 mcp.lives.look(serial, |live| {
@@ -126,9 +126,9 @@ fn is_part_of(uri: &str, whole: &str) -> bool {
 /// A session that was not used for the idle time-out loses what it holds and is over; one that holds nothing more
 /// is only forgotten.
 async fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
-    let mut turn = Turn::default();
+    let mut pacing = Pacing::default();
     for serial in mcp.lives.collect(|serial, _| Some(serial)) {
-        turn.count().await;
+        pacing.count().await;
         let (is_busy, has_links) =
             (mcp.lives.is_busy(serial), mcp.gateway.has_links_of(Owner::Session(serial)));
         let is_over = mcp.lives.look(serial, |live| {
@@ -162,9 +162,9 @@ mod tests {
     #[tokio::test]
     async fn others_go_on_after_each_batch() {
         let others = tokio::spawn(async {});
-        let mut turn = Turn::default();
+        let mut pacing = Pacing::default();
         for _ in 0..=BATCH {
-            turn.count().await;
+            pacing.count().await;
         }
         assert!(others.is_finished());
     }

@@ -24,10 +24,10 @@ pub struct Reply {
     /// What the handshake settled, for the transport that keeps it itself.
     pub opened: Option<Arc<Session>>,
     pub allow: Option<&'static str>,
-    pub body: Body,
+    pub body: ReplyBody,
 }
 
-pub enum Body {
+pub enum ReplyBody {
     Empty,
     /// JSON in pieces that are sent one after the other, so that nothing large is copied.
     Json(Vec<Bytes>),
@@ -35,17 +35,17 @@ pub enum Body {
 }
 
 impl Reply {
-    fn new(status: StatusCode, body: Body) -> Self {
+    fn new(status: StatusCode, body: ReplyBody) -> Self {
         Self { status, session: None, opened: None, allow: None, body }
     }
 
     fn sentence(status: StatusCode, sentence: &str) -> Self {
         let body = json!({ "error": sentence }).to_string();
-        Self::new(status, Body::Json(vec![body.into()]))
+        Self::new(status, ReplyBody::Json(vec![body.into()]))
     }
 
     pub fn message(message: Message) -> Self {
-        Self::new(StatusCode::OK, Body::Json(message.0))
+        Self::new(StatusCode::OK, ReplyBody::Json(message.0))
     }
 
     pub fn whole(message: Bytes) -> Self {
@@ -53,16 +53,16 @@ impl Reply {
     }
 
     pub fn events(body: EventBody) -> Self {
-        Self::new(StatusCode::OK, Body::Events(body))
+        Self::new(StatusCode::OK, ReplyBody::Events(body))
     }
 
     /// A notice or an answer was taken.
     pub fn accepted() -> Self {
-        Self::new(StatusCode::ACCEPTED, Body::Empty)
+        Self::new(StatusCode::ACCEPTED, ReplyBody::Empty)
     }
 
     pub fn session_ended() -> Self {
-        Self::new(StatusCode::NO_CONTENT, Body::Empty)
+        Self::new(StatusCode::NO_CONTENT, ReplyBody::Empty)
     }
 
     pub fn not_found(sentence: impl AsRef<str>) -> Self {
@@ -97,12 +97,12 @@ impl Reply {
             HeadError::Syntax { .. } => None,
         };
         let message = authored::error(id, error.code(), &error.to_string(), None);
-        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
+        Self::new(StatusCode::BAD_REQUEST, ReplyBody::Json(vec![message]))
     }
 
     pub fn invalid_message(id: Option<&[u8]>, sentence: &str) -> Self {
         let message = authored::error(id, code::INVALID_REQUEST, sentence, None);
-        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
+        Self::new(StatusCode::BAD_REQUEST, ReplyBody::Json(vec![message]))
     }
 
     /// An answer of a server. Modern clients also go by the HTTP status of an error.
@@ -111,7 +111,7 @@ impl Reply {
             let given = fault.status.and_then(|status| StatusCode::from_u16(status).ok());
             given.unwrap_or_else(|| modern_status(fault.code))
         });
-        Self::new(status, Body::Json(vec![answer.message]))
+        Self::new(status, ReplyBody::Json(vec![answer.message]))
     }
 
     pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
@@ -123,7 +123,7 @@ impl Reply {
             (Era::Modern, Refusal::Rpc { code, .. }) => modern_status(*code),
             (Era::Modern | Era::Legacy, _) => StatusCode::OK,
         };
-        Self::new(status, Body::Json(Message::refusal(era, id, refusal).0))
+        Self::new(status, ReplyBody::Json(Message::refusal(era, id, refusal).0))
     }
 
     /// A modern request that is not what it should be.
@@ -134,7 +134,7 @@ impl Reply {
             Objection::UnsupportedVersion(requested) => return Self::unsupported_version(id, requested),
         };
         let message = authored::error(id, code, sentence, None);
-        Self::new(StatusCode::BAD_REQUEST, Body::Json(vec![message]))
+        Self::new(StatusCode::BAD_REQUEST, ReplyBody::Json(vec![message]))
     }
 
     /// A revision that is not spoken here.
@@ -145,7 +145,7 @@ impl Reply {
         let code = code::UNSUPPORTED_PROTOCOL_VERSION;
         Self::new(
             StatusCode::BAD_REQUEST,
-            Body::Json(vec![authored::error(id, code, &sentence, Some(data.as_bytes()))]),
+            ReplyBody::Json(vec![authored::error(id, code, &sentence, Some(data.as_bytes()))]),
         )
     }
 }
@@ -154,8 +154,8 @@ impl Reply {
     /// The message in it, if it is one, in one piece.
     pub fn into_message(self) -> Option<Bytes> {
         match self.body {
-            Body::Json(pieces) => Some(Message(pieces).join()),
-            Body::Empty | Body::Events(_) => None,
+            ReplyBody::Json(pieces) => Some(Message(pieces).join()),
+            ReplyBody::Empty | ReplyBody::Events(_) => None,
         }
     }
 }

@@ -35,13 +35,13 @@ pub struct Session {
 pub struct Sessions {
     seal: PurposeSeal,
     random: RandomPool,
-    ended: RwLock<Ended>,
+    ended: RwLock<EndedSessions>,
     /// Sessions in use, by id: opening a seal costs more than looking here.
     recent: RwLock<HashMap<Box<str>, Arc<Session>>>,
 }
 
 #[derive(Default)]
-struct Ended {
+struct EndedSessions {
     serials: HashSet<u64>,
     order: VecDeque<u64>,
 }

@@ -22,7 +22,7 @@ impl Client {
         let mut fields = Fields::new(object);
         let name = fields.required_text("name")?;
         let name = HolderName::parse(&name).map_err(|problem| FieldError::new("name", problem))?;
-        let given = Given::take(fields)?;
+        let given = ClientFields::take(fields)?;
         Ok(Self {
             id: PrincipalId::random(),
             name,
@@ -38,7 +38,7 @@ impl Client {
     pub fn replaced(&self, mut object: Map<String, Value>) -> Result<Self, FieldError> {
         let keeps_allow_list = object.get("allow_list").is_some_and(Value::is_null);
         object.remove("name");
-        let given = Given::take(Fields::new(object))?;
+        let given = ClientFields::take(Fields::new(object))?;
         let kept = if keeps_allow_list { self.allow_list.clone() } else { AllowList::default() };
         // The same text again is no new token.
         let new = given.token.filter(|token| token.secret() != self.token.secret());
@@ -54,13 +54,13 @@ impl Client {
 }
 
 /// What a body says beside the name.
-struct Given {
+struct ClientFields {
     description: String,
     allow_list: Option<AllowList>,
     token: Option<Token>,
 }
 
-impl Given {
+impl ClientFields {
     fn take(mut fields: Fields) -> Result<Self, FieldError> {
         let given = Self {
             description: fields.text("description")?.unwrap_or_default(),

@@ -71,7 +71,7 @@ impl fmt::Debug for SecretKey {
 /// It was sealed under another key or for another purpose, or it was changed since.
 #[derive(Debug, thiserror::Error)]
 #[error("sealed data does not open: another key, another purpose, or damaged")]
-pub struct OpenError;
+pub struct UnsealError;
 
 #[derive(Clone, Debug)]
 pub struct Seal {
@@ -87,7 +87,7 @@ impl Seal {
         self.for_purpose(purpose).seal(plain)
     }
 
-    pub fn open(&self, purpose: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+    pub fn open(&self, purpose: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, UnsealError> {
         self.for_purpose(purpose).open(sealed)
     }
 
@@ -158,14 +158,14 @@ impl PurposeSeal {
         sealed
     }
 
-    pub fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
-        let (&version, rest) = sealed.split_first().ok_or(OpenError)?;
+    pub fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, UnsealError> {
+        let (&version, rest) = sealed.split_first().ok_or(UnsealError)?;
         if version != VERSION {
-            return Err(OpenError);
+            return Err(UnsealError);
         }
-        let (nonce, encrypted) = rest.split_first_chunk::<NONCE_LENGTH>().ok_or(OpenError)?;
+        let (nonce, encrypted) = rest.split_first_chunk::<NONCE_LENGTH>().ok_or(UnsealError)?;
         let payload = Payload { msg: encrypted, aad: self.purpose.as_bytes() };
-        let plain = self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| OpenError)?;
+        let plain = self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| UnsealError)?;
         Ok(Zeroizing::new(plain))
     }
 }

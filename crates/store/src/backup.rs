@@ -10,10 +10,11 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
 use super::failure::describe;
-use super::key::{self, KeyOrigin};
+use super::key;
 use super::lock::PRIVATE;
+use super::open_error::KeyOrigin;
 use super::sqlite::Sqlite;
-use super::{OpenError, OpenOptions};
+use super::{OpenOptions, OpenStoreError};
 use model::Secret;
 use seal::Seal;
 
@@ -35,7 +36,7 @@ pub enum BackupError {
     #[error("the copy failed: {0}")]
     Copy(String),
     #[error(transparent)]
-    Source(#[from] OpenError),
+    Source(#[from] OpenStoreError),
 }
 
 /// Copies the database to a new file. The file has its name only when it is whole.

@@ -11,7 +11,7 @@ use model::{Offering, Prompt, Resource, ServerName, Template, Tool};
 
 /// The lists of one server.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct StoredLists {
     pub(super) tools: Vec<Tool>,
     pub(super) prompts: Vec<Prompt>,
     pub(super) resources: Vec<Resource>,
@@ -19,12 +19,12 @@ pub(super) struct Lists {
 }
 
 /// The lists by server, or what is wrong with one of them.
-pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<Lists, String>>, StoreError> {
+pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<StoredLists, String>>, StoreError> {
     const SQL: &str = "SELECT server, kind, items FROM catalogs";
     let rows: Vec<(String, String, String)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
-    let mut by_server: HashMap<String, Result<Lists, String>> = HashMap::new();
+    let mut by_server: HashMap<String, Result<StoredLists, String>> = HashMap::new();
     for (server, kind, items) in rows {
-        let lists = by_server.entry(server).or_insert_with(|| Ok(Lists::default()));
+        let lists = by_server.entry(server).or_insert_with(|| Ok(StoredLists::default()));
         if let Ok(so_far) = lists
             && let Err(problem) = so_far.read(&kind, &items)
         {
@@ -34,7 +34,7 @@ pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<Lists, St
     Ok(by_server)
 }
 
-impl Lists {
+impl StoredLists {
     fn read(&mut self, kind: &str, items: &str) -> Result<(), String> {
         match kind {
             "tool" => self.tools = split(items, Tool::parse)?,

@@ -2,9 +2,10 @@
 //! gateway may be running on the database meanwhile.
 
 use super::failure::describe;
-use super::key::{self, KeyOrigin};
+use super::key;
+use super::open_error::KeyOrigin;
 use super::sqlite::Sqlite;
-use super::{OpenError, OpenOptions, Store, StoreError};
+use super::{OpenOptions, OpenStoreError, Store, StoreError};
 
 /// Problems of one kind that are named; beyond that they are counted.
 const NAMED: usize = 100;
@@ -30,7 +31,7 @@ impl Finding {
 }
 
 /// Looks at the database of a gateway. An error when there is nothing to look at.
-pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenError> {
+pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenStoreError> {
     let (path, sqlite) = Sqlite::open_to_read(&options.path).await?;
     let given = options.secret_key.as_ref().map(model::Secret::expose);
     let (key, key_finding) = match key::find(given, &path) {
@@ -87,9 +88,9 @@ async fn contents(store: &Store) -> Vec<Finding> {
         };
         grants.into_iter().map(opened).collect()
     });
-    let sessions = store.unreadable_sessions().await.map(|sessions| {
+    let authorizations = store.unreadable_authorizations().await.map(|ids| {
         let unreadable = |id| StoreError::Corrupt(format!("authorization session {id} cannot be opened"));
-        sessions.into_iter().map(|id| Err::<(), _>(unreadable(id))).collect()
+        ids.into_iter().map(|id| Err::<(), _>(unreadable(id))).collect()
     });
     vec![
         each("servers", store.read_servers().await),
@@ -97,7 +98,7 @@ async fn contents(store: &Store) -> Vec<Finding> {
         each("users", store.read_users().await),
         each("clients", store.read_clients().await),
         each("grants", grants),
-        each("authorization sessions", sessions),
+        each("authorization sessions", authorizations),
     ]
 }
 

@@ -2,7 +2,7 @@
 //! another database joins with one more variant here and one more arm in the macro.
 
 use super::StoreError;
-use super::sqlite::{Access, Sqlite, SqliteTx};
+use super::sqlite::{Sqlite, SqliteTx, TxMode};
 
 #[derive(Debug)]
 pub(super) enum Database {
@@ -15,9 +15,9 @@ pub(super) enum Tx {
 }
 
 impl Database {
-    pub(super) async fn begin(&self, access: Access) -> Result<Tx, sqlx::Error> {
+    pub(super) async fn begin(&self, mode: TxMode) -> Result<Tx, sqlx::Error> {
         match self {
-            Database::Sqlite(database) => database.begin(access).await.map(Tx::Sqlite),
+            Database::Sqlite(database) => database.begin(mode).await.map(Tx::Sqlite),
         }
     }
 

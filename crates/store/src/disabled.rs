@@ -3,22 +3,22 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::StoreError;
 use super::db::{Tx, on};
-use super::{Store, StoreError, servers};
 use model::{Flags, ServerName};
 
 /// What can be switched off one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DisabledKind {
     Tool,
     Prompt,
 }
 
-impl Kind {
+impl DisabledKind {
     fn as_str(self) -> &'static str {
         match self {
-            Kind::Tool => "tool",
-            Kind::Prompt => "prompt",
+            DisabledKind::Tool => "tool",
+            DisabledKind::Prompt => "prompt",
         }
     }
 }
@@ -30,26 +30,22 @@ pub(super) struct Disabled {
     pub(super) prompts: BTreeSet<String>,
 }
 
-impl Store {
-    pub async fn set_disabled(
-        &self,
-        server: &ServerName,
-        kind: Kind,
-        names: &[String],
-        disabled: bool,
-        now_ms: i64,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.write().await?;
-        servers::touch(&mut tx, server, now_ms).await?;
-        for name in names {
-            if disabled {
-                insert(&mut tx, server, kind, name).await?;
-            } else {
-                remove(&mut tx, server, kind, name).await?;
-            }
+/// Switches things of a server off or on again.
+pub(super) async fn set(
+    tx: &mut Tx,
+    server: &ServerName,
+    kind: DisabledKind,
+    names: &[String],
+    disabled: bool,
+) -> Result<(), sqlx::Error> {
+    for name in names {
+        if disabled {
+            insert(tx, server, kind, name).await?;
+        } else {
+            remove(tx, server, kind, name).await?;
         }
-        tx.commit().await
     }
+    Ok(())
 }
 
 /// By server, or what is wrong with a row of it.
@@ -74,15 +70,15 @@ pub(super) async fn replace(tx: &mut Tx, server: &ServerName, flags: &Flags) -> 
     const SQL: &str = "DELETE FROM disabled WHERE server = $1";
     on!(&mut *tx, |db| sqlx::query(SQL).bind(server.as_str()).execute(db).await.map(|_| ()))?;
     for name in &flags.disabled_tools {
-        insert(tx, server, Kind::Tool, name).await?;
+        insert(tx, server, DisabledKind::Tool, name).await?;
     }
     for name in &flags.disabled_prompts {
-        insert(tx, server, Kind::Prompt, name).await?;
+        insert(tx, server, DisabledKind::Prompt, name).await?;
     }
     Ok(())
 }
 
-async fn insert(tx: &mut Tx, server: &ServerName, kind: Kind, name: &str) -> Result<(), sqlx::Error> {
+async fn insert(tx: &mut Tx, server: &ServerName, kind: DisabledKind, name: &str) -> Result<(), sqlx::Error> {
     const SQL: &str = "INSERT INTO disabled (server, kind, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
     on!(tx, |db| {
         let query = sqlx::query(SQL).bind(server.as_str()).bind(kind.as_str()).bind(name);
@@ -90,7 +86,7 @@ async fn insert(tx: &mut Tx, server: &ServerName, kind: Kind, name: &str) -> Res
     })
 }
 
-async fn remove(tx: &mut Tx, server: &ServerName, kind: Kind, name: &str) -> Result<(), sqlx::Error> {
+async fn remove(tx: &mut Tx, server: &ServerName, kind: DisabledKind, name: &str) -> Result<(), sqlx::Error> {
     const SQL: &str = "DELETE FROM disabled WHERE server = $1 AND kind = $2 AND name = $3";
     on!(tx, |db| {
         let query = sqlx::query(SQL).bind(server.as_str()).bind(kind.as_str()).bind(name);

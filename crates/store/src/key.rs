@@ -1,7 +1,6 @@
 //! Where the secret key of a database comes from: a value given by the operator, or the file beside it.
 //! A key is made only for a database that is still empty; what was sealed under a lost key stays lost.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -9,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::OpenError;
 use super::lock::{Contents, PRIVATE};
+use super::open_error::{KeyOrigin, OpenStoreError};
 use seal::SecretKey;
 
 const FILE_NAME: &str = "toolgate.key";
@@ -18,24 +17,8 @@ const FILE_NAME: &str = "toolgate.key";
 /// More than any well-formed key file has; what is longer is no key.
 const MAX_FILE_LENGTH: u64 = 256;
 
-/// Names the place a key came from, for sentences about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyOrigin {
-    Environment,
-    File(PathBuf),
-}
-
-impl fmt::Display for KeyOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyOrigin::Environment => f.write_str("TOOLGATE_SECRET_KEY"),
-            KeyOrigin::File(path) => write!(f, "key file {}", path.display()),
-        }
-    }
-}
-
 /// The key of a database that has one.
-pub(super) fn find(given: Option<&str>, database: &Path) -> Result<(SecretKey, KeyOrigin), OpenError> {
+pub(super) fn find(given: Option<&str>, database: &Path) -> Result<(SecretKey, KeyOrigin), OpenStoreError> {
     load(given, database, Contents::Data)
 }
 
@@ -44,10 +27,10 @@ pub(super) fn load(
     given: Option<&str>,
     database: &Path,
     contents: Contents,
-) -> Result<(SecretKey, KeyOrigin), OpenError> {
+) -> Result<(SecretKey, KeyOrigin), OpenStoreError> {
     if let Some(text) = given {
         let key = SecretKey::from_hex(text.trim());
-        let key = key.map_err(|_| OpenError::KeyMalformed { origin: KeyOrigin::Environment })?;
+        let key = key.map_err(|_| OpenStoreError::KeyMalformed { origin: KeyOrigin::Environment })?;
         return Ok((key, KeyOrigin::Environment));
     }
     let path = database.with_file_name(FILE_NAME);
@@ -56,10 +39,14 @@ pub(super) fn load(
         (Found::Nothing(existing), Contents::Empty) => create(&path, existing)?,
         (Found::Nothing(existing), Contents::Data) => {
             let problem = match existing {
-                Existing::None => "missing",
-                Existing::Empty => "empty",
+                ExistingKeyFile::None => "missing",
+                ExistingKeyFile::Empty => "empty",
             };
-            return Err(OpenError::KeyMissing { database: database.to_owned(), key_file: path, problem });
+            return Err(OpenStoreError::KeyMissing {
+                database: database.to_owned(),
+                key_file: path,
+                problem,
+            });
         }
     };
     Ok((key, KeyOrigin::File(path)))
@@ -68,22 +55,24 @@ pub(super) fn load(
 /// What is in the place of the key file.
 enum Found {
     Key(SecretKey),
-    Nothing(Existing),
+    Nothing(ExistingKeyFile),
 }
 
 /// A file without a key in it: none at all, or one that a power cut left empty.
 #[derive(Clone, Copy)]
-enum Existing {
+enum ExistingKeyFile {
     None,
     Empty,
 }
 
-fn read(path: &Path) -> Result<Found, OpenError> {
-    let unusable = |cause| OpenError::Unusable { path: path.to_owned(), cause };
-    let malformed = || OpenError::KeyMalformed { origin: KeyOrigin::File(path.to_owned()) };
+fn read(path: &Path) -> Result<Found, OpenStoreError> {
+    let unusable = |cause| OpenStoreError::Unusable { path: path.to_owned(), cause };
+    let malformed = || OpenStoreError::KeyMalformed { origin: KeyOrigin::File(path.to_owned()) };
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing(Existing::None)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(Found::Nothing(ExistingKeyFile::None));
+        }
         Err(error) => return Err(unusable(error)),
     };
     let mode = file.metadata().map_err(unusable)?.permissions().mode();
@@ -97,14 +86,14 @@ fn read(path: &Path) -> Result<Found, OpenError> {
         Err(error) => return Err(unusable(error)),
     }
     if text.trim().is_empty() {
-        return Ok(Found::Nothing(Existing::Empty));
+        return Ok(Found::Nothing(ExistingKeyFile::Empty));
     }
     SecretKey::from_hex(text.trim()).map(Found::Key).map_err(|_| malformed())
 }
 
 /// Makes a key file. It is whole and on disk before it has its name, or a power cut could leave a file without a key,
 /// or data without its key.
-fn create(path: &Path, existing: Existing) -> Result<SecretKey, OpenError> {
+fn create(path: &Path, existing: ExistingKeyFile) -> Result<SecretKey, OpenStoreError> {
     let key = SecretKey::random();
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
@@ -112,7 +101,7 @@ fn create(path: &Path, existing: Existing) -> Result<SecretKey, OpenError> {
     let placed = write(&draft, &key).and_then(|()| place(&draft, path, existing));
     // Half a key would stop the next start; without the file it makes a whole one.
     let _ = fs::remove_file(&draft);
-    placed.map_err(|cause| OpenError::Unusable { path: path.to_owned(), cause })?;
+    placed.map_err(|cause| OpenStoreError::Unusable { path: path.to_owned(), cause })?;
     Ok(key)
 }
 
@@ -123,17 +112,17 @@ fn write(draft: &Path, key: &SecretKey) -> io::Result<()> {
     file.sync_all()
 }
 
-fn place(draft: &Path, path: &Path, existing: Existing) -> io::Result<()> {
+fn place(draft: &Path, path: &Path, existing: ExistingKeyFile) -> io::Result<()> {
     match existing {
         // A link, unlike a rename, decides between two gateways whose databases share this directory.
-        Existing::None => match fs::hard_link(draft, path) {
+        ExistingKeyFile::None => match fs::hard_link(draft, path) {
             // Some file systems know no links.
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {
                 fs::rename(draft, path)?
             }
             linked => linked?,
         },
-        Existing::Empty => fs::rename(draft, path)?,
+        ExistingKeyFile::Empty => fs::rename(draft, path)?,
     }
     File::open(path.parent().unwrap_or(path))?.sync_all()
 }

@@ -1,6 +1,7 @@
 //! What outlives the process: servers, what they offered, what is switched off, groups, OAuth, users, clients, settings.
 //! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
 
+mod authorizations;
 mod backup;
 mod catalogs;
 mod check;
@@ -16,8 +17,8 @@ mod key;
 mod lock;
 mod migrate;
 mod open;
+mod open_error;
 mod servers;
-mod sessions;
 mod settings;
 mod sqlite;
 #[cfg(test)]
@@ -34,19 +35,19 @@ use seal::{PurposeSeal, Seal, SecretKey};
 
 use db::{Database, Tx};
 use health::HealthSender;
-use sqlite::{Access, Sqlite};
-use tokens::Tokens;
+use sqlite::{Sqlite, TxMode};
+use tokens::TokenColumns;
 
+pub use authorizations::{AuthorizationKey, AuthorizationStatus, StoredAuthorization};
 pub use backup::{BackupError, Copied, backup};
 pub use check::{Finding, check};
-pub use disabled::Kind;
+pub use disabled::DisabledKind;
 pub use failure::describe;
 pub use grants::GrantChange;
 pub use health::Health;
-pub use key::KeyOrigin;
-pub use open::{OpenError, OpenOptions};
+pub use open::OpenOptions;
+pub use open_error::{KeyOrigin, OpenStoreError};
 pub use servers::StoredServer;
-pub use sessions::{SessionKey, SessionStatus, StoredSession};
 pub use tokens::TokenHash;
 
 #[derive(Debug)]
@@ -54,7 +55,7 @@ pub struct Store {
     database: Database,
     health: HealthSender,
     seal: Seal,
-    tokens: Tokens,
+    tokens: TokenColumns,
     /// Held for as long as the store is open, so that no second gateway works on the same database. Whoever only
     /// reads needs none.
     lock: Option<File>,
@@ -62,8 +63,6 @@ pub struct Store {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("server \"{0}\" is already stored")]
-    Conflict(ServerName),
     #[error("server \"{0}\" is not stored")]
     NotFound(ServerName),
     /// Nothing was written; the same request may work later.
@@ -90,7 +89,7 @@ impl Store {
     /// A store that only reads, beside a gateway that may be running.
     fn to_read(sqlite: Sqlite, key: &SecretKey) -> Self {
         let seal = Seal::new(key);
-        let (tokens, health) = (Tokens::new(&seal), HealthSender::default());
+        let (tokens, health) = (TokenColumns::new(&seal), HealthSender::default());
         Self { database: Database::Sqlite(sqlite), health, seal, tokens, lock: None }
     }
 
@@ -120,12 +119,12 @@ impl Store {
     }
 
     async fn read(&self) -> Result<Tx, StoreError> {
-        Ok(self.database.begin(Access::Read).await?)
+        Ok(self.database.begin(TxMode::Read).await?)
     }
 
     /// The epoch goes up with every change.
     async fn write(&self) -> Result<Tx, StoreError> {
-        let mut tx = self.database.begin(Access::Write).await?;
+        let mut tx = self.database.begin(TxMode::Write).await?;
         settings::bump_epoch(&mut tx).await?;
         Ok(tx)
     }

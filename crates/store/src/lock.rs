@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::OpenError;
+use super::open_error::OpenStoreError;
 
 /// Nobody but the owner; SQLite gives its `-wal` and `-shm` files the mode of the database.
 pub(super) const PRIVATE: u32 = 0o600;
@@ -22,8 +22,8 @@ pub(super) enum Contents {
 }
 
 /// The one true path of the database, so that links and relative paths lead to the same lock.
-pub(super) fn locate(path: &Path) -> Result<PathBuf, OpenError> {
-    let unusable = |cause| OpenError::Unusable { path: path.to_owned(), cause };
+pub(super) fn locate(path: &Path) -> Result<PathBuf, OpenStoreError> {
+    let unusable = |cause| OpenStoreError::Unusable { path: path.to_owned(), cause };
     match path.canonicalize() {
         Ok(real) => return Ok(real),
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(unusable(error)),
@@ -40,7 +40,7 @@ pub(super) fn locate(path: &Path) -> Result<PathBuf, OpenError> {
     match directory.canonicalize() {
         Ok(real) => Ok(real.join(name)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(OpenError::NoDirectory { directory: directory.to_owned(), database: path.to_owned() })
+            Err(OpenStoreError::NoDirectory { directory: directory.to_owned(), database: path.to_owned() })
         }
         Err(error) => Err(unusable(error)),
     }
@@ -48,23 +48,23 @@ pub(super) fn locate(path: &Path) -> Result<PathBuf, OpenError> {
 
 /// Taken before the database is touched: opening and closing it here while another thread of this process
 /// has it open would drop the locks that SQLite holds. The file stays behind, for removing it would race.
-pub(super) fn take(database: &Path) -> Result<File, OpenError> {
+pub(super) fn take(database: &Path) -> Result<File, OpenStoreError> {
     let mut name = OsString::from(database);
     name.push(".lock");
     let path = PathBuf::from(name);
-    let unusable = |cause| OpenError::Unusable { path: path.clone(), cause };
+    let unusable = |cause| OpenStoreError::Unusable { path: path.clone(), cause };
     let file = File::options().write(true).create(true).truncate(false).mode(PRIVATE).open(&path);
     let file = file.map_err(unusable)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { database: database.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(OpenStoreError::InUse { database: database.to_owned() }),
         Err(TryLockError::Error(cause)) => Err(unusable(cause)),
     }
 }
 
 /// Creates the database file if it is missing, for nobody else to read, and tells what is in it.
-pub(super) fn prepare(database: &Path) -> Result<Contents, OpenError> {
-    let unusable = |cause| OpenError::Unusable { path: database.to_owned(), cause };
+pub(super) fn prepare(database: &Path) -> Result<Contents, OpenStoreError> {
+    let unusable = |cause| OpenStoreError::Unusable { path: database.to_owned(), cause };
     let file =
         File::options().read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(database);
     let file = file.map_err(unusable)?;
@@ -77,7 +77,7 @@ pub(super) fn prepare(database: &Path) -> Result<Contents, OpenError> {
         return Ok(Contents::Empty);
     }
     if header != SQLITE_HEADER {
-        return Err(OpenError::NotADatabase { path: database.to_owned() });
+        return Err(OpenStoreError::NotADatabase { path: database.to_owned() });
     }
     Ok(Contents::Data)
 }

@@ -6,22 +6,23 @@ use std::path::Path;
 use sqlx::SqlSafeStr;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
-use super::OpenError;
 use super::db::Database;
+use super::open_error::OpenStoreError;
 
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+/// Version, name and SQL of a migration.
+type MigrationText = (i64, &'static str, &'static str);
+
+pub(super) const MIGRATIONS: [MigrationText; 6] = [
     (1, "servers", include_str!("../../../migrations/0001_servers.sql")),
     (2, "groups", include_str!("../../../migrations/0002_groups.sql")),
     (3, "users", include_str!("../../../migrations/0003_users.sql")),
     (4, "oauth", include_str!("../../../migrations/0004_oauth.sql")),
     (5, "principals", include_str!("../../../migrations/0005_principals.sql")),
+    (6, "authorizations", include_str!("../../../migrations/0006_authorizations.sql")),
 ];
 
-pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenError> {
-    let migrations = MIGRATIONS.map(|(version, name, sql)| {
-        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    });
-    let migrator = Migrator::with_migrations(migrations.into());
+pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenStoreError> {
+    let migrator = migrator(&MIGRATIONS);
     let ran = match store {
         Database::Sqlite(sqlite) => {
             let run =
@@ -30,11 +31,19 @@ pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenErr
         }
     };
     ran.map_err(|error| match error {
-        MigrateError::VersionMissing(_) => OpenError::Newer { database: database.to_owned() },
-        MigrateError::Execute(cause) => OpenError::from_sqlx(database, cause),
+        MigrateError::VersionMissing(_) => OpenStoreError::Newer { database: database.to_owned() },
+        MigrateError::Execute(cause) => OpenStoreError::from_sqlx(database, cause),
         // The enum is not ours and may grow; all the rest cannot be mended by trying again.
-        other => {
-            OpenError::Database { database: database.to_owned(), cause: sqlx::Error::Migrate(other.into()) }
-        }
+        other => OpenStoreError::Database {
+            database: database.to_owned(),
+            cause: sqlx::Error::Migrate(other.into()),
+        },
     })
+}
+
+pub(super) fn migrator(texts: &[MigrationText]) -> Migrator {
+    let migration = |&(version, name, sql): &MigrationText| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(texts.iter().map(migration).collect())
 }

@@ -5,9 +5,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::catalogs::{self, Lists};
+use super::catalogs::{self, StoredLists};
 use super::db::{Tx, on};
-use super::disabled::{self, Disabled};
+use super::disabled::{self, Disabled, DisabledKind};
 use super::grants::{self, GrantChange};
 use super::{Store, StoreError, config};
 use model::{Flags, Offering, Registration, ServerName};
@@ -36,33 +36,18 @@ impl Store {
             "SELECT name, config, enabled, protocol_version, server_info, capabilities, instructions,
             ttl_ms, is_private, created_at, updated_at, discovered_at FROM servers ORDER BY name";
         let mut tx = self.read().await?;
-        let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        let rows: Vec<ServerRow> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         let mut lists = catalogs::load(&mut tx).await?;
         let mut disabled = disabled::load(&mut tx).await?;
         tx.commit().await?;
         let servers = rows.into_iter().map(|row| {
             let name = row.0.clone();
-            let lists = lists.remove(&name).unwrap_or_else(|| Ok(Lists::default()));
+            let lists = lists.remove(&name).unwrap_or_else(|| Ok(StoredLists::default()));
             let disabled = disabled.remove(&name).unwrap_or_else(|| Ok(Disabled::default()));
             let assembled = lists.and_then(|lists| assemble(&self.seal, row, lists, disabled?));
             assembled.map_err(|problem| StoreError::Corrupt(format!("server \"{name}\": {problem}")))
         });
         Ok(servers.collect())
-    }
-
-    pub async fn insert_server(
-        &self,
-        registration: &Registration,
-        offering: &Offering,
-        now_ms: i64,
-    ) -> Result<(), StoreError> {
-        const SQL: &str = "INSERT INTO servers (name, config, enabled, protocol_version, is_private,
-            created_at, updated_at) VALUES ($1, $2, $3, '', 0, $4, $4) ON CONFLICT DO NOTHING";
-        let mut tx = self.write().await?;
-        if self.put(&mut tx, SQL, registration, now_ms).await? == 0 {
-            return Err(StoreError::Conflict(registration.config.name.clone()));
-        }
-        complete(tx, registration, offering, now_ms).await
     }
 
     /// Whether or not the server is there already; it keeps the time of its creation.
@@ -78,7 +63,12 @@ impl Store {
             ON CONFLICT (name) DO UPDATE SET config = excluded.config, enabled = excluded.enabled,
             updated_at = excluded.updated_at";
         let mut tx = self.write().await?;
-        self.put(&mut tx, SQL, registration, now_ms).await?;
+        let config = config::seal(&self.seal, registration);
+        let (name, enabled) = (registration.config.name.as_str(), i64::from(registration.flags.enabled));
+        on!(&mut tx, |db| {
+            let query = sqlx::query(SQL).bind(name).bind(config).bind(enabled).bind(now_ms);
+            query.execute(db).await.map(|_| ())
+        })?;
         grants::change(&mut tx, &self.seal, &registration.config.name, grant, now_ms).await?;
         complete(tx, registration, offering, now_ms).await
     }
@@ -106,6 +96,20 @@ impl Store {
         tx.commit().await
     }
 
+    pub async fn set_disabled(
+        &self,
+        name: &ServerName,
+        kind: DisabledKind,
+        names: &[String],
+        disabled: bool,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.write().await?;
+        touch(&mut tx, name, now_ms).await?;
+        disabled::set(&mut tx, name, kind, names, disabled).await?;
+        tx.commit().await
+    }
+
     /// Whether there was such a server. Its lists and flags go with it.
     pub async fn delete_server(&self, name: &ServerName) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM servers WHERE name = $1";
@@ -121,25 +125,10 @@ impl Store {
         tx.commit().await?;
         Ok(true)
     }
-
-    async fn put(
-        &self,
-        tx: &mut Tx,
-        sql: &'static str,
-        registration: &Registration,
-        now_ms: i64,
-    ) -> Result<u64, sqlx::Error> {
-        let config = config::seal(&self.seal, registration);
-        let (name, enabled) = (registration.config.name.as_str(), i64::from(registration.flags.enabled));
-        on!(tx, |db| {
-            let query = sqlx::query(sql).bind(name).bind(config).bind(enabled).bind(now_ms);
-            query.execute(db).await.map(|done| done.rows_affected())
-        })
-    }
 }
 
 /// Notes a change that people made to a server, and that there is such a server.
-pub(super) async fn touch(tx: &mut Tx, name: &ServerName, now_ms: i64) -> Result<(), StoreError> {
+async fn touch(tx: &mut Tx, name: &ServerName, now_ms: i64) -> Result<(), StoreError> {
     const SQL: &str = "UPDATE servers SET updated_at = $2 WHERE name = $1";
     let touched = on!(tx, |db| {
         let query = sqlx::query(SQL).bind(name.as_str()).bind(now_ms);
@@ -192,7 +181,7 @@ async fn describe(
 }
 
 /// The columns of a server, in the order of the query that reads them.
-type Row = (
+type ServerRow = (
     String,
     Vec<u8>,
     i64,
@@ -207,7 +196,12 @@ type Row = (
     Option<i64>,
 );
 
-fn assemble(seal: &Seal, row: Row, lists: Lists, disabled: Disabled) -> Result<StoredServer, String> {
+fn assemble(
+    seal: &Seal,
+    row: ServerRow,
+    lists: StoredLists,
+    disabled: Disabled,
+) -> Result<StoredServer, String> {
     let (name, config, enabled, protocol_version, server_info, capabilities, instructions, ..) = &row;
     let (.., ttl_ms, is_private, created_at_ms, updated_at_ms, discovered_at_ms) = row;
     let flags =

@@ -36,15 +36,6 @@ impl Store {
         tx.commit().await
     }
 
-    /// A number that goes up with every change to the database.
-    pub async fn epoch(&self) -> Result<i64, StoreError> {
-        let mut tx = self.read().await?;
-        let epoch = get(&mut tx, "epoch").await?;
-        tx.commit().await?;
-        let Some(epoch) = epoch else { return Ok(0) };
-        epoch.parse().map_err(|_| StoreError::Corrupt("the setting \"epoch\" is not a number".into()))
-    }
-
     /// Whether the key opens the check value of the database; `None` if there is no such value.
     pub(super) async fn key_opens(&self) -> Result<Option<bool>, StoreError> {
         let mut tx = self.read().await?;

@@ -15,7 +15,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::failure::{describe, is_disk_failure, may_leave_residue};
 use super::health::HealthSender;
-use super::{OpenError, StoreError, lock};
+use super::open_error::OpenStoreError;
+use super::{StoreError, lock};
 
 /// Raises the number that goes up with every change.
 pub(super) const BUMP_EPOCH: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
@@ -29,7 +30,7 @@ const TAKING_BACK: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(750)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum TxMode {
     Read,
     Write,
 }
@@ -38,12 +39,12 @@ pub(super) enum Access {
 #[derive(Clone, Debug)]
 pub(super) struct Sqlite {
     options: Arc<SqliteConnectOptions>,
-    slot: Arc<Mutex<Slot>>,
+    slot: Arc<Mutex<ConnectionSlot>>,
     health: HealthSender,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct ConnectionSlot {
     live: Option<SqliteConnection>,
     /// `live` was opened on a disk without room for the shared-memory file of the log. It can read, not write.
     is_restricted: bool,
@@ -64,7 +65,7 @@ impl Sqlite {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT);
-        let mut slot = Slot::default();
+        let mut slot = ConnectionSlot::default();
         match attach(&options).await {
             Ok(connection) => slot.live = Some(connection),
             Err(error) if is_disk_failure(&error) => {
@@ -76,9 +77,9 @@ impl Sqlite {
     }
 
     /// Opens a database that is there, only to read it; also its real path. A gateway may have it open.
-    pub(super) async fn open_to_read(path: &Path) -> Result<(PathBuf, Self), OpenError> {
+    pub(super) async fn open_to_read(path: &Path) -> Result<(PathBuf, Self), OpenStoreError> {
         if !path.exists() {
-            return Err(OpenError::Missing { path: path.to_owned() });
+            return Err(OpenStoreError::Missing { path: path.to_owned() });
         }
         let database = lock::locate(path)?;
         let options = SqliteConnectOptions::new()
@@ -91,8 +92,8 @@ impl Sqlite {
             Err(error) if is_disk_failure(&error) => attach(&options.clone().immutable(true)).await,
             attached => attached,
         };
-        let connection = attached.map_err(|cause| OpenError::from_sqlx(&database, cause))?;
-        let slot = Slot { live: Some(connection), ..Slot::default() };
+        let connection = attached.map_err(|cause| OpenStoreError::from_sqlx(&database, cause))?;
+        let slot = ConnectionSlot { live: Some(connection), ..ConnectionSlot::default() };
         let health = HealthSender::default();
         Ok((database, Self { options: Arc::new(options), slot: Arc::new(Mutex::new(slot)), health }))
     }
@@ -110,19 +111,19 @@ impl Sqlite {
         self.with_connection(copy).await?.map(|_| ())
     }
 
-    pub(super) async fn begin(&self, access: Access) -> Result<SqliteTx, sqlx::Error> {
+    pub(super) async fn begin(&self, mode: TxMode) -> Result<SqliteTx, sqlx::Error> {
         let mut slot = self.slot.clone().lock_owned().await;
-        if let Err(error) = slot.prepare(&self.options, access).await {
-            if access == Access::Write {
+        if let Err(error) = slot.prepare(&self.options, mode).await {
+            if mode == TxMode::Write {
                 self.health.fail(&error);
             }
             return Err(error);
         }
-        let mut tx = SqliteTx { database: self.clone(), slot, access, state: State::Open };
-        let begin = match access {
-            Access::Read => "BEGIN",
+        let mut tx = SqliteTx { database: self.clone(), slot, mode, state: TxState::Open };
+        let begin = match mode {
+            TxMode::Read => "BEGIN",
             // At once, so that no other process can get between what is read and what is written.
-            Access::Write => "BEGIN IMMEDIATE",
+            TxMode::Write => "BEGIN IMMEDIATE",
         };
         let begun = sqlx::raw_sql(begin).execute(tx.connection()).await;
         tx.note(begun)?;
@@ -132,7 +133,7 @@ impl Sqlite {
     /// Proves that the database can be written, with a commit that changes nothing of value.
     pub(super) async fn heal(&self) -> Result<(), sqlx::Error> {
         let mut slot = self.slot.clone().lock_owned().await;
-        slot.prepare(&self.options, Access::Write).await?;
+        slot.prepare(&self.options, TxMode::Write).await?;
         slot.overwrite_residue().await
     }
 
@@ -142,7 +143,7 @@ impl Sqlite {
         run: impl AsyncFnOnce(&mut SqliteConnection) -> T,
     ) -> Result<T, sqlx::Error> {
         let mut slot = self.slot.lock().await;
-        slot.prepare(&self.options, Access::Read).await?;
+        slot.prepare(&self.options, TxMode::Read).await?;
         Ok(run(slot.live()).await)
     }
 
@@ -158,14 +159,14 @@ impl Sqlite {
     }
 }
 
-impl Slot {
-    /// Makes sure that there is a connection that allows the access, and that no residue is left before a write.
-    async fn prepare(&mut self, options: &SqliteConnectOptions, access: Access) -> Result<(), sqlx::Error> {
+impl ConnectionSlot {
+    /// Makes sure that there is a connection that allows the mode, and that no residue is left before a write.
+    async fn prepare(&mut self, options: &SqliteConnectOptions, mode: TxMode) -> Result<(), sqlx::Error> {
         if self.is_closed {
             return Err(sqlx::Error::PoolClosed);
         }
-        match (&self.live, access) {
-            (Some(_), Access::Write) if self.is_restricted => self.lift_restriction(options).await?,
+        match (&self.live, mode) {
+            (Some(_), TxMode::Write) if self.is_restricted => self.lift_restriction(options).await?,
             (Some(_), _) => {}
             (None, _) => {
                 let connection = attach(options).await?;
@@ -176,7 +177,7 @@ impl Slot {
                 self.live = Some(connection);
             }
         }
-        if access == Access::Write && self.has_residue {
+        if mode == TxMode::Write && self.has_residue {
             self.overwrite_residue().await?;
         }
         Ok(())
@@ -230,12 +231,12 @@ impl Slot {
     /// Tries for a while to overwrite what a failed commit has left; the next attempt to write begins with it anyway.
     async fn take_back(&mut self, options: &SqliteConnectOptions) -> bool {
         for pause in TAKING_BACK {
-            if self.prepare(options, Access::Write).await.is_ok() {
+            if self.prepare(options, TxMode::Write).await.is_ok() {
                 return true;
             }
             tokio::time::sleep(pause).await;
         }
-        self.prepare(options, Access::Write).await.is_ok()
+        self.prepare(options, TxMode::Write).await.is_ok()
     }
 
     fn retire(&mut self) {
@@ -254,13 +255,13 @@ impl Slot {
 /// A transaction. One that is dropped without a commit is rolled back.
 pub(super) struct SqliteTx {
     database: Sqlite,
-    slot: OwnedMutexGuard<Slot>,
-    access: Access,
-    state: State,
+    slot: OwnedMutexGuard<ConnectionSlot>,
+    mode: TxMode,
+    state: TxState,
 }
 
 #[derive(Debug)]
-enum State {
+enum TxState {
     Open,
     /// A statement failed, for this reason.
     Failed(String),
@@ -276,20 +277,20 @@ impl SqliteTx {
     /// Remembers the failure of a statement.
     pub(super) fn note<T>(&mut self, result: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         if let Err(error) = &result {
-            self.state = State::Failed(describe(error));
+            self.state = TxState::Failed(describe(error));
         }
         result
     }
 
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
-        self.state = State::Committing;
+        self.state = TxState::Committing;
         let Err(error) = sqlx::raw_sql("COMMIT").execute(self.connection()).await.map(|_| ()) else {
-            self.state = State::Over;
+            self.state = TxState::Over;
             return Ok(());
         };
-        self.state = State::Over;
+        self.state = TxState::Over;
         self.slot.retire();
-        if self.access == Access::Write {
+        if self.mode == TxMode::Write {
             self.slot.has_residue |= may_leave_residue(&error);
             self.database.health.fail(&error);
             // Before anybody hears that the write failed: from then on it must not come back.
@@ -304,15 +305,15 @@ impl SqliteTx {
 impl Drop for SqliteTx {
     fn drop(&mut self) {
         let reason = match &self.state {
-            State::Over => return,
-            State::Failed(reason) => reason.as_str(),
-            State::Open | State::Committing => "a change was abandoned half-way",
+            TxState::Over => return,
+            TxState::Failed(reason) => reason.as_str(),
+            TxState::Open | TxState::Committing => "a change was abandoned half-way",
         };
-        if self.access == Access::Write {
+        if self.mode == TxMode::Write {
             self.database.health.fail_because(reason);
         }
         // Whether a commit that nobody waited for went through shows only later.
-        self.slot.has_residue |= matches!(self.state, State::Committing) && self.access == Access::Write;
+        self.slot.has_residue |= matches!(self.state, TxState::Committing) && self.mode == TxMode::Write;
         self.slot.retire();
     }
 }

@@ -18,9 +18,9 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// Both sides of keeping tokens.
+/// Turns tokens into columns and back.
 #[derive(Debug)]
-pub(super) struct Tokens {
+pub(super) struct TokenColumns {
     seal: Seal,
     hash: KeyedHash,
 }
@@ -28,7 +28,7 @@ pub(super) struct Tokens {
 /// The columns `token_hash`, `token` and `token_id`.
 pub(super) type Columns = (Vec<u8>, Vec<u8>, i64);
 
-impl Tokens {
+impl TokenColumns {
     pub fn new(seal: &Seal) -> Self {
         Self { seal: seal.clone(), hash: seal.keyed_hash(HASHED_FOR) }
     }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::connect::{Discovery, connect, read_again};
+use super::connect::{connect, read_again};
 use super::error::ConnectError;
 use super::link::Link;
-use super::supervise::{Event, Refresh, Shared, Upstream};
+use super::lists::Discovery;
+use super::supervise::{Refresh, ServerEvent, Shared, Upstream};
 use model::{Offering, Status};
 
 /// Lists are read again at the latest after this, and never sooner than the other after the last time.
@@ -34,7 +35,7 @@ pub struct Supervisor {
 }
 
 /// Why a link is not attended any longer.
-enum Ended {
+enum LinkEnd {
     Stopped,
     /// The session or process is gone; calls in flight have failed already.
     Lost(String),
@@ -59,8 +60,8 @@ impl Supervisor {
             let since = Instant::now();
             let ended = self.attend(&link, discovery, &mut waiting).await;
             match ended {
-                Ended::Stopped => return link.close().await,
-                Ended::Lost(reason) => {
+                LinkEnd::Stopped => return link.close().await,
+                LinkEnd::Lost(reason) => {
                     let server = &self.shared().config.name;
                     tracing::warn!(%server, reason, "lost the link to a server");
                     link.abandon(&reason);
@@ -87,8 +88,8 @@ impl Supervisor {
     async fn reconnect(&mut self, waiting: &mut Vec<Refresh>) -> Option<(Arc<Link>, Discovery)> {
         for failures in 1u32.. {
             let shared = self.upstream.0.clone();
-            let destination = shared.destination();
-            let attempt = connect(&destination, shared.era());
+            let target = shared.target();
+            let attempt = connect(&target, shared.era());
             match shared.stop.run_until_cancelled(attempt).await? {
                 Ok((link, discovery)) => {
                     shared.remember_era(link.version().map(|version| version.era()));
@@ -136,7 +137,7 @@ impl Supervisor {
         link: &Arc<Link>,
         mut discovery: Discovery,
         waiting: &mut Vec<Refresh>,
-    ) -> Ended {
+    ) -> LinkEnd {
         let shared = self.upstream.0.clone();
         let signals = &link.calls.signals;
         let mut next_reading = Instant::now() + reading_interval(&discovery.offering);
@@ -144,13 +145,13 @@ impl Supervisor {
         let (mut pause, mut not_before) = (FIRST_PAUSE, Instant::now());
         loop {
             tokio::select! {
-                () = shared.stop.cancelled() => return Ended::Stopped,
+                () = shared.stop.cancelled() => return LinkEnd::Stopped,
                 () = signals.wait() => {
                     if let Some(reason) = link.calls.lost().or_else(|| signals.take_suspect()) {
-                        return Ended::Lost(reason);
+                        return LinkEnd::Lost(reason);
                     }
                     for uri in signals.take_updated() {
-                        let _ = shared.events.send(Event::Updated(self.upstream.clone(), uri));
+                        let _ = shared.events.send(ServerEvent::Updated(self.upstream.clone(), uri));
                     }
                     announced |= signals.take_lists_changed();
                     doubted |= signals.take_doubt();
@@ -166,7 +167,9 @@ impl Supervisor {
             }
             let was_quiet = Instant::now() > not_before + pause;
             let reading = read_again(link, &shared.config, &shared.options, &discovery.offering);
-            let Some(reading) = shared.stop.run_until_cancelled(reading).await else { return Ended::Stopped };
+            let Some(reading) = shared.stop.run_until_cancelled(reading).await else {
+                return LinkEnd::Stopped;
+            };
             match reading {
                 Ok(found) => {
                     let is_new = !found.offering.same_as(&discovery.offering);
@@ -181,15 +184,15 @@ impl Supervisor {
                 }
                 Err(error) => {
                     if let Some(reason) = link.calls.lost() {
-                        return Ended::Lost(reason);
+                        return LinkEnd::Lost(reason);
                     }
                     match error {
                         // The server can no longer be spoken to; a new session may help, or shows why not.
-                        ConnectError::Unauthorized(denial) => return Ended::Lost(denial.text),
-                        ConnectError::Unreachable(reason) => return Ended::Lost(reason),
+                        ConnectError::Unauthorized(denial) => return LinkEnd::Lost(denial.text),
+                        ConnectError::Unreachable(reason) => return LinkEnd::Lost(reason),
                         ConnectError::Failed(reason) if doubted => {
                             shared.forget_era();
-                            return Ended::Lost(reason);
+                            return LinkEnd::Lost(reason);
                         }
                         ConnectError::Failed(reason) => {
                             for done in waiting.drain(..) {
@@ -213,7 +216,7 @@ impl Supervisor {
     fn offer(&self, offering: &Arc<Offering>) {
         let known = self.shared().offering.swap(Some(offering.clone()));
         if !known.is_some_and(|known| known.same_as(offering)) {
-            let _ = self.shared().events.send(Event::Offered(self.upstream.clone(), offering.clone()));
+            let _ = self.shared().events.send(ServerEvent::Offered(self.upstream.clone(), offering.clone()));
         }
     }
 }

@@ -9,30 +9,38 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::error::CallError;
-use super::exchange::Inbound;
-use super::link::Purpose;
+use super::inbound::{Inbound, answered_id};
 use super::ticket::Ticket;
 use model::Capabilities;
 use wire::error::code;
-use wire::{Head, Id, Kind, authored, find_answer_id};
+use wire::{Head, Id, MessageKind, authored};
 
 pub struct Calls {
     capabilities: Capabilities,
     last_id: AtomicU64,
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingCalls>,
     pub signals: Signals,
 }
 
 #[derive(Default)]
-struct Pending {
-    calls: HashMap<u64, Waiting>,
+struct PendingCalls {
+    calls: HashMap<u64, PendingCall>,
     /// Set once; from then on every call fails with it.
     lost: Option<String>,
 }
 
-struct Waiting {
+struct PendingCall {
     purpose: Purpose,
     slot: Ticket,
+}
+
+/// For whom a request is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// For a caller, whom the upstream may ask something meanwhile.
+    Caller,
+    /// For the gateway itself: lists, subscriptions, the handshake.
+    OurOwn,
 }
 
 impl Calls {
@@ -56,7 +64,7 @@ impl Calls {
             return Err(CallError::NotSent(reason.clone()));
         }
         let slot = Ticket::default();
-        pending.calls.insert(id, Waiting { purpose, slot: slot.clone() });
+        pending.calls.insert(id, PendingCall { purpose, slot: slot.clone() });
         Ok(slot)
     }
 
@@ -109,7 +117,7 @@ impl Calls {
             }
         };
         match head.kind {
-            Kind::Result | Kind::Error => {
+            MessageKind::Result | MessageKind::Error => {
                 let id = answered_call(head.id.as_ref(), own);
                 drop(head);
                 match id {
@@ -118,7 +126,7 @@ impl Calls {
                 }
                 None
             }
-            Kind::Notice => {
+            MessageKind::Notice => {
                 match head.method.as_deref().unwrap_or_default() {
                     "notifications/tools/list_changed"
                     | "notifications/prompts/list_changed"
@@ -146,7 +154,7 @@ impl Calls {
                 }
                 None
             }
-            Kind::Request => {
+            MessageKind::Request => {
                 let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
                 let method = head.method.as_deref().unwrap_or_default().to_owned();
                 drop(head);
@@ -201,7 +209,7 @@ impl Calls {
         ids.next().filter(|_| ids.next().is_none())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, PendingCalls> {
         self.pending.lock().expect("no code panics while it holds the calls")
     }
 }
@@ -219,12 +227,6 @@ fn answered_call(id: Option<&Id<'_>>, own: Option<u64>) -> Option<u64> {
 fn quoted_number(id: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(id.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()?;
     digits.parse().ok().filter(|number: &u64| number.to_string() == digits)
-}
-
-/// The call that a message answers, found without reading all of it.
-pub fn answered_id(message: &[u8]) -> Option<u64> {
-    let span = find_answer_id(message)?;
-    Id::at(message, span)?.as_u64()
 }
 
 /// What a link noticed that concerns the server as a whole; its supervisor looks after it.

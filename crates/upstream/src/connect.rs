@@ -2,67 +2,50 @@
 //! within one time limit, and when it fails the sentence says how far it came.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
+use super::calls::Purpose;
+use super::credentials::Credentials;
 use super::error::{CallError, ConnectError, Denial, seconds};
-use super::exchange::{Exchange, Inbound};
+use super::exchange::Exchange;
 use super::http::{HttpClient, Streamable, start_listening};
-use super::link::{Carrier, Link, Purpose, Request};
-use super::news::{News, Newsroom};
+use super::inbound::Inbound;
+use super::link::{Carrier, Link};
+use super::lists::{self, Discovery};
 use super::pace::Pace;
-use super::probe::{self, Greeting};
+use super::probe::{self, Handshake};
+use super::request::LinkRequest;
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
-use super::token::Tokens;
-use super::{Options, lists};
-use model::{Capabilities, Offering, Process, Redactor, ServerConfig, ServerName, Transport};
+use super::step::Step;
+use super::{Boxed, Options};
+use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport};
 use wire::{Era, Version};
-
-/// What a server turned out to offer.
-#[derive(Clone, Debug)]
-pub struct Discovery {
-    pub offering: Arc<Offering>,
-    /// What is wrong although the server can be used.
-    pub problems: Vec<String>,
-}
-
-/// What connecting is busy with, for those who watch and for the sentence when its time is up.
-pub struct Step {
-    doing: Mutex<String>,
-    server: ServerName,
-    newsroom: Newsroom,
-}
-
-impl Step {
-    fn of(config: &ServerConfig, options: &Options) -> Self {
-        let (server, newsroom) = (config.name.clone(), options.newsroom.clone());
-        Self { doing: Mutex::default(), server, newsroom }
-    }
-
-    pub fn set(&self, doing: impl Into<String>) {
-        let doing = doing.into();
-        self.newsroom.tell(News::Step(self.server.clone(), doing.clone()));
-        *self.doing.lock().expect("no code panics while it holds the step") = doing;
-    }
-}
 
 /// What is connected to, and with what.
 #[derive(Clone, Copy)]
-pub struct Destination<'a> {
+pub struct ConnectTarget<'a> {
     pub config: &'a ServerConfig,
     pub options: &'a Options,
     pub stderr: &'a StderrTail,
     /// Where the server may want OAuth.
-    pub tokens: Option<&'a Arc<Tokens>>,
+    pub credentials: Option<&'a Arc<Credentials>>,
 }
 
 /// Connects and reads everything. `known` is the era that this server had the last time, which saves the probe.
-pub async fn connect(
-    to: &Destination<'_>,
+pub fn connect<'a>(
+    to: &'a ConnectTarget<'a>,
+    known: Option<Era>,
+) -> Boxed<'a, Result<(Arc<Link>, Discovery), ConnectError>> {
+    Box::pin(connect_in_time(to, known))
+}
+
+async fn connect_in_time(
+    to: &ConnectTarget<'_>,
     known: Option<Era>,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
     let step = Step::of(to.config, to.options);
@@ -86,56 +69,63 @@ pub async fn read_again(
     options: &Options,
     before: &Offering,
 ) -> Result<Discovery, ConnectError> {
-    let greeting = Greeting {
+    let handshake = Handshake {
         version: link.version().unwrap_or(Version::LATEST_LEGACY),
         capabilities: before.capabilities.clone(),
         server_info: before.server_info.clone(),
         instructions: before.instructions.clone(),
     };
     let step = Step::of(config, options);
-    match tokio::time::timeout(options.init_timeout, lists::read(link, &greeting, &step)).await {
-        Ok(discovery) => discovery.map_err(|refusal| explain(refusal, config, &Redactor::of(config))),
+    match tokio::time::timeout(options.init_timeout, lists::read(link, &handshake, &step)).await {
+        Ok(discovery) => discovery.map_err(|error| explain(error, config, &Redactor::of(config))),
         Err(_) => Err(late(config, options, &step)),
     }
 }
 
 fn late(config: &ServerConfig, options: &Options, step: &Step) -> ConnectError {
-    let doing = step.doing.lock().expect("no code panics while it holds the step").clone();
-    let limit = seconds(options.init_timeout);
+    let (doing, limit) = (step.doing(), seconds(options.init_timeout));
     ConnectError::Failed(format!("{} did not finish {doing} within {limit}", config.target()))
 }
 
 async fn attempt(
-    to: &Destination<'_>,
+    to: &ConnectTarget<'_>,
     known: Option<Era>,
     step: &Step,
 ) -> Result<(Arc<Link>, Discovery), ConnectError> {
-    let mut unfinished = Unfinished::new(to.options);
+    let mut unfinished = UnfinishedLink::new(to.options);
     let met = meet(to, Capabilities::NONE, known, step, &mut unfinished).await;
     let (config, redactor) = (to.config, Redactor::of(to.config));
-    let (link, greeting) = met.map_err(|refusal| explain(refusal, config, &redactor))?;
-    watch(&link, &greeting);
+    let (link, handshake) = met.map_err(|error| explain(error, config, &redactor))?;
+    watch(&link, &handshake);
     link.about_to_read().await;
-    let discovery = lists::read(&link, &greeting, step).await;
-    let discovery = discovery.map_err(|refusal| explain(refusal, config, &redactor))?;
+    let discovery = lists::read(&link, &handshake, step).await;
+    let discovery = discovery.map_err(|error| explain(error, config, &redactor))?;
     unfinished.link = None;
     Ok((link, discovery))
 }
 
 /// A further link to a server that is connected: shakes hands for callers with these capabilities, reads nothing.
-pub async fn connect_further(
-    to: &Destination<'_>,
+pub fn connect_further<'a>(
+    to: &'a ConnectTarget<'a>,
+    capabilities: Capabilities,
+    known: Option<Era>,
+) -> Boxed<'a, Result<Arc<Link>, ConnectError>> {
+    Box::pin(connect_further_in_time(to, capabilities, known))
+}
+
+async fn connect_further_in_time(
+    to: &ConnectTarget<'_>,
     capabilities: Capabilities,
     known: Option<Era>,
 ) -> Result<Arc<Link>, ConnectError> {
     let step = Step::of(to.config, to.options);
-    let mut unfinished = Unfinished::new(to.options);
+    let mut unfinished = UnfinishedLink::new(to.options);
     let met = meet(to, capabilities, known, &step, &mut unfinished);
     let met = tokio::time::timeout(to.options.init_timeout, met).await;
     let met = met.map_err(|_| late(to.config, to.options, &step))?;
-    let (link, greeting) = met.map_err(|refusal| explain(refusal, to.config, &Redactor::of(to.config)))?;
-    if greeting.version.era() == Era::Legacy {
-        start_listening(&link, greeting.version);
+    let (link, handshake) = met.map_err(|error| explain(error, to.config, &Redactor::of(to.config)))?;
+    if handshake.version.era() == Era::Legacy {
+        start_listening(&link, handshake.version);
         // SDK servers ask on this stream, and drop what they ask while it is not open.
         link.open_ears().await;
     }
@@ -145,53 +135,53 @@ pub async fn connect_further(
 
 /// Opens the transport and shakes hands.
 async fn meet(
-    to: &Destination<'_>,
+    to: &ConnectTarget<'_>,
     capabilities: Capabilities,
     known: Option<Era>,
     step: &Step,
-    unfinished: &mut Unfinished,
-) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
-    let Destination { config, options, stderr, tokens } = *to;
+    unfinished: &mut UnfinishedLink,
+) -> Result<(Arc<Link>, Handshake), probe::ProbeError> {
+    let ConnectTarget { config, options, stderr, credentials } = *to;
     step.set("connecting");
     let redactor = Redactor::of(config);
-    let (link, greeting) = match &config.transport {
+    let (link, handshake) = match &config.transport {
         Transport::StreamableHttp(endpoint) => {
-            let client = HttpClient::new(endpoint, redactor, tokens.cloned(), options.tls.clone());
+            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options.tls.clone());
             let link = open_http(client, capabilities);
             unfinished.link = Some(link.clone());
-            let greeting = probe::over_http(&link, known, options.init_timeout, step).await?;
-            (link, greeting)
+            let handshake = probe::over_http(&link, known, options.init_timeout, step).await?;
+            (link, handshake)
         }
         Transport::Sse(endpoint) => {
-            let client = HttpClient::new(endpoint, redactor, tokens.cloned(), options.tls.clone());
+            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options.tls.clone());
             let link = open_sse(client, capabilities).await?;
-            let greeting = probe::initialize(&link, step).await?;
-            (link, greeting)
+            let handshake = probe::initialize(&link, step).await?;
+            (link, handshake)
         }
         Transport::Stdio(process) => {
             let open = || open_stdio(process, options, redactor.clone(), capabilities, stderr);
             greet_process(open, known, step).await?
         }
     };
-    link.agree_on(greeting.version);
+    link.agree_on(handshake.version);
     unfinished.link = Some(link.clone());
-    Ok((link, greeting))
+    Ok((link, handshake))
 }
 
 /// A link that nobody will use unless connecting comes to its end. What listens on it holds it, too, so that
 /// dropping it would not end it; and the upstream should not keep a session for nobody.
-struct Unfinished {
+struct UnfinishedLink {
     link: Option<Arc<Link>>,
     tasks: TaskTracker,
 }
 
-impl Unfinished {
+impl UnfinishedLink {
     fn new(options: &Options) -> Self {
         Self { link: None, tasks: options.tasks.clone() }
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedLink {
     fn drop(&mut self) {
         if let Some(link) = self.link.take() {
             self.tasks.spawn(async move { link.close().await });
@@ -204,20 +194,20 @@ async fn greet_process(
     open: impl Fn() -> Result<Arc<Link>, CallError>,
     known: Option<Era>,
     step: &Step,
-) -> Result<(Arc<Link>, Greeting), probe::Refusal> {
+) -> Result<(Arc<Link>, Handshake), probe::ProbeError> {
     let link = open()?;
     if known == Some(Era::Legacy) {
-        let greeting = probe::initialize(&link, step).await?;
-        return Ok((link, greeting));
+        let handshake = probe::initialize(&link, step).await?;
+        return Ok((link, handshake));
     }
     match probe::over_stdio(&link, step).await {
-        Ok(greeting) => Ok((link, greeting)),
+        Ok(handshake) => Ok((link, handshake)),
         Err(_) if link.calls.is_lost() => {
             let link = open()?;
-            let greeting = probe::initialize(&link, step).await?;
-            Ok((link, greeting))
+            let handshake = probe::initialize(&link, step).await?;
+            Ok((link, handshake))
         }
-        Err(refusal) => Err(refusal),
+        Err(error) => Err(error),
     }
 }
 
@@ -253,11 +243,11 @@ async fn open_sse(client: HttpClient, capabilities: Capabilities) -> Result<Arc<
 }
 
 /// Starts listening for what the upstream says outside of any call.
-fn watch(link: &Arc<Link>, greeting: &Greeting) {
-    match greeting.version.era() {
-        Era::Legacy => start_listening(link, greeting.version),
+fn watch(link: &Arc<Link>, handshake: &Handshake) {
+    match handshake.version.era() {
+        Era::Legacy => start_listening(link, handshake.version),
         Era::Modern => {
-            let (weak, stop, changes) = (Arc::downgrade(link), link.stop.clone(), greeting.change_notices());
+            let (weak, stop, changes) = (Arc::downgrade(link), link.stop.clone(), handshake.change_notices());
             link.tasks.spawn(async move { stop.run_until_cancelled(subscribe(weak, changes)).await });
         }
     }
@@ -282,7 +272,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
         let Some(live) = link.upgrade().filter(|link| !link.calls.is_lost()) else { return };
         let params: &[(&str, &[u8])] = &[("notifications", wanted.as_bytes())];
         let request =
-            Request { method: "subscriptions/listen", params, progress: false, purpose: Purpose::OurOwn };
+            LinkRequest { method: "subscriptions/listen", params, progress: false, purpose: Purpose::OurOwn };
         match live.request(request).await {
             Ok(exchange) => {
                 live.hears_now();
@@ -337,22 +327,22 @@ async fn hear_out(mut exchange: Exchange) -> bool {
 }
 
 /// Turns what went wrong on the way into the sentence for people.
-fn explain(refusal: probe::Refusal, config: &ServerConfig, redactor: &Redactor) -> ConnectError {
-    match refusal {
-        probe::Refusal::Call(CallError::Unauthorized(denial)) if denial.had_grant => {
+fn explain(error: probe::ProbeError, config: &ServerConfig, redactor: &Redactor) -> ConnectError {
+    match error {
+        probe::ProbeError::Call(CallError::Unauthorized(denial)) if denial.had_grant => {
             ConnectError::Unauthorized(Denial { text: redactor.redact(&denial.text), ..denial })
         }
-        probe::Refusal::Call(CallError::Unauthorized(denial)) => {
+        probe::ProbeError::Call(CallError::Unauthorized(denial)) => {
             let text = format!(
                 "{denial}; the server wants credentials: give a bearer_token, or an Authorization value in headers"
             );
             ConnectError::Unauthorized(Denial { text, ..denial })
         }
-        probe::Refusal::Call(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
+        probe::ProbeError::Call(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
             ConnectError::Unreachable(redactor.redact(&error.to_string()))
         }
-        probe::Refusal::Call(error) => ConnectError::Failed(redactor.redact(&error.to_string())),
-        probe::Refusal::Words(words) => {
+        probe::ProbeError::Call(error) => ConnectError::Failed(redactor.redact(&error.to_string())),
+        probe::ProbeError::Words(words) => {
             ConnectError::Failed(redactor.redact(&format!("{}: {words}", config.target())))
         }
     }

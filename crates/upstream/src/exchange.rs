@@ -6,23 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::calls::answered_id;
 use super::error::CallError;
 use super::http::AnswerStream;
+use super::inbound::{Inbound, answered_id};
 use super::link::Link;
 use super::ticket::Ticket;
 use wire::{Response, Version};
-
-/// A message that belongs to a call, as the upstream sent it.
-#[derive(Debug)]
-pub enum Inbound {
-    /// Progress or a log line.
-    Notice(Bytes),
-    /// The upstream asks the caller for something; see [`Exchange::refuse`].
-    Request(Bytes),
-    /// The answer: a result or an error. Nothing comes after it.
-    Answer(Response),
-}
 
 pub struct Exchange {
     pub(super) link: Arc<Link>,

@@ -10,7 +10,7 @@ const KEPT: usize = 20;
 const KEPT_LENGTH: usize = 400;
 
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct FailureNote {
     pub at: SystemTime,
     /// As the server calls it.
     pub tool: String,
@@ -18,7 +18,7 @@ pub struct Failure {
 }
 
 #[derive(Default)]
-pub struct Failures(Mutex<VecDeque<Failure>>);
+pub struct Failures(Mutex<VecDeque<FailureNote>>);
 
 impl Failures {
     pub fn note(&self, tool: &str, reason: &str, redactor: &Redactor) {
@@ -28,11 +28,11 @@ impl Failures {
         if kept.len() == KEPT {
             kept.pop_front();
         }
-        kept.push_back(Failure { at: SystemTime::now(), tool: tool.to_owned(), reason });
+        kept.push_back(FailureNote { at: SystemTime::now(), tool: tool.to_owned(), reason });
     }
 
     /// Oldest first.
-    pub fn all(&self) -> Vec<Failure> {
+    pub fn all(&self) -> Vec<FailureNote> {
         self.0.lock().expect("no code panics while it holds the failures").iter().cloned().collect()
     }
 }

@@ -1,17 +1,20 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
-//! Reading order: `supervise` and `attend` (one server, kept alive), `connect` with
-//! `probe` and `lists` (what connecting means), `link` and
-//! `exchange` (a request and what comes back), `calls` (who gets which message), `pool` (further links), then the
-//! transports. `oauth` and `token` are about servers that want OAuth.
+//! Reading order: `supervise`, `start` and `attend` (one server, kept alive), `connect` with `step`, `probe` and `lists`
+//! (what connecting means), `link`, `request` and `exchange` (a request and what comes back), `calls`, `inbound` and
+//! `ticket` (who gets which message), `pool` and `further` (further links), then the transports. `oauth` and
+//! `credentials` are about servers that want OAuth.
 //! Nothing here knows the database or who is asking.
 
 mod attend;
 mod calls;
 mod connect;
+pub mod credentials;
 mod error;
 mod exchange;
 mod failures;
+mod further;
 mod http;
+mod inbound;
 mod link;
 mod lists;
 mod news;
@@ -19,29 +22,35 @@ pub mod oauth;
 mod pace;
 mod pool;
 mod probe;
+mod request;
 mod sse;
+mod start;
 pub mod stdio;
+mod step;
 mod supervise;
 mod ticket;
-pub mod token;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
 use wire::authored::ClientInfo;
 
-pub use connect::Discovery;
+pub use calls::Purpose;
 pub use error::{CallError, ConnectError, Denial};
-pub use exchange::{Exchange, Inbound, Replier};
-pub use failures::Failure;
+pub use exchange::{Exchange, Replier};
+pub use failures::FailureNote;
 pub use http::Tls;
-pub use link::{Link, OnBehalf, Purpose, Request};
+pub use inbound::Inbound;
+pub use link::Link;
+pub use lists::Discovery;
 pub use news::{News, Newsroom};
 pub use pool::Owner;
-pub use supervise::{Event, State, Upstream};
+pub use request::{LinkRequest, OnBehalf};
+pub use supervise::{LinkState, ServerEvent, Upstream};
 
 /// What every link of this gateway has in common.
 #[derive(Clone)]
@@ -60,8 +69,11 @@ pub struct Options {
     pub tasks: TaskTracker,
     /// Where watchers learn what happens.
     pub newsroom: Newsroom,
-    pub oauth: oauth::Settings,
+    pub oauth: oauth::OAuthIdentity,
 }
+
+/// A future behind a pointer. A crate that awaits it does not compile its code once more, as it does with an `async fn`.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// How the gateway names itself to upstreams.
 const CLIENT: ClientInfo<'static> = ClientInfo { name: "toolgate", version: env!("CARGO_PKG_VERSION") };

@@ -6,38 +6,48 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::connect::{Discovery, Step};
-use super::link::{Carrier, Link, Purpose, Request};
-use super::probe::{Greeting, Refusal, result_of};
+use super::calls::Purpose;
+use super::link::{Carrier, Link};
+use super::probe::{Handshake, ProbeError, result_of};
+use super::request::LinkRequest;
+use super::step::Step;
 use model::{Offering, Prompt, Resource, Template, Tool};
 use wire::error::code;
 use wire::{Era, HeaderParam, Response};
 
+/// What a server turned out to offer.
+#[derive(Clone, Debug)]
+pub struct Discovery {
+    pub offering: Arc<Offering>,
+    /// What is wrong although the server can be used.
+    pub problems: Vec<String>,
+}
+
 /// A server that never stops giving pages is broken.
 const MAX_PAGES: usize = 10_000;
 
-pub async fn read(link: &Arc<Link>, greeting: &Greeting, step: &Step) -> Result<Discovery, Refusal> {
-    let declared = greeting.declared();
-    let mut reading = Reading { link, step, problems: Vec::new(), ttl_ms: None, is_private: false };
+pub async fn read(link: &Arc<Link>, handshake: &Handshake, step: &Step) -> Result<Discovery, ProbeError> {
+    let declared = handshake.declared();
+    let mut reader = ListReader { link, step, problems: Vec::new(), ttl_ms: None, is_private: false };
     let (mut tools, mut prompts, mut resources, mut templates) = (vec![], vec![], vec![], vec![]);
     if declared.tools.is_some() {
-        tools = reading.list("tools/list", "tools", Tool::parse, Tool::key).await?;
+        tools = reader.list("tools/list", "tools", Tool::parse, Tool::key).await?;
     }
     if declared.prompts.is_some() {
-        prompts = reading.list("prompts/list", "prompts", Prompt::parse, Prompt::key).await?;
+        prompts = reader.list("prompts/list", "prompts", Prompt::parse, Prompt::key).await?;
     }
     if declared.resources.is_some() {
-        resources = reading.list("resources/list", "resources", Resource::parse, Resource::key).await?;
+        resources = reader.list("resources/list", "resources", Resource::parse, Resource::key).await?;
         let kind = "resourceTemplates";
-        templates = reading.list("resources/templates/list", kind, Template::parse, Template::key).await?;
+        templates = reader.list("resources/templates/list", kind, Template::parse, Template::key).await?;
     }
-    let Reading { mut problems, ttl_ms, is_private, .. } = reading;
+    let ListReader { mut problems, ttl_ms, is_private, .. } = reader;
     hide_unreachable(link, &mut tools, &mut problems);
     let offering = Offering {
-        protocol_version: greeting.version.as_str().to_owned(),
-        server_info: greeting.server_info.clone(),
-        capabilities: greeting.capabilities.clone(),
-        instructions: greeting.instructions.clone(),
+        protocol_version: handshake.version.as_str().to_owned(),
+        server_info: handshake.server_info.clone(),
+        capabilities: handshake.capabilities.clone(),
+        instructions: handshake.instructions.clone(),
         tools,
         prompts,
         resources,
@@ -48,7 +58,7 @@ pub async fn read(link: &Arc<Link>, greeting: &Greeting, step: &Step) -> Result<
     Ok(Discovery { offering: Arc::new(offering), problems })
 }
 
-struct Reading<'a> {
+struct ListReader<'a> {
     link: &'a Arc<Link>,
     step: &'a Step,
     problems: Vec<String>,
@@ -56,14 +66,14 @@ struct Reading<'a> {
     is_private: bool,
 }
 
-impl Reading<'_> {
+impl ListReader<'_> {
     async fn list<T>(
         &mut self,
         method: &'static str,
         member: &str,
         parse: fn(Box<RawValue>) -> Result<T, String>,
         key: fn(&T) -> &str,
-    ) -> Result<Vec<T>, Refusal> {
+    ) -> Result<Vec<T>, ProbeError> {
         let (mut items, mut seen, mut cursors) = (Vec::new(), HashSet::new(), HashSet::new());
         let mut cursor: Option<Box<RawValue>> = None;
         for page in 1..=MAX_PAGES {
@@ -78,14 +88,14 @@ impl Reading<'_> {
             }
             let Some(next) = found.next else { return Ok(items) };
             if !cursors.insert(next.get().to_owned()) {
-                return Err(Refusal::Words(format!(
+                return Err(ProbeError::Words(format!(
                     "{method} goes round in circles at cursor {}",
                     next.get()
                 )));
             }
             cursor = Some(next);
         }
-        Err(Refusal::Words(format!("{method} has more than {MAX_PAGES} pages")))
+        Err(ProbeError::Words(format!("{method} has more than {MAX_PAGES} pages")))
     }
 
     /// `None` when the server has no such list after all.
@@ -94,19 +104,20 @@ impl Reading<'_> {
         method: &'static str,
         member: &str,
         cursor: Option<&RawValue>,
-    ) -> Result<Option<Page>, Refusal> {
+    ) -> Result<Option<ListPage>, ProbeError> {
         let cursor = cursor.map(|cursor| ("cursor", cursor.get().as_bytes()));
         let params = cursor.as_slice();
         let answer = self
             .link
-            .request(Request { method, params, progress: false, purpose: Purpose::OurOwn })
+            .request(LinkRequest { method, params, progress: false, purpose: Purpose::OurOwn })
             .await?
             .answer(None)
             .await?;
         if is_unknown_method(&answer) {
             return Ok(None);
         }
-        let unreadable = |error| Refusal::Words(format!("the answer to {method} is not understood: {error}"));
+        let unreadable =
+            |error| ProbeError::Words(format!("the answer to {method} is not understood: {error}"));
         let mut found: HashMap<Cow<'_, str>, &RawValue> =
             serde_json::from_slice(result_of(&answer, method)?).map_err(unreadable)?;
         let items = found.remove(member).map_or("[]", RawValue::get);
@@ -116,11 +127,11 @@ impl Reading<'_> {
         }
         self.is_private |= found.get("cacheScope").is_some_and(|scope| scope.get() == r#""private""#);
         let next = found.remove("nextCursor").filter(|next| next.get() != "null").map(ToOwned::to_owned);
-        Ok(Some(Page { items, next }))
+        Ok(Some(ListPage { items, next }))
     }
 }
 
-struct Page {
+struct ListPage {
     items: Vec<Box<RawValue>>,
     next: Option<Box<RawValue>>,
 }

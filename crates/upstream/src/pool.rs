@@ -1,5 +1,6 @@
 //! Further links to a server beside its first: one for each set of capabilities that callers declare, since a link
-//! declares one set, and one for each session or caller where the server is stateful. They are opened when first needed.
+//! declares one set, and one for each session or caller where the server is stateful. They are opened
+//! when first needed, in `further`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,23 +8,20 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
 
-use super::connect::connect_further;
-use super::error::CallError;
-use super::link::{Carrier, Link};
-use super::supervise::Upstream;
-use model::{Capabilities, PrincipalId, SessionMode};
+use super::link::Link;
+use model::{Capabilities, PrincipalId};
 
 /// So many processes of one server at most, the first included, for different sets of capabilities.
 const MAX_PROCESSES: usize = 4;
 
 #[derive(Default)]
-pub struct Pool(Mutex<HashMap<Key, Slot>>);
+pub struct LinkPool(Mutex<HashMap<LinkKey, SharedLink>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    capabilities: Capabilities,
+pub struct LinkKey {
+    pub capabilities: Capabilities,
     /// Whose link it is; none where it is shared.
-    owner: Option<Owner>,
+    pub owner: Option<Owner>,
 }
 
 /// Who has links of their own to a stateful server.
@@ -37,21 +35,21 @@ pub enum Owner {
     Anybody,
 }
 
-type Slot = Arc<Place>;
+pub type SharedLink = Arc<PooledLink>;
 
-struct Place {
+pub struct PooledLink {
     /// Opened by the first who needs it while the others wait.
-    link: OnceCell<Arc<Link>>,
+    pub link: OnceCell<Arc<Link>>,
     last_used: Mutex<Instant>,
 }
 
-impl Place {
-    fn touch(&self) {
+impl PooledLink {
+    pub fn touch(&self) {
         *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
     }
 
     /// Whether it was last used longer ago than that. One with calls in flight is in use.
-    fn is_idle(&self, limit: Duration) -> bool {
+    pub fn is_idle(&self, limit: Duration) -> bool {
         if self.link.get().is_none_or(|link| link.calls.has_callers()) {
             self.touch();
         }
@@ -59,96 +57,11 @@ impl Place {
     }
 }
 
-impl Upstream {
-    /// The link for a caller with these capabilities, who owns one where the server is stateful. The first link serves
-    /// everybody who declares nothing; modern servers are told with every request, so there it serves all.
-    pub async fn link_for(
-        &self,
-        capabilities: Capabilities,
-        owner: Option<Owner>,
-    ) -> Result<Arc<Link>, CallError> {
-        let first = self.link().await?;
-        let owner = owner.filter(|_| self.config().session_mode == SessionMode::Stateful);
-        let is_process = matches!(first.carrier, Carrier::Stdio(_));
-        let capabilities = if first.is_modern() { Capabilities::NONE } else { capabilities };
-        let needs_own = owner.is_some() && (is_process || !first.is_modern());
-        if !needs_own && capabilities.is_empty() {
-            return Ok(first);
-        }
-        let Some(slot) = self.0.pool.slot(Key { capabilities, owner }, is_process) else {
-            return Ok(first);
-        };
-        slot.touch();
-        if let Some(link) = slot.link.get() {
-            return Ok(link.clone());
-        }
-        // In a box, since it is large and rarely needed.
-        Box::pin(self.open(&slot, capabilities)).await
-    }
-
-    async fn open(&self, slot: &Slot, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
-        let shared = &self.0;
-        let open = || async {
-            let destination = shared.destination();
-            let opened = connect_further(&destination, capabilities, shared.era());
-            let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
-            let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
-            let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
-            if let Some(offering) = self.offering() {
-                shared.restore_level(&link, &offering);
-            }
-            self.heed(&link);
-            Ok(link)
-        };
-        slot.link.get_or_try_init(open).await.cloned()
-    }
-
-    /// What a server announces on a further link concerns the lists that are read over the first.
-    fn heed(&self, link: &Link) {
-        let (upstream, calls, stop) = (self.clone(), link.calls.clone(), link.stop.clone());
-        let heed = async move {
-            while !calls.is_lost() {
-                calls.signals.wait().await;
-                if calls.signals.take_lists_changed() {
-                    upstream.doubt_lists();
-                }
-            }
-        };
-        link.tasks.spawn(async move { stop.run_until_cancelled(heed).await });
-    }
-
-    pub fn has_link_of(&self, owner: Owner) -> bool {
-        self.0.pool.has_any(|key| key.owner == Some(owner))
-    }
-
-    /// Closes what belongs to somebody who is gone.
-    pub async fn release(&self, owner: Owner) {
-        close_all(self.0.pool.take(|key, _| key.owner == Some(owner))).await;
-    }
-
-    /// Closes what callers without sessions have not used for so long. Sessions have an end of their own.
-    pub async fn release_idle(&self, limit: Duration) {
-        let is_over = |key: &Key, slot: &Slot| match key.owner {
-            Some(Owner::Principal(_) | Owner::Anybody) => slot.is_idle(limit),
-            Some(Owner::Session(_)) | None => false,
-        };
-        close_all(self.0.pool.take(is_over)).await;
-    }
-}
-
-async fn close_all(slots: Vec<Slot>) {
-    for slot in slots {
-        if let Some(link) = slot.link.get() {
-            link.close().await;
-        }
-    }
-}
-
-impl Pool {
+impl LinkPool {
     /// `None` when the first link must do.
-    fn slot(&self, key: Key, is_process: bool) -> Option<Slot> {
+    pub fn slot(&self, key: LinkKey, is_process: bool) -> Option<SharedLink> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        let is_usable = |slot: &Slot| slot.link.get().is_none_or(|link| !link.calls.is_lost());
+        let is_usable = |slot: &SharedLink| slot.link.get().is_none_or(|link| !link.calls.is_lost());
         if let Some(slot) = slots.get(&key).filter(|slot| is_usable(slot)) {
             return Some(slot.clone());
         }
@@ -163,7 +76,7 @@ impl Pool {
             });
             return fitting.max_by_key(|(other, _)| other.capabilities.len()).map(|(_, slot)| slot.clone());
         }
-        let place = || Arc::new(Place { link: OnceCell::new(), last_used: Mutex::new(Instant::now()) });
+        let place = || Arc::new(PooledLink { link: OnceCell::new(), last_used: Mutex::new(Instant::now()) });
         Some(slots.entry(key).or_insert_with(place).clone())
     }
 
@@ -178,7 +91,7 @@ impl Pool {
         slots.values().filter_map(|slot| slot.link.get().cloned()).collect()
     }
 
-    fn has_any(&self, is_meant: impl Fn(&Key) -> bool) -> bool {
+    pub fn has_any(&self, is_meant: impl Fn(&LinkKey) -> bool) -> bool {
         let slots = self.0.lock().expect("no code panics while it holds the slots");
         slots
             .iter()
@@ -189,7 +102,7 @@ impl Pool {
         self.take(|_, _| true).iter().filter_map(|slot| slot.link.get().cloned()).collect()
     }
 
-    fn take(&self, is_meant: impl Fn(&Key, &Slot) -> bool) -> Vec<Slot> {
+    pub fn take(&self, is_meant: impl Fn(&LinkKey, &SharedLink) -> bool) -> Vec<SharedLink> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
         slots.extract_if(|key, slot| is_meant(key, slot)).map(|(_, slot)| slot).collect()
     }

@@ -10,9 +10,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::CLIENT;
-use super::connect::Step;
+use super::calls::Purpose;
 use super::error::CallError;
-use super::link::{Link, Purpose, modern_meta};
+use super::link::Link;
+use super::request::modern_meta;
+use super::step::Step;
 use wire::error::code;
 use wire::{Era, Response, RpcError, Version, authored, meta};
 
@@ -22,20 +24,20 @@ const STDIO_PATIENCE: Duration = Duration::from_secs(2);
 const HTTP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why there was no handshake.
-pub enum Refusal {
+pub enum ProbeError {
     Call(CallError),
     /// The server answered, but not with what the protocol wants.
     Words(String),
 }
 
-impl From<CallError> for Refusal {
+impl From<CallError> for ProbeError {
     fn from(error: CallError) -> Self {
-        Refusal::Call(error)
+        ProbeError::Call(error)
     }
 }
 
 /// What a server says about itself when it is met.
-pub struct Greeting {
+pub struct Handshake {
     pub version: Version,
     pub capabilities: Option<Box<RawValue>>,
     pub server_info: Option<Box<RawValue>>,
@@ -50,7 +52,7 @@ pub struct Declared {
     pub resources: Option<Value>,
 }
 
-impl Greeting {
+impl Handshake {
     pub fn declared(&self) -> Declared {
         let text = self.capabilities.as_deref().map_or("{}", RawValue::get);
         serde_json::from_str(text).unwrap_or_default()
@@ -81,7 +83,7 @@ pub async fn over_http(
     known: Option<Era>,
     limit: Duration,
     step: &Step,
-) -> Result<Greeting, Refusal> {
+) -> Result<Handshake, ProbeError> {
     if known == Some(Era::Legacy) {
         return initialize(link, step).await;
     }
@@ -91,33 +93,33 @@ pub async fn over_http(
         Err(_) => return initialize(link, step).await,
     };
     match judge(answer)? {
-        Some(greeting) => Ok(greeting),
+        Some(handshake) => Ok(handshake),
         None => initialize(link, step).await,
     }
 }
 
-pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refusal> {
+pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Handshake, ProbeError> {
     step.set("the handshake (server/discover)");
     let mut asked = Box::pin(discover(link));
     match tokio::time::timeout(STDIO_PATIENCE, &mut asked).await {
         Ok(answer) => match judge(answer)? {
-            Some(greeting) => Ok(greeting),
+            Some(handshake) => Ok(handshake),
             None => initialize(link, step).await,
         },
         Err(_) => {
-            let mut handshake = Box::pin(initialize(link, step));
+            let mut initializing = Box::pin(initialize(link, step));
             tokio::select! {
-                greeting = &mut handshake => greeting,
+                handshake = &mut initializing => handshake,
                 answer = &mut asked => match judge(answer)? {
-                    Some(greeting) => Ok(greeting),
-                    None => handshake.await,
+                    Some(handshake) => Ok(handshake),
+                    None => initializing.await,
                 },
             }
         }
     }
 }
 
-pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refusal> {
+pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, ProbeError> {
     step.set("the handshake (initialize)");
     let id = link.calls.next_id();
     let body = authored::initialize(id, Version::LATEST_LEGACY, CLIENT, &link.capabilities.to_json());
@@ -132,10 +134,10 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refus
         instructions: Option<String>,
     }
     let greeted: Initialized = serde_json::from_slice(result)
-        .map_err(|error| Refusal::Words(format!("its answer to initialize is not understood: {error}")))?;
+        .map_err(|error| ProbeError::Words(format!("its answer to initialize is not understood: {error}")))?;
     let version = Version::parse(&greeted.protocol_version).filter(|version| version.era() == Era::Legacy);
     let version = version.ok_or_else(|| {
-        Refusal::Words(format!(
+        ProbeError::Words(format!(
             "it speaks protocol version {:?}, which is unknown here",
             greeted.protocol_version
         ))
@@ -143,7 +145,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Greeting, Refus
     // From here on requests carry the version, this notice included. SDK servers refuse requests that overtake it.
     link.agree_on(version);
     link.tell(authored::notice("notifications/initialized", None)).await;
-    Ok(Greeting {
+    Ok(Handshake {
         version,
         capabilities: greeted.capabilities,
         server_info: greeted.server_info,
@@ -184,7 +186,7 @@ fn supported_by(error: RpcError<'_>) -> Vec<String> {
 }
 
 /// `None`: the answer is not that of a modern server, so `initialize` decides.
-fn judge(answer: Result<Response, CallError>) -> Result<Option<Greeting>, Refusal> {
+fn judge(answer: Result<Response, CallError>) -> Result<Option<Handshake>, ProbeError> {
     let answer = match answer {
         Ok(answer) => answer,
         Err(error @ (CallError::NotSent(_) | CallError::Unauthorized(_))) => return Err(error.into()),
@@ -210,7 +212,7 @@ fn judge(answer: Result<Response, CallError>) -> Result<Option<Greeting>, Refusa
         return only_others(&found.supported_versions);
     }
     let info_in_meta = found.meta.and_then(|mut meta| meta.remove(meta::SERVER_INFO));
-    Ok(Some(Greeting {
+    Ok(Some(Handshake {
         version: Version::MODERN,
         capabilities: found.capabilities,
         server_info: info_in_meta.or(found.server_info),
@@ -218,35 +220,35 @@ fn judge(answer: Result<Response, CallError>) -> Result<Option<Greeting>, Refusa
     }))
 }
 
-fn judge_error(error: RpcError<'_>) -> Result<Option<Greeting>, Refusal> {
+fn judge_error(error: RpcError<'_>) -> Result<Option<Handshake>, ProbeError> {
     if error.is(code::UNSUPPORTED_PROTOCOL_VERSION) {
         return only_others(&supported_by(error));
     }
     if error.is(code::HEADER_MISMATCH) || error.is(code::MISSING_CLIENT_CAPABILITY) {
-        return Err(Refusal::Words(format!("server/discover failed: {} ({})", error.message, error.code)));
+        return Err(ProbeError::Words(format!("server/discover failed: {} ({})", error.message, error.code)));
     }
     Ok(None)
 }
 
 /// A modern server without our modern revision: a legacy one in common will do.
-fn only_others(supported: &[String]) -> Result<Option<Greeting>, Refusal> {
+fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
     let legacy = supported.iter().filter_map(|version| Version::parse(version));
     if supported.is_empty() || legacy.into_iter().any(|version| version.era() == Era::Legacy) {
         return Ok(None);
     }
     if supported.iter().any(|version| version == Version::MODERN.as_str()) {
-        return Err(Refusal::Words(format!(
+        return Err(ProbeError::Words(format!(
             "it refuses protocol version {}, which it lists",
             Version::MODERN.as_str()
         )));
     }
-    Err(Refusal::Words(format!("it speaks only protocol versions unknown here: {}", supported.join(", "))))
+    Err(ProbeError::Words(format!("it speaks only protocol versions unknown here: {}", supported.join(", "))))
 }
 
 /// The result in an answer; an error becomes the sentence that says which request it answered.
-pub fn result_of<'a>(answer: &'a Response, method: &str) -> Result<&'a [u8], Refusal> {
+pub fn result_of<'a>(answer: &'a Response, method: &str) -> Result<&'a [u8], ProbeError> {
     answer.result().ok_or_else(|| {
-        Refusal::Words(match answer.error() {
+        ProbeError::Words(match answer.error() {
             Some(error) => format!("{method} failed: {} ({})", error.message, error.code),
             None => format!("{method} failed without a reason"),
         })

@@ -32,7 +32,7 @@ impl EventStream {
     pub async fn open(client: HttpClient) -> Result<(Self, Incoming), CallError> {
         let client = Arc::new(client);
         let headers = || with(client.headers(), ACCEPT, EVENTS);
-        let received = client.send(Method::GET, &client.target, headers, &Bytes::new()).await?;
+        let received = client.send(Method::GET, &client.target, &headers, &Bytes::new()).await?;
         if received.status != 200 {
             return Err(client.status_error(received).await);
         }
@@ -106,7 +106,7 @@ impl Incoming {
 
 async fn submit(client: &HttpClient, address: &Target, body: &Bytes) -> Result<(), CallError> {
     let headers = || with(client.headers(), CONTENT_TYPE, JSON);
-    let received = client.send(Method::POST, address, headers, body).await?;
+    let received = client.send(Method::POST, address, &headers, body).await?;
     match received.status {
         200..=299 => {
             received.body.discard().await;

@@ -10,28 +10,28 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Options;
-use super::attend::Supervisor;
-use super::connect::{Destination, Discovery, connect};
+use super::connect::ConnectTarget;
+use super::credentials::Credentials;
 use super::error::{CallError, ConnectError, seconds};
-use super::failures::{Failure, Failures};
+use super::failures::{FailureNote, Failures};
 use super::link::Link;
+use super::lists::Discovery;
 use super::news::News;
-use super::pool::Pool;
+use super::pool::LinkPool;
 use super::stdio::StderrTail;
-use super::token::Tokens;
 use model::{LogLevel, Offering, Redactor, ServerConfig, Status};
 use wire::{Era, text};
 
 /// How a server is doing right now.
 #[derive(Clone)]
-pub struct State {
+pub struct LinkState {
     pub status: Status,
     pub reason: String,
-    link: Option<Arc<Link>>,
+    pub(super) link: Option<Arc<Link>>,
 }
 
 /// What the gateway should know without asking.
-pub enum Event {
+pub enum ServerEvent {
     /// The lists were read and differ from those known before.
     Offered(Upstream, Arc<Offering>),
     /// A resource changed that somebody wants to hear about.
@@ -45,111 +45,37 @@ pub struct Upstream(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     pub config: ServerConfig,
     pub options: Options,
-    pub events: mpsc::UnboundedSender<Event>,
+    pub events: mpsc::UnboundedSender<ServerEvent>,
     /// Where the server may want OAuth.
-    pub tokens: Option<Arc<Tokens>>,
-    state: watch::Sender<State>,
+    pub credentials: Option<Arc<Credentials>>,
+    pub state: watch::Sender<LinkState>,
     /// What the lists said the last time they were read.
     pub offering: ArcSwapOption<Offering>,
     pub stderr: StderrTail,
-    failures: Failures,
+    pub failures: Failures,
     /// The era found the last time; forgotten when something fails.
-    known_era: Mutex<Option<Era>>,
+    pub known_era: Mutex<Option<Era>>,
     /// A caller wants the server back now.
     pub wanted: Notify,
-    refreshes: mpsc::UnboundedSender<Refresh>,
-    pub pool: Pool,
+    pub refreshes: mpsc::UnboundedSender<Refresh>,
+    pub pool: LinkPool,
     /// The most verbose log level that anybody asked for.
-    level: Mutex<Option<LogLevel>>,
+    pub level: Mutex<Option<LogLevel>>,
     /// Resources that somebody wants to hear about.
-    wanted_resources: Mutex<BTreeSet<String>>,
-    permits: Option<Arc<Semaphore>>,
+    pub wanted_resources: Mutex<BTreeSet<String>>,
+    pub permits: Option<Arc<Semaphore>>,
     pub stop: CancellationToken,
-    task: TaskTracker,
+    pub task: TaskTracker,
 }
 
 pub type Refresh = oneshot::Sender<Result<Arc<Offering>, ConnectError>>;
 
 impl Upstream {
-    /// Connects now and hands over what was found; the supervisor takes over from there.
-    pub async fn connect(
-        config: ServerConfig,
-        options: Options,
-        events: mpsc::UnboundedSender<Event>,
-        tokens: Option<Arc<Tokens>>,
-    ) -> Result<(Self, Discovery), ConnectError> {
-        let stderr = StderrTail::default();
-        let destination =
-            Destination { config: &config, options: &options, stderr: &stderr, tokens: tokens.as_ref() };
-        let (link, discovery) = connect(&destination, None).await?;
-        let known = link.version().map(|version| version.era());
-        let connected = Some((link, discovery.clone()));
-        let upstream = Self::start(config, options, events, tokens, known, stderr, connected);
-        Ok((upstream, discovery))
-    }
-
-    /// Connects in the background. `offering` is what is stored of the server.
-    pub fn resume(
-        config: ServerConfig,
-        options: Options,
-        events: mpsc::UnboundedSender<Event>,
-        tokens: Option<Arc<Tokens>>,
-        offering: &Offering,
-    ) -> Self {
-        let known = wire::Version::parse(&offering.protocol_version).map(|version| version.era());
-        Self::start(config, options, events, tokens, known, StderrTail::default(), None)
-    }
-
-    fn start(
-        config: ServerConfig,
-        options: Options,
-        events: mpsc::UnboundedSender<Event>,
-        tokens: Option<Arc<Tokens>>,
-        known_era: Option<Era>,
-        stderr: StderrTail,
-        connected: Option<(Arc<Link>, Discovery)>,
-    ) -> Self {
-        let (refreshes, refresh_requests) = mpsc::unbounded_channel();
-        let permits =
-            usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        let shared = Arc::new(Shared {
-            config,
-            options,
-            events,
-            tokens,
-            state: watch::Sender::new(State {
-                status: Status::Connecting,
-                reason: String::new(),
-                link: None,
-            }),
-            offering: ArcSwapOption::new(connected.as_ref().map(|(_, discovery)| discovery.offering.clone())),
-            stderr,
-            failures: Failures::default(),
-            known_era: Mutex::new(known_era),
-            wanted: Notify::new(),
-            refreshes,
-            pool: Pool::default(),
-            level: Mutex::default(),
-            wanted_resources: Mutex::default(),
-            permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
-            stop: CancellationToken::new(),
-            task: TaskTracker::new(),
-        });
-        if let Some((link, discovery)) = &connected {
-            shared.show_connected(link, discovery);
-        }
-        let upstream = Self(shared.clone());
-        let supervisor = Supervisor { upstream: upstream.clone(), refreshes: refresh_requests };
-        shared.task.spawn(supervisor.run(connected));
-        shared.task.close();
-        upstream
-    }
-
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LinkState {
         self.0.state.borrow().clone()
     }
 
@@ -159,8 +85,8 @@ impl Upstream {
     }
 
     /// What was granted to us for this server, where OAuth is possible at all.
-    pub fn tokens(&self) -> Option<&Arc<Tokens>> {
-        self.0.tokens.as_ref()
+    pub fn credentials(&self) -> Option<&Arc<Credentials>> {
+        self.0.credentials.as_ref()
     }
 
     pub fn stderr(&self) -> Vec<String> {
@@ -174,7 +100,7 @@ impl Upstream {
     }
 
     /// The last calls that failed, oldest first.
-    pub fn failures(&self) -> Vec<Failure> {
+    pub fn failures(&self) -> Vec<FailureNote> {
         self.0.failures.all()
     }
 
@@ -196,7 +122,7 @@ impl Upstream {
         let mut states = self.0.state.subscribe();
         let limit = self.0.options.init_timeout;
         // A link that was just lost is still shown until the supervisor has heard of it.
-        let is_lost = |state: &State| state.link.as_ref().is_some_and(|link| link.calls.is_lost());
+        let is_lost = |state: &LinkState| state.link.as_ref().is_some_and(|link| link.calls.is_lost());
         let decided = states.wait_for(|state| state.status != Status::Connecting && !is_lost(state));
         let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
         let decided = self.0.stop.run_until_cancelled(tokio::time::timeout(limit, decided)).await;
@@ -223,10 +149,10 @@ impl Upstream {
 
     /// A call on `link` failed in a way that says the link is of no more use: from now on callers wait for the next.
     pub fn report(&self, link: &Arc<Link>, error: &CallError) {
-        let is_current = |state: &mut State| {
+        let is_current = |state: &mut LinkState| {
             let current = state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link));
             if current {
-                *state = State { status: Status::Connecting, reason: error.to_string(), link: None };
+                *state = LinkState { status: Status::Connecting, reason: error.to_string(), link: None };
             }
             current
         };
@@ -250,8 +176,8 @@ impl Upstream {
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.task.wait().await;
-        if let Some(tokens) = &self.0.tokens {
-            tokens.settle().await;
+        if let Some(credentials) = &self.0.credentials {
+            credentials.settle().await;
         }
         for link in self.0.pool.take_links() {
             link.close().await;
@@ -307,19 +233,19 @@ fn set(uris: &mut BTreeSet<String>, uri: &str, is_in: bool) -> bool {
 }
 
 impl Shared {
-    pub fn destination(&self) -> Destination<'_> {
-        Destination {
+    pub fn target(&self) -> ConnectTarget<'_> {
+        ConnectTarget {
             config: &self.config,
             options: &self.options,
             stderr: &self.stderr,
-            tokens: self.tokens.as_ref(),
+            credentials: self.credentials.as_ref(),
         }
     }
 
     pub fn show(&self, status: Status, reason: impl Into<String>, link: Option<Arc<Link>>) {
         // Reasons may quote the server, for example the names of its tools.
         let reason = Redactor::of(&self.config).redact(&reason.into());
-        self.state.send_replace(State { status, reason, link });
+        self.state.send_replace(LinkState { status, reason, link });
         self.tell_status();
     }
 
@@ -329,7 +255,7 @@ impl Shared {
 
     pub fn show_connected(&self, link: &Arc<Link>, discovery: &Discovery) {
         let mut problems = discovery.problems.clone();
-        let lacking = self.tokens.as_ref().map(|tokens| tokens.lacking()).unwrap_or_default();
+        let lacking = self.credentials.as_ref().map(|credentials| credentials.lacking()).unwrap_or_default();
         if !lacking.is_empty() {
             problems.push(format!(
                 "authorization required: some of what it offers wants the scopes {:?}; authorize it again with \

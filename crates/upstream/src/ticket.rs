@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 
 use super::error::CallError;
-use super::exchange::Inbound;
+use super::inbound::Inbound;
 use wire::Response;
 
 /// A caller who does not read loses notices, never the answer.

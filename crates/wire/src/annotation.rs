@@ -3,8 +3,9 @@
 //! here.
 
 use super::headers::{HeaderParam, PARAM_PREFIX};
-use super::scan::{self, Span};
+use super::scan::Span;
 use super::text;
+use super::walk;
 
 const ANNOTATION: &str = "x-mcp-header";
 
@@ -17,9 +18,9 @@ impl HeaderParam {
     /// Each annotation must be an HTTP token, unique whatever its case, on a string, integer or boolean that
     /// is reached from the root through `properties` alone.
     pub fn from_schema(schema: &[u8]) -> Result<Vec<Self>, String> {
-        let root = scan::whole(schema).map_err(|error| format!("the input schema is {error}"))?;
+        let root = walk::whole(schema).map_err(|error| format!("the input schema is {error}"))?;
         let mut reader = Reader { schema, found: Vec::new() };
-        reader.read(&root, &Place::Property(Vec::new()))?;
+        reader.read(&root, &Position::Property(Vec::new()))?;
         Ok(reader.found)
     }
 }
@@ -32,12 +33,12 @@ struct Reader<'a> {
 /// Where a subschema stands: on a chain of `properties` (with the names so far, none at the root), or
 /// elsewhere.
 #[derive(Clone)]
-enum Place {
+enum Position {
     Property(Vec<String>),
     Elsewhere,
 }
 
-impl Place {
+impl Position {
     fn below(&self, name: &str) -> Self {
         match self {
             Self::Property(path) => Self::Property(path.iter().cloned().chain([name.to_owned()]).collect()),
@@ -48,34 +49,34 @@ impl Place {
 
 impl Reader<'_> {
     /// The scan has bounded the depth, and with it this recursion.
-    fn read(&mut self, schema: &Span, place: &Place) -> Result<(), String> {
-        for item in scan::elements(self.schema, schema) {
-            self.read(&item, &Place::Elsewhere)?;
+    fn read(&mut self, schema: &Span, position: &Position) -> Result<(), String> {
+        for item in walk::elements(self.schema, schema) {
+            self.read(&item, &Position::Elsewhere)?;
         }
-        for (key, _, value) in scan::members(self.schema, schema) {
+        for (key, _, value) in walk::members(self.schema, schema) {
             match key.as_ref() {
-                ANNOTATION => self.annotate(schema, &value, place)?,
-                "properties" => self.read_map(&value, place)?,
-                map if MAPS.contains(&map) => self.read_map(&value, &Place::Elsewhere)?,
+                ANNOTATION => self.annotate(schema, &value, position)?,
+                "properties" => self.read_map(&value, position)?,
+                map if MAPS.contains(&map) => self.read_map(&value, &Position::Elsewhere)?,
                 data if DATA.contains(&data) => {}
-                _ => self.read(&value, &Place::Elsewhere)?,
+                _ => self.read(&value, &Position::Elsewhere)?,
             }
         }
         Ok(())
     }
 
-    fn read_map(&mut self, map: &Span, place: &Place) -> Result<(), String> {
-        for (name, _, schema) in scan::members(self.schema, map) {
-            self.read(&schema, &place.below(&name))?;
+    fn read_map(&mut self, map: &Span, position: &Position) -> Result<(), String> {
+        for (name, _, schema) in walk::members(self.schema, map) {
+            self.read(&schema, &position.below(&name))?;
         }
         Ok(())
     }
 
-    fn annotate(&mut self, schema: &Span, annotation: &Span, place: &Place) -> Result<(), String> {
-        let path = match place {
-            Place::Property(path) if !path.is_empty() => path.clone(),
-            Place::Property(_) => return Err("x-mcp-header stands at the root of the schema".to_owned()),
-            Place::Elsewhere => {
+    fn annotate(&mut self, schema: &Span, annotation: &Span, position: &Position) -> Result<(), String> {
+        let path = match position {
+            Position::Property(path) if !path.is_empty() => path.clone(),
+            Position::Property(_) => return Err("x-mcp-header stands at the root of the schema".to_owned()),
+            Position::Elsewhere => {
                 return Err("x-mcp-header stands where not only `properties` lead to".to_owned());
             }
         };
@@ -86,7 +87,7 @@ impl Reader<'_> {
         if name.is_empty() || !name.bytes().all(is_token) {
             return Err(format!("x-mcp-header {name:?} of property {property:?} is not an HTTP token"));
         }
-        let kind = scan::member(self.schema, schema, "type").map(|span| &self.schema[span]);
+        let kind = walk::member(self.schema, schema, "type").map(|span| &self.schema[span]);
         let kind = kind.and_then(text::unescape);
         if !matches!(kind.as_deref(), Some("string" | "integer" | "boolean")) {
             return Err(format!(

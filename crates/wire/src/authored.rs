@@ -105,7 +105,7 @@ fn message<const N: usize>(id: Option<&[u8]>, parts: [(&str, Option<&[u8]>); N])
 
 #[cfg(test)]
 mod tests {
-    use super::super::head::{Head, Kind};
+    use super::super::head::{Head, MessageKind};
     use super::*;
 
     const CLIENT: ClientInfo<'_> = ClientInfo { name: "a \"b\"", version: "1" };
@@ -125,7 +125,7 @@ mod tests {
     fn what_we_write_we_can_read() {
         let hello = initialize(3, Version::LATEST_LEGACY, CLIENT, b"{}");
         let head = Head::parse(&hello).unwrap();
-        assert_eq!((head.kind, head.declares_version()), (Kind::Request, false));
+        assert_eq!((head.kind, head.declares_version()), (MessageKind::Request, false));
 
         let probe = discover(4, &modern_meta(Version::MODERN, CLIENT, b"{}", Some(9), Some("debug")));
         let head = Head::parse(&probe).unwrap();

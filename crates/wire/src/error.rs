@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::scan;
 use super::text;
+use super::walk;
 
 /// The codes that the protocol gives a meaning.
 pub mod code {
@@ -32,9 +32,9 @@ pub struct RpcError<'a> {
 impl<'a> RpcError<'a> {
     /// `None` if `value` is no object with an integer `code`. A missing message is an empty one.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
-        let span = scan::whole(value).ok()?;
+        let span = walk::whole(value).ok()?;
         let (mut code, mut message, mut data) = (None, Cow::Borrowed(""), None);
-        for (key, _, part) in scan::members(value, &span) {
+        for (key, _, part) in walk::members(value, &span) {
             let raw = &value[part];
             match key.as_ref() {
                 "code" => code = std::str::from_utf8(raw).ok().and_then(|raw| raw.parse().ok()),

@@ -3,21 +3,21 @@
 //! only the keys at its top level are.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use super::error::code;
-use super::guard::Guard;
+use super::head_error::HeadError;
 use super::id::Id;
+use super::keys::Keys;
+use super::marks::Marks;
 pub use super::params::{Meta, Params, Reference};
-use super::response::Marks;
-use super::scan::{self, Scan, Span, SyntaxError};
+use super::scan::{Scan, Span};
 use super::text;
 pub use super::text::Text;
+use super::walk;
 
 const KEYS: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     Request,
     Notice,
     Result,
@@ -31,57 +31,14 @@ pub struct Head<'a> {
     pub body: &'a [u8],
     /// The message's object, without the white space around it.
     pub span: Span,
-    pub kind: Kind,
+    pub kind: MessageKind,
     pub id: Option<Id<'a>>,
     pub method: Option<Cow<'a, str>>,
-    pub params: Option<Params<'a>>,
+    /// In a box, since a head is moved often and most messages from servers have none.
+    pub params: Option<Box<Params<'a>>>,
     pub result: Option<Span>,
     pub error: Option<Span>,
     pub(super) marks: Marks,
-}
-
-/// Why a body is no message that the gateway takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeadError {
-    Syntax {
-        at: usize,
-        reason: &'static str,
-    },
-    /// JSON, but no acceptable message; `id` is the raw id to answer with, where there is one.
-    Invalid {
-        reason: String,
-        id: Option<Vec<u8>>,
-    },
-}
-
-impl HeadError {
-    pub fn code(&self) -> i32 {
-        match self {
-            Self::Syntax { .. } => code::PARSE_ERROR,
-            Self::Invalid { .. } => code::INVALID_REQUEST,
-        }
-    }
-
-    pub(super) fn invalid(reason: impl Into<String>) -> Self {
-        Self::Invalid { reason: reason.into(), id: None }
-    }
-}
-
-impl fmt::Display for HeadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax { at, reason } => SyntaxError { at: *at, reason }.fmt(f),
-            Self::Invalid { reason, .. } => write!(f, "not a valid JSON-RPC message: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for HeadError {}
-
-impl From<SyntaxError> for HeadError {
-    fn from(error: SyntaxError) -> Self {
-        Self::Syntax { at: error.at, reason: error.reason }
-    }
 }
 
 impl<'a> Head<'a> {
@@ -89,7 +46,7 @@ impl<'a> Head<'a> {
         match Self::read(body, Scan::new(body)?) {
             Err(HeadError::Invalid { reason, .. }) => {
                 // Reading stopped early: the rest may not even be JSON, or hold the id to answer with.
-                let span = scan::whole(body)?;
+                let span = walk::whole(body)?;
                 Err(HeadError::Invalid { reason, id: answerable_id(body, &span) })
             }
             other => other,
@@ -110,10 +67,10 @@ impl<'a> Head<'a> {
             return Err(HeadError::invalid("a message is a JSON object"));
         }
         let mut envelope = Envelope::default();
-        let mut guard = Guard::new(KEYS);
+        let mut keys = Keys::new(KEYS);
         let start = scan.enter()?;
         while let Some(key) = scan.key()? {
-            envelope.take(&mut scan, admit(&mut guard, body, key)?)?;
+            envelope.take(&mut scan, keys.read(body, key)?)?;
         }
         let span = start..scan.position();
         scan.finish()?;
@@ -127,7 +84,7 @@ struct Envelope<'a> {
     versioned: bool,
     id: Option<Span>,
     method: Option<Cow<'a, str>>,
-    params: Option<Params<'a>>,
+    params: Option<Box<Params<'a>>>,
     result: Option<Span>,
     error: Option<Span>,
     marks: Marks,
@@ -137,7 +94,7 @@ impl<'a> Envelope<'a> {
     fn take(&mut self, scan: &mut Scan<'a>, key: Option<&'static str>) -> Result<(), HeadError> {
         let next = scan.peek();
         if key == Some("params") && next == Some(b'{') {
-            self.params = Some(Params::read(scan)?);
+            self.params = Some(Box::new(Params::read(scan)?));
             return Ok(());
         }
         if key == Some("result") && next == Some(b'{') {
@@ -172,17 +129,17 @@ impl<'a> Envelope<'a> {
             self.result = None;
         }
         let kind = match (&self.method, &self.result, &self.error) {
-            (Some(_), None, None) if self.id.is_some() => Kind::Request,
-            (Some(_), None, None) => Kind::Notice,
-            (None, Some(_), None) => Kind::Result,
-            (None, None, Some(_)) => Kind::Error,
+            (Some(_), None, None) if self.id.is_some() => MessageKind::Request,
+            (Some(_), None, None) => MessageKind::Notice,
+            (None, Some(_), None) => MessageKind::Result,
+            (None, None, Some(_)) => MessageKind::Error,
             (None, None, None) => {
                 return Err(HeadError::invalid("none of method, result and error is there"));
             }
             (..) => return Err(HeadError::invalid("only one of method, result and error may be there")),
         };
         let id = match self.id {
-            Some(span) if kind == Kind::Error && &body[span.clone()] == b"null" => None,
+            Some(span) if kind == MessageKind::Error && &body[span.clone()] == b"null" => None,
             Some(span) => Some(
                 Id::at(body, span)
                     .filter(Id::is_request_id)
@@ -190,7 +147,7 @@ impl<'a> Envelope<'a> {
             ),
             None => None,
         };
-        if kind == Kind::Result && id.is_none() {
+        if kind == MessageKind::Result && id.is_none() {
             return Err(HeadError::invalid("a result needs an id"));
         }
         let Self { method, params, result, error, marks, .. } = self;
@@ -198,18 +155,9 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Unescapes a key before it is compared, so that no spelling gets around the guard.
-pub(super) fn admit<'a>(
-    guard: &mut Guard<'a>,
-    body: &'a [u8],
-    key: Span,
-) -> Result<Option<&'static str>, HeadError> {
-    guard.admit_token(&body[key]).map_err(HeadError::invalid)
-}
-
 /// The id to answer a refused message with, if it is the only one.
 fn answerable_id(body: &[u8], span: &Span) -> Option<Vec<u8>> {
-    let mut ids = scan::members(body, span).filter(|(key, ..)| key == "id").map(|(.., value)| value);
+    let mut ids = walk::members(body, span).filter(|(key, ..)| key == "id").map(|(.., value)| value);
     let id = Id::at(body, ids.next()?).filter(Id::is_request_id)?;
     ids.next().is_none().then(|| id.raw().to_vec())
 }
@@ -228,11 +176,11 @@ mod tests {
     #[test]
     fn kinds_are_told_apart() {
         for (body, kind) in [
-            (r#" {"jsonrpc":"2.0","id":1,"method":"ping"} "#, Kind::Request),
-            (r#"{"jsonrpc":"2.0","method":"ping","params":null}"#, Kind::Notice),
-            (r#"{"jsonrpc":"2.0","id":"a","result":{},"error":null}"#, Kind::Result),
-            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, Kind::Error),
-            (r#"{"jsonrpc":"2.0","id":4,"result":null,"error":{"code":1}}"#, Kind::Error),
+            (r#" {"jsonrpc":"2.0","id":1,"method":"ping"} "#, MessageKind::Request),
+            (r#"{"jsonrpc":"2.0","method":"ping","params":null}"#, MessageKind::Notice),
+            (r#"{"jsonrpc":"2.0","id":"a","result":{},"error":null}"#, MessageKind::Result),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, MessageKind::Error),
+            (r#"{"jsonrpc":"2.0","id":4,"result":null,"error":{"code":1}}"#, MessageKind::Error),
         ] {
             let head = Head::parse(body.as_bytes()).unwrap();
             assert_eq!(head.kind, kind, "{body}");

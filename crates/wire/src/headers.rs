@@ -7,8 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::head::Head;
-use super::scan::{self, Span};
+use super::scan::Span;
 use super::text;
+use super::walk;
 
 pub const SESSION_ID: &str = "mcp-session-id";
 pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
@@ -59,7 +60,7 @@ pub fn routed_name<'a>(head: &'a Head<'_>) -> Option<Cow<'a, str>> {
         "tools/call" | "prompts/get" => params.name.as_ref()?,
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params.uri.as_ref()?,
         "tasks/get" | "tasks/update" | "tasks/cancel" => {
-            return text::unescape(&head.body[scan::member(head.body, &params.span, "taskId")?]);
+            return text::unescape(&head.body[walk::member(head.body, &params.span, "taskId")?]);
         }
         _ => return None,
     };
@@ -81,7 +82,7 @@ pub fn param_value<'a>(
     arguments: Option<&Span>,
     param: &HeaderParam,
 ) -> Option<Cow<'a, str>> {
-    let walk = |object: Span, key: &String| scan::member(body, &object, key);
+    let walk = |object: Span, key: &String| walk::member(body, &object, key);
     plain_value(&body[param.path.iter().try_fold(arguments?.clone(), walk)?])
 }
 

@@ -2,9 +2,9 @@
 //! as absent and is listed in `mistyped`, so that the method decides whether that matters; null is plainly
 //! absent.
 
-use super::guard::Guard;
-use super::head::{HeadError, admit};
+use super::head_error::HeadError;
 use super::id::Id;
+use super::keys::Keys;
 use super::meta;
 use super::scan::{Scan, Span};
 use super::text::{self, Text};
@@ -149,18 +149,18 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// Walks the object that comes next, guards its keys, and hands each known one to `take` with the scan
+/// Walks the object that comes next, checks its keys, and hands each known one to `take` with the scan
 /// standing before its value. Returns the object's span.
 fn each<'a>(
     scan: &mut Scan<'a>,
-    keys: &'static [&'static str],
+    known: &'static [&'static str],
     mut take: impl FnMut(&mut Scan<'a>, &'static str) -> Result<(), HeadError>,
 ) -> Result<Span, HeadError> {
-    let mut guard = Guard::new(keys);
+    let mut keys = Keys::new(known);
     let start = scan.enter()?;
     while let Some(key) = scan.key()? {
-        match admit(&mut guard, scan.body, key)? {
-            Some(known) => take(scan, known)?,
+        match keys.read(scan.body, key)? {
+            Some(key) => take(scan, key)?,
             None => _ = scan.value()?,
         }
     }

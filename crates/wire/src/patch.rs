@@ -6,8 +6,9 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::scan::{self, Span};
+use super::scan::Span;
 use super::text;
+use super::walk;
 
 /// Edits to one body, given in any order. Insertions at one place keep the order in which they were given and
 /// come before a replacement that starts there.
@@ -53,19 +54,14 @@ impl<'a> Patch<'a> {
         self.replace(at..at, what)
     }
 
-    /// Removes the members of `object` whose key `is_unwanted`.
-    pub fn remove_members(&mut self, object: &Span, is_unwanted: impl Fn(&str) -> bool) -> &mut Self {
-        self.edit_members(object, is_unwanted, &[])
-    }
-
     /// Gives `object` the member `key` with the raw JSON `value`, in the place of its present one or at the
     /// end.
     pub fn set_member(&mut self, object: &Span, key: &str, value: &[u8]) -> &mut Self {
         self.edit_members(object, |_| false, &[(key, value)])
     }
 
-    /// Both at once. Call it once per object: the commas come out right only if all changes are known
-    /// together.
+    /// Removes the members of `object` whose key `is_unwanted`, and sets those of `set`. Call it once per object: the
+    /// commas come out right only if all changes are known together.
     pub fn edit_members(
         &mut self,
         object: &Span,
@@ -74,7 +70,7 @@ impl<'a> Patch<'a> {
     ) -> &mut Self {
         let mut replaced = vec![false; set.len()];
         let mut commas = Commas::default();
-        for (key, key_span, value) in scan::members(self.body, object) {
+        for (key, key_span, value) in walk::members(self.body, object) {
             let new = set.iter().position(|(name, _)| *name == key);
             match new {
                 Some(index) if !replaced[index] => {

@@ -4,42 +4,36 @@
 use bytes::Bytes;
 
 use super::error::RpcError;
-use super::head::{Head, HeadError, Kind};
+use super::head::{Head, MessageKind};
+use super::head_error::HeadError;
 use super::id::Id;
-use super::scan::{Scan, Span, SyntaxError};
-use super::text;
+use super::marks::Marks;
+use super::scan::{Scan, Span};
 
 /// A JSON-RPC response: one JSON object with a result, which is an object, or an error.
 #[derive(Debug, Clone)]
 pub struct Response {
     message: Bytes,
     id: Option<Span>,
-    body: Body,
+    body: Payload,
 }
 
 #[derive(Debug, Clone)]
-enum Body {
+enum Payload {
     Result(Span, Marks),
     Error(Span),
-}
-
-/// What a result says about itself at its top level.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Marks {
-    is_error: Option<Span>,
-    result_type: Option<Span>,
 }
 
 impl Response {
     pub fn read(message: Bytes) -> Result<Self, HeadError> {
         let head = Head::read(&message, Scan::of_response(&message)?)?;
         let body = match (head.kind, head.result, head.error) {
-            (Kind::Result, Some(result), _) if message[result.start] == b'{' => {
-                Body::Result(result, head.marks)
+            (MessageKind::Result, Some(result), _) if message[result.start] == b'{' => {
+                Payload::Result(result, head.marks)
             }
-            (Kind::Result, ..) => return Err(HeadError::invalid("result must be an object")),
-            (Kind::Error, _, Some(error)) => Body::Error(error),
-            (Kind::Error | Kind::Request | Kind::Notice, ..) => {
+            (MessageKind::Result, ..) => return Err(HeadError::invalid("result must be an object")),
+            (MessageKind::Error, _, Some(error)) => Payload::Error(error),
+            (MessageKind::Error | MessageKind::Request | MessageKind::Notice, ..) => {
                 return Err(HeadError::invalid("it is no response"));
             }
         };
@@ -62,8 +56,8 @@ impl Response {
 
     pub fn result_span(&self) -> Option<&Span> {
         match &self.body {
-            Body::Result(result, _) => Some(result),
-            Body::Error(_) => None,
+            Payload::Result(result, _) => Some(result),
+            Payload::Error(_) => None,
         }
     }
 
@@ -74,8 +68,8 @@ impl Response {
 
     pub fn error_span(&self) -> Option<&Span> {
         match &self.body {
-            Body::Result(..) => None,
-            Body::Error(error) => Some(error),
+            Payload::Result(..) => None,
+            Payload::Error(error) => Some(error),
         }
     }
 
@@ -96,27 +90,9 @@ impl Response {
 
     fn mark(&self, pick: impl Fn(&Marks) -> Option<&Span>) -> Option<&[u8]> {
         match &self.body {
-            Body::Result(_, marks) => pick(marks).map(|span| &self.message[span.clone()]),
-            Body::Error(_) => None,
+            Payload::Result(_, marks) => pick(marks).map(|span| &self.message[span.clone()]),
+            Payload::Error(_) => None,
         }
-    }
-}
-
-impl Marks {
-    /// Reads the object that comes next. Of several members with the same key the first counts.
-    pub(super) fn read(scan: &mut Scan<'_>) -> Result<(Span, Self), SyntaxError> {
-        let mut marks = Self::default();
-        let start = scan.enter()?;
-        while let Some(key) = scan.key()? {
-            let value = scan.value()?;
-            let key = &scan.body[key];
-            if text::says(key, "isError") {
-                marks.is_error.get_or_insert(value);
-            } else if text::says(key, "resultType") {
-                marks.result_type.get_or_insert(value);
-            }
-        }
-        Ok((start..scan.position(), marks))
     }
 }
 

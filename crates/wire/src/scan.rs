@@ -5,7 +5,6 @@ use std::ops::Range;
 
 pub use super::token::SyntaxError;
 use super::token::{literal_end, number_end, string_end};
-pub use super::walk::{Elements, Members, elements, member, members, whole};
 
 /// A byte range of a message; of a string it includes the quotes.
 pub type Span = Range<usize>;
@@ -265,6 +264,7 @@ impl Open {
 
 #[cfg(test)]
 mod tests {
+    use super::super::walk::whole;
     use super::*;
 
     #[test]

@@ -47,7 +47,7 @@ pub struct Scanner {
     skipping: bool,
     /// Bytes of the present line are gone already, so it is not the empty one that ends an event.
     line_cut: bool,
-    pending: Pending,
+    partial: PartialEvent,
     last_event_id: Option<String>,
     retry: Option<Duration>,
 }
@@ -63,7 +63,7 @@ impl Scanner {
             after_cr: false,
             skipping: false,
             line_cut: false,
-            pending: Pending::default(),
+            partial: PartialEvent::default(),
             last_event_id: None,
             retry: None,
         }
@@ -86,7 +86,7 @@ impl Scanner {
                 if let Some(event) = self.dispatch() {
                     return Some(Ok(event));
                 }
-            } else if self.pending.size + line.len() > self.limit {
+            } else if self.partial.size + line.len() > self.limit {
                 return Some(Err(self.skip()));
             } else {
                 self.field(line);
@@ -95,7 +95,7 @@ impl Scanner {
         if self.skipping {
             self.line_cut |= !self.buffer.is_empty();
             self.cut();
-        } else if self.pending.size + self.buffer.len() > self.limit {
+        } else if self.partial.size + self.buffer.len() > self.limit {
             self.line_cut = true;
             self.cut();
             return Some(Err(self.skip()));
@@ -152,9 +152,9 @@ impl Scanner {
             value.advance(1);
         }
         match &line[..colon] {
-            b"data" => self.pending.add(value),
-            b"event" => self.pending.name = Some(owned(&value)).filter(|name| !name.is_empty()),
-            b"id" if !value.contains(&0) => self.pending.id = Some(owned(&value)),
+            b"data" => self.partial.add(value),
+            b"event" => self.partial.name = Some(owned(&value)).filter(|name| !name.is_empty()),
+            b"id" if !value.contains(&0) => self.partial.id = Some(owned(&value)),
             b"retry" if value.iter().all(u8::is_ascii_digit) => {
                 let milliseconds = owned(&value).parse().ok().map(Duration::from_millis);
                 self.retry = milliseconds.or(self.retry);
@@ -164,17 +164,17 @@ impl Scanner {
     }
 
     fn dispatch(&mut self) -> Option<Event> {
-        let pending = std::mem::take(&mut self.pending);
-        if let Some(id) = &pending.id {
+        let partial = std::mem::take(&mut self.partial);
+        if let Some(id) = &partial.id {
             self.last_event_id = Some(id.clone()).filter(|id| !id.is_empty());
         }
-        let data = pending.data?.into_bytes();
-        Some(Event { name: pending.name, data, id: pending.id })
+        let data = partial.data?.into_bytes();
+        Some(Event { name: partial.name, data, id: partial.id })
     }
 
     fn skip(&mut self) -> TooLong {
         self.skipping = true;
-        self.pending = Pending::default();
+        self.partial = PartialEvent::default();
         TooLong { limit: self.limit }
     }
 
@@ -186,32 +186,32 @@ impl Scanner {
 
 /// The event that is being read.
 #[derive(Debug, Default)]
-struct Pending {
+struct PartialEvent {
     name: Option<String>,
     id: Option<String>,
-    data: Option<Data>,
+    data: Option<EventData>,
     size: usize,
 }
 
 /// One line, the usual case, is handed on as it lies in the buffer; only further lines are copied together.
 #[derive(Debug)]
-enum Data {
+enum EventData {
     Line(Bytes),
     Lines(BytesMut),
 }
 
-impl Pending {
+impl PartialEvent {
     fn add(&mut self, line: Bytes) {
         self.size += line.len() + 1;
         self.data = Some(match self.data.take() {
-            None => Data::Line(line),
-            Some(Data::Line(first)) => Data::Lines(joined(BytesMut::from(first), &line)),
-            Some(Data::Lines(lines)) => Data::Lines(joined(lines, &line)),
+            None => EventData::Line(line),
+            Some(EventData::Line(first)) => EventData::Lines(joined(BytesMut::from(first), &line)),
+            Some(EventData::Lines(lines)) => EventData::Lines(joined(lines, &line)),
         });
     }
 }
 
-impl Data {
+impl EventData {
     fn into_bytes(self) -> Bytes {
         match self {
             Self::Line(line) => line,

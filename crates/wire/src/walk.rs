@@ -1,5 +1,5 @@
 //! Walks over JSON that was validated before, as iterators of spans; for parts of a message that the head
-//! does not read. Reached through [`super::scan`].
+//! does not read.
 
 use std::borrow::Cow;
 

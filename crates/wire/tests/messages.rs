@@ -7,9 +7,10 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wire::scan::{self, Span, members};
+use wire::scan::Span;
 use wire::sse::{Event, Scanner, TooLong, frame};
-use wire::{Head, HeadError, Kind, Patch, find_answer_id, text};
+use wire::walk::{self, members};
+use wire::{Head, HeadError, MessageKind, Patch, find_answer_id, text};
 
 /// JSON values with short, hostile keys, so that `id` and the like turn up at every depth.
 fn value() -> impl Strategy<Value = Value> {
@@ -101,7 +102,7 @@ fn is_json(body: &[u8]) -> bool {
 
 /// Every `id` at the top level, by the full pass.
 fn top_level_ids(body: &[u8]) -> Vec<Span> {
-    let whole = scan::whole(body).unwrap_or(0..0);
+    let whole = walk::whole(body).unwrap_or(0..0);
     members(body, &whole).filter(|(key, ..)| key == "id").map(|(.., value)| value).collect()
 }
 
@@ -178,11 +179,11 @@ proptest! {
 
     #[test]
     fn a_mutated_message_is_an_error_or_a_message(body in mutated()) {
-        prop_assert_eq!(scan::whole(&body).is_ok(), is_json(&body));
+        prop_assert_eq!(walk::whole(&body).is_ok(), is_json(&body));
         match Head::parse(&body) {
             Ok(head) => {
                 prop_assert!(is_json(&body));
-                prop_assert_eq!(head.result.is_some(), head.kind == Kind::Result);
+                prop_assert_eq!(head.result.is_some(), head.kind == MessageKind::Result);
             }
             Err(HeadError::Syntax { at, .. }) => prop_assert!(!is_json(&body) && at <= body.len()),
             Err(HeadError::Invalid { .. }) => prop_assert!(is_json(&body)),

@@ -6,7 +6,7 @@ use model::{Client, FieldError, Fields, Group, GroupName, Registration, User, Us
 use serde_json::{Map, Value, json};
 use toolgate::http::api::tools::Call;
 use toolgate::http::extract::json_object;
-use wire::scan::{members, whole};
+use wire::walk::{members, whole};
 
 pub const DICTIONARY: &[&str] = &[
     "\"name\":",

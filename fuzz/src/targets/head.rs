@@ -4,8 +4,9 @@
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use wire::scan::{MAX_DEPTH, member, members, whole};
-use wire::{Head, HeadError, HeaderParam, Kind, Response, RpcError, find_answer_id, headers};
+use wire::scan::MAX_DEPTH;
+use wire::walk::{member, members, whole};
+use wire::{Head, HeadError, HeaderParam, MessageKind, Response, RpcError, find_answer_id, headers};
 
 pub const DICTIONARY: &[&str] = &[
     "\"jsonrpc\":\"2.0\"",
@@ -85,7 +86,7 @@ pub fn run(body: &[u8]) {
 }
 
 fn check(head: &Head<'_>) {
-    let is_call = matches!(head.kind, Kind::Request | Kind::Notice);
+    let is_call = matches!(head.kind, MessageKind::Request | MessageKind::Notice);
     assert_eq!(is_call, head.method.is_some());
     assert!(head.span.end <= head.body.len());
     let (method, name) = headers::standard(head);

@@ -2,7 +2,7 @@
 //! be registered, importing its export changes nothing, JSON read as YAML has the same value, and escaped text reads
 //! back.
 
-use model::import::{self, Outcome};
+use model::import::{self, EntryOutcome};
 use model::{Group, Registration};
 use serde_json::Value;
 
@@ -65,17 +65,17 @@ pub fn run(input: &[u8]) {
     if let Ok(import) = import::parse(&text, variable) {
         for entry in import.servers {
             match entry.outcome {
-                Outcome::Ready(ready) => {
+                EntryOutcome::Ready(ready) => {
                     let input = ready.clone().into_json();
                     let registration = Registration::parse(input).expect("what is ready can be registered");
                     assert_eq!(registration.config.name.as_str(), entry.name);
                     assert!(!ready.differs_from(&registration.to_json()), "an export is no change");
                 }
-                Outcome::Skip(reason) => assert!(!reason.is_empty()),
+                EntryOutcome::Skip(reason) => assert!(!reason.is_empty()),
             }
         }
         for group in import.groups {
-            if let Outcome::Ready(group) = group.outcome {
+            if let EntryOutcome::Ready(group) = group.outcome {
                 assert!(Group::parse(group).is_ok());
             }
         }

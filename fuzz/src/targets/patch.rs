@@ -2,7 +2,7 @@
 //! The first two bytes choose the changes.
 
 use wire::Patch;
-use wire::scan::{members, whole};
+use wire::walk::{members, whole};
 
 pub fn run(input: &[u8]) {
     let [start, end, body @ ..] = input else { return };

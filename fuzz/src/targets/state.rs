@@ -11,7 +11,7 @@ use gateway::caller::{Scope, Viewer};
 use mcp::bridge::state::{Bond, States};
 use model::PrincipalId;
 use seal::PurposeSeal;
-use wire::scan::whole;
+use wire::walk::whole;
 use wire::{Head, text};
 
 use super::session::seal;

@@ -8,7 +8,7 @@ use super::servers::OneServer;
 use crate::http::Face;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created};
-use gateway::sessions::{Refused, Response};
+use gateway::authorizations::{AuthorizationResponse, Refused};
 use model::{FieldError, Fields, Secret};
 
 /// What came back with the person.
@@ -37,7 +37,7 @@ pub async fn complete(State(face): State<Face>, Name(id): Name, body: Bytes) -> 
         (None, Some(code)) => Ok(Secret::new(code)),
         (None, None) => return Err(FieldError::new("code", "is required, unless there is an error").into()),
     };
-    let response = Response { code, issuer };
-    let server = face.gateway.complete_oauth_session(&id, &Secret::new(state), response).await?;
+    let response = AuthorizationResponse { code, issuer };
+    let server = face.gateway.complete_authorization(&id, &Secret::new(state), response).await?;
     Ok(Created(OneServer { server }))
 }

@@ -14,9 +14,9 @@ use crate::http::access::Caller;
 use crate::http::dashboard::oauth::AuthorizationRequired;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Created, Json, NoContent};
-use gateway::oauth::Outcome;
+use gateway::oauth::RegistrationOutcome;
 use gateway::record::ServerRecord;
-use gateway::servers::{Existing, Switched};
+use gateway::servers::{Existing, SwitchedServer};
 use model::{Fields, Role};
 
 #[derive(Serialize, ToSchema)]
@@ -88,10 +88,10 @@ fn shown_to(caller: &Caller, server: ServerRecord) -> ServerRecord {
 pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Answer<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
     Ok(match face.gateway.register(json_object(&body)?, existing).await? {
-        Outcome::Stored(server) => {
+        RegistrationOutcome::Stored(server) => {
             Created(Registered { fields: (*server).clone(), server: *server }).into_response()
         }
-        Outcome::AuthorizationRequired(pending) => {
+        RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
         }
     })
@@ -103,8 +103,8 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> An
     responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]
 pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> Answer<Response> {
     Ok(match face.gateway.amend(&name, json_object(&body)?).await? {
-        Outcome::Stored(server) => Json(OneServer { server: *server }).into_response(),
-        Outcome::AuthorizationRequired(pending) => {
+        RegistrationOutcome::Stored(server) => Json(OneServer { server: *server }).into_response(),
+        RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
         }
     })
@@ -137,15 +137,15 @@ pub async fn remove(State(face): State<Face>, Name(name): Name) -> Answer<NoCont
 
 /// Switches a server on.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/enable", tag = "servers",
-    params(("name" = String, Path)), responses((status = 200, body = Switched)))]
-pub async fn enable(State(face): State<Face>, Name(name): Name) -> Answer<Json<Switched>> {
+    params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
+pub async fn enable(State(face): State<Face>, Name(name): Name) -> Answer<Json<SwitchedServer>> {
     Ok(Json(face.gateway.switch_server(&name, true).await?))
 }
 
 /// Switches a server off.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/disable", tag = "servers",
-    params(("name" = String, Path)), responses((status = 200, body = Switched)))]
-pub async fn disable(State(face): State<Face>, Name(name): Name) -> Answer<Json<Switched>> {
+    params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
+pub async fn disable(State(face): State<Face>, Name(name): Name) -> Answer<Json<SwitchedServer>> {
     Ok(Json(face.gateway.switch_server(&name, false).await?))
 }
 

@@ -19,7 +19,7 @@ use crate::http::reply::{Answer, Json, Written};
 use crate::http::stream::EventBody;
 use gateway::record::ToolRecord;
 use model::FieldError;
-use wire::{authored, scan, sse, text};
+use wire::{authored, sse, text, walk};
 
 /// Progress events that wait for a slow reader.
 const PROGRESS_BACKLOG: usize = 64;
@@ -142,13 +142,13 @@ pub struct Call {
 impl Call {
     /// `nests` tells whether a tool's arguments may stand under `arguments`, since one of them is called `name`.
     pub fn parse(body: &[u8], nests: impl FnOnce(&str) -> bool) -> Result<Self, Refusal> {
-        let span = scan::whole(body)
+        let span = walk::whole(body)
             .map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
         if body.get(span.start) != Some(&b'{') {
             return Err(Refusal::bad_request("the body must be a JSON object"));
         }
         let (mut name, mut rest) = (None, Vec::new());
-        for (key, key_span, value_span) in scan::members(body, &span) {
+        for (key, key_span, value_span) in walk::members(body, &span) {
             if key != "name" {
                 rest.push((key, key_span, value_span));
             } else if name.replace(value_span).is_some() {

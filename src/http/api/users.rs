@@ -10,7 +10,7 @@ use crate::http::access::Caller;
 use crate::http::error::Refusal;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Answer, Created, Json, NoContent};
-use gateway::access::Principal;
+use gateway::principals::Principal;
 use model::{HolderName, Role, User};
 
 /// What everybody may know about a user.

@@ -14,9 +14,9 @@ use crate::http::error::Refusal;
 use crate::http::extract::json_object;
 use crate::http::reply::{Answer, Json};
 use gateway::catalog::Catalog;
-use gateway::oauth::{Outcome as Registered, Pending};
+use gateway::oauth::{PendingAuthorization, RegistrationOutcome as Registered};
 use gateway::servers::Existing;
-use model::import::{self, Action, Entry, Import, Outcome, Plan};
+use model::import::{self, Action, EntryOutcome, Import, ImportEntry, Plan};
 use model::{FieldError, Fields};
 
 /// A pasted configuration.
@@ -68,7 +68,7 @@ pub struct ImportOutcome {
     reason: Option<String>,
     /// The page on which a person must authorize the server first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    authorization_required: Option<Pending>,
+    authorization_required: Option<PendingAuthorization>,
 }
 
 /// What importing this text would do. Nothing is stored.
@@ -110,7 +110,12 @@ fn read(text: &str) -> Result<Import, Refusal> {
         .map_err(|error| FieldError::new("text", format!("cannot be read: {error}")).into())
 }
 
-async fn register(face: &Face, headers: &HeaderMap, name: String, entry: Option<Entry>) -> ImportOutcome {
+async fn register(
+    face: &Face,
+    headers: &HeaderMap,
+    name: String,
+    entry: Option<ImportEntry>,
+) -> ImportOutcome {
     let Some(entry) = entry else {
         let reason = "the text has no server of this name, or it was named twice".to_owned();
         return ImportOutcome::of(name, "skipped", Some(reason));
@@ -132,7 +137,7 @@ async fn register(face: &Face, headers: &HeaderMap, name: String, entry: Option<
     }
 }
 
-fn plan(outcome: Outcome<import::RegistrationInput>, name: &str, catalog: &Catalog) -> Plan {
+fn plan(outcome: EntryOutcome<import::CheckedInput>, name: &str, catalog: &Catalog) -> Plan {
     let current = catalog.get(name).map(|entry| entry.registration.to_json());
     Plan::of_server(outcome, current.as_ref())
 }
@@ -144,8 +149,9 @@ impl ImportOutcome {
 }
 
 impl Candidate {
-    fn of(entry: Entry, catalog: &Catalog) -> Self {
-        let Entry { name, renamed_from, transport, summary, env_keys, header_keys, ignored, outcome } = entry;
+    fn of(entry: ImportEntry, catalog: &Catalog) -> Self {
+        let ImportEntry { name, renamed_from, transport, summary, env_keys, header_keys, ignored, outcome } =
+            entry;
         let plan = plan(outcome, &name, catalog);
         let (action, reason) = match plan.action() {
             Action::Change => ("change", Some("it replaces the server of this name".to_owned())),

@@ -11,10 +11,10 @@ use crate::http::Face;
 use crate::http::address::base_url;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Json, Page};
-use gateway::oauth::{Outcome, Pending};
+use gateway::authorizations::{AuthorizationResponse, Refused, SessionRecord};
+use gateway::oauth::{PendingAuthorization, RegistrationOutcome};
 use gateway::servers::Existing;
-use gateway::sessions::{Refused, Response, SessionRecord};
-use gateway::{Error, Kind};
+use gateway::{Error, ErrorKind};
 use model::{Fields, Secret};
 
 /// Where authorization servers send people back to.
@@ -26,9 +26,9 @@ pub async fn register(
     headers: &HeaderMap,
     mut input: Map<String, Value>,
     existing: Existing,
-) -> Result<Outcome, Error> {
+) -> Result<RegistrationOutcome, Error> {
     match face.gateway.register(input.clone(), existing).await {
-        Err(error) if error.kind == Kind::OAuthRequired => {
+        Err(error) if error.kind == ErrorKind::OAuthRequired => {
             input.insert("oauth_redirect_uri".to_owned(), callback(face, headers).into());
             face.gateway.register(input, existing).await
         }
@@ -56,7 +56,7 @@ pub async fn reauthorize(
 #[utoipa::path(get, path = "/api/dashboard/oauth/session/{id}", tag = "dashboard", params(("id" = String, Path)),
     responses((status = 200, body = SessionRecord)))]
 pub async fn session(State(face): State<Face>, Name(id): Name) -> Answer<Json<SessionRecord>> {
-    Ok(Json(face.gateway.oauth_session(&id).await?))
+    Ok(Json(face.gateway.authorization(&id).await?))
 }
 
 /// The person comes back, with a code or with a refusal.
@@ -77,7 +77,7 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
         (None, Some(code)) => Ok(Secret::new(code)),
         (None, None) => return failed("The parameter \"code\" is missing."),
     };
-    let response = Response { code, issuer: query.text("iss").map(str::to_owned) };
+    let response = AuthorizationResponse { code, issuer: query.text("iss").map(str::to_owned) };
     match face.gateway.complete_oauth_callback(&Secret::new(state), response).await {
         Ok(server) => {
             let text = format!("Server \"{}\" is connected. You can close this page.", server.name);
@@ -90,11 +90,11 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> Page {
 /// A person must agree before there is anything more to say.
 #[derive(serde::Serialize, ToSchema)]
 pub struct AuthorizationRequired {
-    authorization_required: Pending,
+    authorization_required: PendingAuthorization,
 }
 
-impl From<Pending> for AuthorizationRequired {
-    fn from(authorization_required: Pending) -> Self {
+impl From<PendingAuthorization> for AuthorizationRequired {
+    fn from(authorization_required: PendingAuthorization) -> Self {
         Self { authorization_required }
     }
 }

@@ -14,7 +14,7 @@ use crate::http::address::base_url;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Answer, Created, Json};
 use gateway::Entry;
-use gateway::oauth::Outcome;
+use gateway::oauth::RegistrationOutcome;
 use gateway::record::{ServerRecord, state_of};
 use gateway::servers::Existing;
 use model::{Status, Transport, time};
@@ -98,8 +98,8 @@ pub async fn add(
 ) -> Answer<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
     Ok(match oauth::register(&face, &headers, json_object(&body)?, existing).await? {
-        Outcome::Stored(server) => Created(Added::of(*server)).into_response(),
-        Outcome::AuthorizationRequired(pending) => {
+        RegistrationOutcome::Stored(server) => Created(Added::of(*server)).into_response(),
+        RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
         }
     })

@@ -21,7 +21,7 @@ use crate::http::extract::Name;
 use crate::http::reply::{Answer, Json};
 use gateway::catalog::Catalog;
 use gateway::record::ToolRecord;
-use wire::scan;
+use wire::walk;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DashboardTools)]
@@ -99,7 +99,7 @@ pub async fn invoke(
 /// The object exactly as it was written.
 fn object(body: &Bytes) -> Result<Cow<'_, [u8]>, Refusal> {
     let span =
-        scan::whole(body).map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
+        walk::whole(body).map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
     match body.get(span.start) {
         Some(b'{') => Ok(Cow::Borrowed(&body[span])),
         Some(_) | None => {

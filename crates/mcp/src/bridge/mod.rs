@@ -5,7 +5,7 @@ pub mod state;
 
 use gateway::caller::Logs;
 use model::{Capabilities, LogLevel};
-use wire::{Head, scan, text};
+use wire::{Head, text, walk};
 
 /// Whether a notice is for a client that wants such log messages; other notices always are.
 pub fn log_passes(notice: &[u8], wanted: Logs) -> bool {
@@ -17,7 +17,7 @@ pub fn log_passes(notice: &[u8], wanted: Logs) -> bool {
         return true;
     }
     let Logs::From(wanted) = wanted else { return false };
-    let level = head.params.and_then(|params| scan::member(notice, &params.span, "level"));
+    let level = head.params.and_then(|params| walk::member(notice, &params.span, "level"));
     let level = level.and_then(|span| text::unescape(&notice[span]));
     level.and_then(|level| LogLevel::parse(&level)).is_none_or(|level| level >= wanted)
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use gateway::answer::result_member;
 use gateway::caller::Viewer;
-use gateway::route::ReturnedState;
+use gateway::destination::ReturnedState;
 use model::PrincipalId;
 use seal::PurposeSeal;
 use wire::{Head, Patch, headers, text};

@@ -29,13 +29,13 @@ pub struct Unreadable(String);
 #[derive(Debug, Default)]
 pub struct Import {
     /// In the order of the text where it has one, else by name.
-    pub servers: Vec<Entry>,
-    pub groups: Vec<GroupEntry>,
+    pub servers: Vec<ImportEntry>,
+    pub groups: Vec<ImportedGroup>,
 }
 
 /// One server of a text.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ImportEntry {
     /// The name under which it would be registered.
     pub name: String,
     /// What the text calls it, where that cannot be the name of a server.
@@ -49,18 +49,18 @@ pub struct Entry {
     pub header_keys: Vec<String>,
     /// Settings of the other program that mean nothing here.
     pub ignored: Vec<String>,
-    pub outcome: Outcome<RegistrationInput>,
+    pub outcome: EntryOutcome<CheckedInput>,
 }
 
 /// One tool group of a text; only our own files have them.
 #[derive(Debug)]
-pub struct GroupEntry {
+pub struct ImportedGroup {
     pub name: String,
-    pub outcome: Outcome<Map<String, Value>>,
+    pub outcome: EntryOutcome<Map<String, Value>>,
 }
 
 #[derive(Debug)]
-pub enum Outcome<T> {
+pub enum EntryOutcome<T> {
     /// Checked, and ready to be sent.
     Ready(T),
     /// A sentence that says why not, and what to do about it.
@@ -70,9 +70,9 @@ pub enum Outcome<T> {
 /// A registration input that [`Registration::parse`] has accepted. It keeps what the text left out left out, so that
 /// replacing a server does not reset its switches.
 #[derive(Clone, PartialEq)]
-pub struct RegistrationInput(Map<String, Value>);
+pub struct CheckedInput(Map<String, Value>);
 
-impl RegistrationInput {
+impl CheckedInput {
     /// Whether registering this in the place of a registered server would change anything about it. The current one
     /// is given as the gateway exports it; its switches stay where this says nothing about them.
     pub fn differs_from(&self, current: &Map<String, Value>) -> bool {
@@ -100,22 +100,22 @@ impl RegistrationInput {
     }
 }
 
-impl fmt::Debug for RegistrationInput {
+impl fmt::Debug for CheckedInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RegistrationInput").field(&self.0.get("name")).finish()
+        f.debug_tuple("CheckedInput").field(&self.0.get("name")).finish()
     }
 }
 
 /// Reads the servers and groups of a text in JSON (with comments) or YAML. `${NAME}` in a value is replaced by what
 /// `variable` knows under that name; what it does not know is a reason to skip the entry.
 pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Import, Unreadable> {
-    let mut reading = Reading { variable, import: Import::default(), names: BTreeSet::new() };
+    let mut reader = DocumentReader { variable, import: Import::default(), names: BTreeSet::new() };
     match read(text)? {
-        Value::Array(items) => items.into_iter().for_each(|item| reading.take_own(item)),
-        Value::Object(object) => reading.take_object(object)?,
+        Value::Array(items) => items.into_iter().for_each(|item| reader.take_own(item)),
+        Value::Object(object) => reader.take_object(object)?,
         _ => return Err(unknown_form()),
     }
-    Ok(reading.import)
+    Ok(reader.import)
 }
 
 fn unknown_form() -> Unreadable {
@@ -126,13 +126,13 @@ fn unknown_form() -> Unreadable {
     )
 }
 
-struct Reading<V> {
+struct DocumentReader<V> {
     variable: V,
     import: Import,
     names: BTreeSet<String>,
 }
 
-impl<V: Fn(&str) -> Option<String>> Reading<V> {
+impl<V: Fn(&str) -> Option<String>> DocumentReader<V> {
     fn take_object(&mut self, mut object: Map<String, Value>) -> Result<(), Unreadable> {
         if is_own(&object) {
             self.take_own(Value::Object(object));
@@ -180,7 +180,7 @@ impl<V: Fn(&str) -> Option<String>> Reading<V> {
             let group = self.expanded(object).and_then(|object| {
                 Group::parse(object.clone()).map(|_| object).map_err(|error| error.to_string())
             });
-            self.import.groups.push(GroupEntry { name, outcome: group.into() });
+            self.import.groups.push(ImportedGroup { name, outcome: group.into() });
         } else {
             self.take_server(object, name, None, Vec::new(), None);
         }
@@ -205,7 +205,8 @@ impl<V: Fn(&str) -> Option<String>> Reading<V> {
         };
         self.names.insert(name.clone());
         let outcome = outcome.into();
-        let entry = Entry { name, renamed_from, transport, summary, env_keys, header_keys, ignored, outcome };
+        let entry =
+            ImportEntry { name, renamed_from, transport, summary, env_keys, header_keys, ignored, outcome };
         self.import.servers.push(entry);
     }
 
@@ -217,18 +218,18 @@ impl<V: Fn(&str) -> Option<String>> Reading<V> {
     }
 }
 
-fn check(input: Map<String, Value>) -> Result<RegistrationInput, String> {
+fn check(input: Map<String, Value>) -> Result<CheckedInput, String> {
     match Registration::parse(input.clone()) {
-        Ok(_) => Ok(RegistrationInput(input)),
+        Ok(_) => Ok(CheckedInput(input)),
         Err(error) => Err(error.to_string()),
     }
 }
 
-impl<T> From<Result<T, String>> for Outcome<T> {
+impl<T> From<Result<T, String>> for EntryOutcome<T> {
     fn from(result: Result<T, String>) -> Self {
         match result {
-            Ok(ready) => Outcome::Ready(ready),
-            Err(reason) => Outcome::Skip(reason),
+            Ok(ready) => EntryOutcome::Ready(ready),
+            Err(reason) => EntryOutcome::Skip(reason),
         }
     }
 }

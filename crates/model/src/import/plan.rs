@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, RegistrationInput};
+use super::{CheckedInput, EntryOutcome};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -35,24 +35,26 @@ pub enum Plan {
 
 impl Plan {
     /// `current` is the registered server of this name, as the gateway exports it.
-    pub fn of_server(outcome: Outcome<RegistrationInput>, current: Option<&Map<String, Value>>) -> Self {
+    pub fn of_server(outcome: EntryOutcome<CheckedInput>, current: Option<&Map<String, Value>>) -> Self {
         match (outcome, current) {
-            (Outcome::Skip(reason), _) => Plan::Unusable(reason),
-            (Outcome::Ready(input), None) => Plan::Add(input.into_json()),
-            (Outcome::Ready(input), Some(current)) if input.differs_from(current) => {
+            (EntryOutcome::Skip(reason), _) => Plan::Unusable(reason),
+            (EntryOutcome::Ready(input), None) => Plan::Add(input.into_json()),
+            (EntryOutcome::Ready(input), Some(current)) if input.differs_from(current) => {
                 Plan::Change(input.into_json())
             }
-            (Outcome::Ready(_), Some(_)) => Plan::Same,
+            (EntryOutcome::Ready(_), Some(_)) => Plan::Same,
         }
     }
 
     /// `current` is the group of this name, as the gateway shows it.
-    pub fn of_group(outcome: Outcome<Map<String, Value>>, current: Option<&Map<String, Value>>) -> Self {
+    pub fn of_group(outcome: EntryOutcome<Map<String, Value>>, current: Option<&Map<String, Value>>) -> Self {
         match (outcome, current) {
-            (Outcome::Skip(reason), _) => Plan::Unusable(reason),
-            (Outcome::Ready(input), None) => Plan::Add(input),
-            (Outcome::Ready(input), Some(current)) if says(&input) != says(current) => Plan::Change(input),
-            (Outcome::Ready(_), Some(_)) => Plan::Same,
+            (EntryOutcome::Skip(reason), _) => Plan::Unusable(reason),
+            (EntryOutcome::Ready(input), None) => Plan::Add(input),
+            (EntryOutcome::Ready(input), Some(current)) if says(&input) != says(current) => {
+                Plan::Change(input)
+            }
+            (EntryOutcome::Ready(_), Some(_)) => Plan::Same,
         }
     }
 

@@ -8,21 +8,21 @@ fn variable(name: &str) -> Option<String> {
     (name == "TOKEN").then(|| "secret-token".to_owned())
 }
 
-fn servers(text: &str) -> Vec<Entry> {
+fn servers(text: &str) -> Vec<ImportEntry> {
     parse(text, variable).unwrap().servers
 }
 
-fn input(entry: &Entry) -> Value {
+fn input(entry: &ImportEntry) -> Value {
     match &entry.outcome {
-        Outcome::Ready(input) => Value::Object(input.clone().into_json()),
-        Outcome::Skip(reason) => panic!("{}: {reason}", entry.name),
+        EntryOutcome::Ready(input) => Value::Object(input.clone().into_json()),
+        EntryOutcome::Skip(reason) => panic!("{}: {reason}", entry.name),
     }
 }
 
-fn reason(entry: &Entry) -> &str {
+fn reason(entry: &ImportEntry) -> &str {
     match &entry.outcome {
-        Outcome::Ready(_) => panic!("{} is ready", entry.name),
-        Outcome::Skip(reason) => reason,
+        EntryOutcome::Ready(_) => panic!("{} is ready", entry.name),
+        EntryOutcome::Skip(reason) => reason,
     }
 }
 
@@ -103,11 +103,13 @@ fn our_own_files_and_those_of_mcpjungle_are_read_as_they_are() {
     assert_eq!(input(&servers(yaml)[0])["bearer_token"], "secret-token");
     let group = r#"{"name": "g", "included_servers": ["a"], "description": "costs $${x}"}"#;
     let import = parse(group, variable).unwrap();
-    let Outcome::Ready(group) = &import.groups[0].outcome else { panic!("the group is ready") };
+    let EntryOutcome::Ready(group) = &import.groups[0].outcome else { panic!("the group is ready") };
     assert_eq!((import.servers.len(), &group["description"]), (0, &json!("costs ${x}")));
     let both = json!({"servers": [one], "groups": [{"name": "g", "included_servers": []}]});
     let import = parse(&both.to_string(), variable).unwrap();
-    assert!(matches!(&import.groups[0].outcome, Outcome::Skip(reason) if reason.contains("included_tools")));
+    assert!(
+        matches!(&import.groups[0].outcome, EntryOutcome::Skip(reason) if reason.contains("included_tools"))
+    );
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn a_server_differs_only_in_what_is_said_about_it() {
         "enabled": false, "disabled_tools": ["t"], "disabled_prompts": []});
     let differs = |text: &str| {
         let found = servers(text);
-        let Outcome::Ready(input) = &found[0].outcome else { panic!("{:?}", found[0]) };
+        let EntryOutcome::Ready(input) = &found[0].outcome else { panic!("{:?}", found[0]) };
         input.differs_from(current.as_object().unwrap())
     };
     assert!(!differs(r#"{"mcpServers": {"a": {"command": "x"}}}"#));
@@ -136,7 +138,7 @@ fn what_cannot_be_used_says_why() {
     let found = servers(text);
     let reasons: Vec<(&str, &str)> = found
         .iter()
-        .filter(|entry| matches!(entry.outcome, Outcome::Skip(_)))
+        .filter(|entry| matches!(entry.outcome, EntryOutcome::Skip(_)))
         .map(|entry| (entry.name.as_str(), reason(entry)))
         .collect();
     let expected = [

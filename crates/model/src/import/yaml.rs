@@ -26,14 +26,14 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
 }
 
 /// A value under construction, with the anchor it will be known by (0: none).
-enum Open {
+enum OpenCollection {
     Sequence(usize, Vec<Value>),
     Mapping { anchor: usize, entries: Map<String, Value>, merged: Vec<Value>, key: Option<String> },
 }
 
 #[derive(Default)]
 struct Tree {
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     anchors: HashMap<usize, Value>,
     values: usize,
     copied: usize,
@@ -57,20 +57,20 @@ impl Tree {
                 self.count(1)?;
                 self.put(anchor, scalar(&text, style, tag.as_deref()))
             }
-            Event::SequenceStart(anchor, _) => self.begin(Open::Sequence(anchor, Vec::new())),
+            Event::SequenceStart(anchor, _) => self.begin(OpenCollection::Sequence(anchor, Vec::new())),
             Event::MappingStart(anchor, _) => {
                 let (entries, merged) = (Map::new(), Vec::new());
-                self.begin(Open::Mapping { anchor, entries, merged, key: None })
+                self.begin(OpenCollection::Mapping { anchor, entries, merged, key: None })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
         }
     }
 
-    fn begin(&mut self, open: Open) -> Result<(), String> {
+    fn begin(&mut self, open: OpenCollection) -> Result<(), String> {
         if self.open.len() >= DEEPEST {
             return Err(format!("it is nested more than {DEEPEST} levels deep"));
         }
-        if let Some(Open::Mapping { key: None, .. }) = self.open.last() {
+        if let Some(OpenCollection::Mapping { key: None, .. }) = self.open.last() {
             return Err("a key must be plain text".into());
         }
         self.open.push(open);
@@ -80,8 +80,8 @@ impl Tree {
     fn end(&mut self) -> Result<(), String> {
         match self.open.pop() {
             None => Ok(()),
-            Some(Open::Sequence(anchor, items)) => self.put(anchor, Value::Array(items)),
-            Some(Open::Mapping { anchor, mut entries, merged, .. }) => {
+            Some(OpenCollection::Sequence(anchor, items)) => self.put(anchor, Value::Array(items)),
+            Some(OpenCollection::Mapping { anchor, mut entries, merged, .. }) => {
                 for base in merged {
                     let Value::Object(base) = base else { return Err("`<<` must name a mapping".into()) };
                     for (key, value) in base {
@@ -100,9 +100,9 @@ impl Tree {
         }
         match self.open.last_mut() {
             None => self.root = Some(value),
-            Some(Open::Sequence(_, items)) => items.push(value),
-            Some(Open::Mapping { key: key @ None, .. }) => *key = Some(key_of(value)?),
-            Some(Open::Mapping { key: key @ Some(_), entries, merged, .. }) => {
+            Some(OpenCollection::Sequence(_, items)) => items.push(value),
+            Some(OpenCollection::Mapping { key: key @ None, .. }) => *key = Some(key_of(value)?),
+            Some(OpenCollection::Mapping { key: key @ Some(_), entries, merged, .. }) => {
                 let key = key.take().unwrap_or_default();
                 match value {
                     Value::Array(bases) if key == "<<" => merged.extend(bases),

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::{http, name, odd_offering, only_server, open, registration};
+use super::{epoch, http, name, odd_offering, only_server, open, registration};
 use crate::db::on;
-use crate::{GrantChange, Kind, Store, StoreError};
+use crate::{DisabledKind, GrantChange, Store, StoreError};
 use model::{Offering, Registration};
 
 fn full_http() -> Registration {
@@ -25,8 +25,8 @@ async fn everything_comes_back_byte_for_byte_after_a_restart() {
         "name": "b", "transport": "stdio", "command": "npx", "args": ["-y", ""], "env": {"K": "v"}, "cwd": "/",
     }));
     let store = open(&path).await.unwrap();
-    store.insert_server(&stdio, &Offering::default(), 7).await.unwrap();
-    store.insert_server(&full_http(), &odd_offering(), 5).await.unwrap();
+    store.replace_server(&stdio, &Offering::default(), GrantChange::Keep, 7).await.unwrap();
+    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 5).await.unwrap();
     store.close().await;
 
     let servers = open(&path).await.unwrap().load_servers().await.unwrap();
@@ -44,7 +44,7 @@ async fn a_crash_loses_no_answered_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("toolgate.db");
     let store = open(&path).await.unwrap();
-    store.insert_server(&full_http(), &odd_offering(), 5).await.unwrap();
+    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 5).await.unwrap();
 
     // What a machine would find on its disk if the power went now.
     let after = tempfile::tempdir().unwrap();
@@ -60,12 +60,10 @@ async fn a_crash_loses_no_answered_write() {
 }
 
 #[tokio::test]
-async fn a_server_is_inserted_once_and_replaced_whole() {
+async fn a_server_is_replaced_whole() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    store.insert_server(&full_http(), &odd_offering(), 1).await.unwrap();
-    let again = store.insert_server(&http("a"), &Offering::default(), 2).await;
-    assert!(matches!(again, Err(StoreError::Conflict(taken)) if taken == name("a")));
+    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
     assert_eq!(only_server(&store).await.registration, full_http());
 
     let fewer = Offering { protocol_version: "2025-11-25".into(), ..Offering::default() };
@@ -83,11 +81,11 @@ async fn a_server_is_inserted_once_and_replaced_whole() {
 async fn flags_change_alone_and_outlive_new_lists() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    store.insert_server(&http("a"), &odd_offering(), 1).await.unwrap();
+    store.replace_server(&http("a"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
     let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    store.set_disabled(&name("a"), Kind::Tool, &names(&["a", "later", "a"]), true, 2).await.unwrap();
-    store.set_disabled(&name("a"), Kind::Prompt, &names(&["p"]), true, 3).await.unwrap();
-    store.set_disabled(&name("a"), Kind::Tool, &names(&["a", "never"]), false, 4).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Tool, &names(&["a", "later", "a"]), true, 2).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Prompt, &names(&["p"]), true, 3).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Tool, &names(&["a", "never"]), false, 4).await.unwrap();
     store.set_enabled(&name("a"), false, 5).await.unwrap();
     store.update_offering(&name("a"), &Offering::default(), 6).await.unwrap();
 
@@ -105,10 +103,10 @@ async fn flags_change_alone_and_outlive_new_lists() {
 async fn a_deleted_server_leaves_nothing_for_the_next_of_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    store.insert_server(&full_http(), &odd_offering(), 1).await.unwrap();
+    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
     assert!(store.delete_server(&name("a")).await.unwrap());
     assert!(!store.delete_server(&name("a")).await.unwrap());
-    store.insert_server(&http("a"), &Offering::default(), 2).await.unwrap();
+    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 2).await.unwrap();
     let server = only_server(&store).await;
     assert_eq!(server.registration, http("a"));
     assert!(server.offering.same_as(&Offering::default()));
@@ -118,29 +116,29 @@ async fn a_deleted_server_leaves_nothing_for_the_next_of_its_name() {
 async fn a_change_to_an_unknown_server_is_refused_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    let before = store.epoch().await.unwrap();
+    let before = epoch(&store).await;
     let unknown = name("nobody");
     let answers = [
         store.set_enabled(&unknown, true, 1).await,
-        store.set_disabled(&unknown, Kind::Tool, &["x".into()], true, 1).await,
+        store.set_disabled(&unknown, DisabledKind::Tool, &["x".into()], true, 1).await,
         store.update_offering(&unknown, &odd_offering(), 1).await,
     ];
     for answer in answers {
         assert!(matches!(answer, Err(StoreError::NotFound(_))), "{answer:?}");
     }
-    assert_eq!(store.epoch().await.unwrap(), before);
+    assert_eq!(epoch(&store).await, before);
 }
 
 #[tokio::test]
 async fn every_write_raises_the_epoch() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    let mut last = store.epoch().await.unwrap();
+    let mut last = epoch(&store).await;
     let mut rose = async |store: &Store| {
-        let now = store.epoch().await.unwrap();
+        let now = epoch(store).await;
         assert!(now > std::mem::replace(&mut last, now));
     };
-    store.insert_server(&http("a"), &Offering::default(), 1).await.unwrap();
+    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1).await.unwrap();
     rose(&store).await;
     store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1).await.unwrap();
     rose(&store).await;
@@ -148,7 +146,7 @@ async fn every_write_raises_the_epoch() {
     rose(&store).await;
     store.set_enabled(&name("a"), false, 1).await.unwrap();
     rose(&store).await;
-    store.set_disabled(&name("a"), Kind::Prompt, &["p".into()], true, 1).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Prompt, &["p".into()], true, 1).await.unwrap();
     rose(&store).await;
     store.set_mode("development").await.unwrap();
     rose(&store).await;
@@ -180,8 +178,8 @@ async fn a_damaged_server_is_an_error_that_names_it() {
     for damage in damages {
         let directory = tempfile::tempdir().unwrap();
         let store = open(directory.path().join("toolgate.db")).await.unwrap();
-        store.insert_server(&http("good"), &odd_offering(), 1).await.unwrap();
-        store.insert_server(&http("bad"), &odd_offering(), 1).await.unwrap();
+        store.replace_server(&http("good"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
+        store.replace_server(&http("bad"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
         let mut tx = store.read().await.unwrap();
         on!(&mut tx, |db| sqlx::query(damage).execute(db).await.map(|_| ())).unwrap();
         tx.commit().await.unwrap();

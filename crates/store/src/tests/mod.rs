@@ -1,6 +1,7 @@
-//! What the store promises, tried on real files. `place` is about opening, `content` and `people` about what comes back,
-//! `secrecy` about what the files give away.
+//! What the store promises, tried on real files. `place` is about opening, `before` about databases of earlier versions,
+//! `content` and `people` about what comes back, `secrecy` about what the files give away.
 
+mod before;
 mod content;
 mod people;
 mod place;
@@ -11,14 +12,15 @@ use std::path::Path;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{OpenError, OpenOptions, Store, StoredServer};
+use super::db::on;
+use super::{OpenOptions, OpenStoreError, Store, StoredServer};
 use model::{Offering, Prompt, Registration, Resource, Secret, ServerName, Template, Tool};
 
-async fn open(path: impl AsRef<Path>) -> Result<Store, OpenError> {
+async fn open(path: impl AsRef<Path>) -> Result<Store, OpenStoreError> {
     Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key: None }).await
 }
 
-async fn open_with_key(path: impl AsRef<Path>, key: &str) -> Result<Store, OpenError> {
+async fn open_with_key(path: impl AsRef<Path>, key: &str) -> Result<Store, OpenStoreError> {
     let secret_key = Some(Secret::new(key));
     Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key }).await
 }
@@ -66,4 +68,13 @@ async fn only_server(store: &Store) -> StoredServer {
     let mut servers = store.load_servers().await.unwrap();
     assert_eq!(servers.len(), 1);
     servers.remove(0)
+}
+
+/// The number that goes up with every change to the database.
+async fn epoch(store: &Store) -> i64 {
+    const SQL: &str = "SELECT CAST(value AS BIGINT) FROM settings WHERE key = 'epoch'";
+    let mut tx = store.read().await.unwrap();
+    let epoch: Option<i64> = on!(&mut tx, |db| sqlx::query_scalar(SQL).fetch_optional(db).await).unwrap();
+    tx.commit().await.unwrap();
+    epoch.unwrap_or(0)
 }

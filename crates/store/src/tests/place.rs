@@ -6,10 +6,10 @@ use std::path::Path;
 
 use super::{http, only_server, open, open_with_key};
 use crate::db::on;
-use crate::{OpenError, Store};
+use crate::{GrantChange, OpenStoreError, Store};
 use model::Offering;
 
-fn sentence(opened: Result<Store, OpenError>) -> String {
+fn sentence(opened: Result<Store, OpenStoreError>) -> String {
     opened.unwrap_err().to_string()
 }
 
@@ -17,7 +17,7 @@ fn sentence(opened: Result<Store, OpenError>) -> String {
 async fn filled(directory: &Path) -> std::path::PathBuf {
     let path = directory.join("toolgate.db");
     let store = open(&path).await.unwrap();
-    store.insert_server(&http("a"), &Offering::default(), 1).await.unwrap();
+    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1).await.unwrap();
     store.close().await;
     path
 }

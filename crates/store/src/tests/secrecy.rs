@@ -56,8 +56,8 @@ async fn no_file_contains_a_secret_while_open_or_after() {
         "url": "https://planted-url-user:planted-url-password@h/mcp?key=planted-query-value",
         "headers": {"X-Key": "planted-header-value"}, "oauth_client_secret": "planted-client-secret",
     }));
-    store.insert_server(&stdio("planted-env-value"), &odd_offering(), 1).await.unwrap();
-    store.insert_server(&http, &odd_offering(), 1).await.unwrap();
+    store.replace_server(&stdio("planted-env-value"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
+    store.replace_server(&http, &odd_offering(), GrantChange::Keep, 1).await.unwrap();
     store
         .replace_server(&stdio("planted-second-value"), &odd_offering(), GrantChange::Keep, 2)
         .await

@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::HeaderMap;
 
-use super::client::{Body, HttpClient};
+use super::client::{HttpClient, IncomingBody};
+// In a circle: a stream that breaks off is resumed by the transport that opened it.
 use super::streamable::Resumer;
 use crate::MAX_MESSAGE;
 use crate::error::CallError;
@@ -23,17 +24,17 @@ pub enum AnswerStream {
     /// One message; kept while it is read, since whoever waits for it also waits for other things.
     Json {
         client: Arc<HttpClient>,
-        reading: Option<Reading>,
+        reading: Option<BodyFuture>,
     },
     /// Already read: an error that came with an HTTP status of its own.
     Refused {
         status: u16,
         message: Option<Bytes>,
     },
-    Events(Box<Events>),
+    Events(Box<AnswerEvents>),
 }
 
-pub type Reading = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
+pub type BodyFuture = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
 
 impl AnswerStream {
     /// The next message on this stream; an error when there is none left.
@@ -55,14 +56,14 @@ impl AnswerStream {
     }
 }
 
-pub struct Events {
+pub struct AnswerEvents {
     reader: EventReader,
     resumer: Option<Resumer>,
     empty_resumes: usize,
 }
 
-impl Events {
-    pub fn new(client: Arc<HttpClient>, body: Body, resumer: Option<Resumer>) -> Self {
+impl AnswerEvents {
+    pub fn new(client: Arc<HttpClient>, body: IncomingBody, resumer: Option<Resumer>) -> Self {
         Self { reader: EventReader::new(client, body), resumer, empty_resumes: 0 }
     }
 
@@ -93,14 +94,14 @@ impl Events {
 /// Events of one stream, which may be carried by several bodies one after the other.
 pub struct EventReader {
     client: Arc<HttpClient>,
-    body: Body,
+    body: IncomingBody,
     scanner: Scanner,
     /// From bodies before this one.
     earlier_event_id: Option<String>,
 }
 
 impl EventReader {
-    pub fn new(client: Arc<HttpClient>, body: Body) -> Self {
+    pub fn new(client: Arc<HttpClient>, body: IncomingBody) -> Self {
         Self { client, body, scanner: Scanner::new(MAX_MESSAGE), earlier_event_id: None }
     }
 
@@ -108,7 +109,7 @@ impl EventReader {
         self.scanner.last_event_id().or(self.earlier_event_id.as_deref())
     }
 
-    pub fn go_on_with(&mut self, body: Body) {
+    pub fn go_on_with(&mut self, body: IncomingBody) {
         self.earlier_event_id = self.last_event_id().map(str::to_owned);
         self.body = body;
         self.scanner = Scanner::new(MAX_MESSAGE);

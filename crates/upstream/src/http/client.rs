@@ -14,10 +14,10 @@ use rmcp::transport::auth::WWWAuthenticateParams;
 use url::Url;
 
 use super::dial::{Connection, Tls, dial};
-use super::pool::Pool;
+use super::pool::ConnectionPool;
+use crate::credentials::{Cause, Credentials};
 use crate::error::{CallError, Denial};
-use crate::token::{Cause, Tokens};
-use crate::{CLIENT, MAX_MESSAGE};
+use crate::{Boxed, CLIENT, MAX_MESSAGE};
 use model::{Endpoint, Redactor};
 
 const MAX_REDIRECTS: usize = 5;
@@ -33,9 +33,9 @@ pub struct HttpClient {
     /// Sent with every request: what the registration says.
     fixed: HeaderMap,
     /// What was granted to us for this server, where its registration has no credentials.
-    tokens: Option<Arc<Tokens>>,
+    credentials: Option<Arc<Credentials>>,
     tls: Tls,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
 }
 
 /// A URL, and how a request line names it.
@@ -57,20 +57,28 @@ impl Target {
 }
 
 /// The head of an upstream's answer and the way to its body.
-pub struct Received {
+pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
-    pub body: Body,
+    pub body: IncomingBody,
 }
 
+/// Makes the headers of a request, anew for each time that it is sent.
+pub type Headers<'a> = dyn Fn() -> HeaderMap + Send + Sync + 'a;
+
 impl HttpClient {
-    pub fn new(endpoint: &Endpoint, redactor: Redactor, tokens: Option<Arc<Tokens>>, tls: Tls) -> Self {
+    pub fn new(
+        endpoint: &Endpoint,
+        redactor: Redactor,
+        credentials: Option<Arc<Credentials>>,
+        tls: Tls,
+    ) -> Self {
         Self {
             target: Target::new(endpoint.url.clone()),
             masked_url: endpoint.masked_url(),
             redactor,
             fixed: fixed_headers(endpoint),
-            tokens,
+            credentials,
             tls,
             pool: Arc::default(),
         }
@@ -82,51 +90,50 @@ impl HttpClient {
     }
 
     /// One request; `NotSent` when the upstream certainly did not see it.
-    pub async fn send(
-        &self,
+    pub fn send<'a>(
+        &'a self,
         method: Method,
-        target: &Target,
-        headers: impl Fn() -> HeaderMap,
-        body: &Bytes,
-    ) -> Result<Received, CallError> {
-        match &self.tokens {
-            Some(tokens) if tokens.has_grant() => {
-                // In a box, since few servers need it.
-                Box::pin(self.send_authorized(tokens, method, target, headers, body)).await
+        target: &'a Target,
+        headers: &'a Headers<'a>,
+        body: &'a Bytes,
+    ) -> Boxed<'a, Result<HttpResponse, CallError>> {
+        match &self.credentials {
+            Some(credentials) if credentials.has_grant() => {
+                Box::pin(self.send_authorized(credentials, method, target, headers, body))
             }
-            Some(_) | None => self.send_plain(method, target, headers, body).await,
+            Some(_) | None => Box::pin(self.send_plain(method, target, headers, body)),
         }
     }
 
     /// A token that is refused is renewed and the request sent once more: a server that refuses did not run it.
     async fn send_authorized(
         &self,
-        tokens: &Arc<Tokens>,
+        credentials: &Arc<Credentials>,
         method: Method,
         target: &Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
-    ) -> Result<Received, CallError> {
+    ) -> Result<HttpResponse, CallError> {
         let with = |token: &Option<HeaderValue>| {
             let mut headers = headers();
             headers.extend(token.clone().map(|token| (AUTHORIZATION, token)));
             headers
         };
-        let token = tokens.header().await?;
-        let received = self.send_plain(method.clone(), target, || with(&token), body).await?;
+        let token = credentials.header().await?;
+        let received = self.send_plain(method.clone(), target, &|| with(&token), body).await?;
         let Some(old) = token.filter(|_| received.status == 401) else { return Ok(received) };
         received.body.discard().await;
-        let token = Some(tokens.renew(&old, Cause::Refusal).await?);
-        self.send_plain(method, target, || with(&token), body).await
+        let token = Some(credentials.renew(&old, Cause::Refusal).await?);
+        self.send_plain(method, target, &|| with(&token), body).await
     }
 
     async fn send_plain(
         &self,
         method: Method,
         target: &Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
-    ) -> Result<Received, CallError> {
+    ) -> Result<HttpResponse, CallError> {
         let received = self.send_once(&method, target, headers(), body).await?;
         match is_redirect(received.status) {
             false => Ok(received),
@@ -138,10 +145,10 @@ impl HttpClient {
         &self,
         method: Method,
         mut target: Target,
-        headers: impl Fn() -> HeaderMap,
+        headers: &Headers<'_>,
         body: &Bytes,
-        mut received: Received,
-    ) -> Result<Received, CallError> {
+        mut received: HttpResponse,
+    ) -> Result<HttpResponse, CallError> {
         for _ in 0..MAX_REDIRECTS {
             let location =
                 received.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -168,7 +175,7 @@ impl HttpClient {
         target: &Target,
         headers: HeaderMap,
         body: &Bytes,
-    ) -> Result<Received, CallError> {
+    ) -> Result<HttpResponse, CallError> {
         let mut request = Request::new(Full::new(body.clone()));
         *request.method_mut() = method.clone();
         *request.uri_mut() = target.uri.clone();
@@ -191,8 +198,9 @@ impl HttpClient {
                 Err(unsent) => request = unsent,
                 Ok(Ok(response)) => {
                     let (head, incoming) = response.into_parts();
-                    let body = Body { incoming, connection: Some(connection), pool: self.pool.clone() };
-                    return Ok(Received { status: head.status.as_u16(), headers: head.headers, body });
+                    let body =
+                        IncomingBody { incoming, connection: Some(connection), pool: self.pool.clone() };
+                    return Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body });
                 }
                 Ok(Err(mut error)) => match error.take_message() {
                     // hyper gives the request back when not a byte of it went out.
@@ -205,7 +213,7 @@ impl HttpClient {
     }
 
     /// The error for an answer whose status says that there is no message in it.
-    pub async fn status_error(&self, received: Received) -> CallError {
+    pub async fn status_error(&self, received: HttpResponse) -> CallError {
         let (status, challenge) = (received.status, challenge_in(&received.headers));
         let text = received.body.beginning(DISCARD_LIMIT).await;
         match self.status_text(status, &text) {
@@ -215,16 +223,17 @@ impl HttpClient {
     }
 
     fn denied(&self, status: u16, text: String, challenge: Option<String>) -> CallError {
-        let Some(tokens) = self.tokens.as_ref().filter(|tokens| tokens.has_grant()) else {
+        let Some(credentials) = self.credentials.as_ref().filter(|credentials| credentials.has_grant())
+        else {
             return CallError::Unauthorized(Denial { text, challenge, had_grant: false });
         };
         let wanted = challenge.as_deref().and_then(|challenge| missing_scopes(challenge, &self.target.url));
         CallError::Unauthorized(match wanted {
             Some(scopes) if status == 403 => {
-                tokens.lack(scopes.split_whitespace().map(str::to_owned));
-                tokens.denial(&format!("{text}; it wants the scopes {scopes:?} for this"))
+                credentials.lack(scopes.split_whitespace().map(str::to_owned));
+                credentials.denial(&format!("{text}; it wants the scopes {scopes:?} for this"))
             }
-            Some(_) | None => tokens.denial(&text),
+            Some(_) | None => credentials.denial(&text),
         })
     }
 
@@ -252,13 +261,13 @@ impl HttpClient {
 }
 
 /// A body under way. Read to its end it gives its connection back; dropped before, it closes it.
-pub struct Body {
+pub struct IncomingBody {
     incoming: Incoming,
     connection: Option<Connection>,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
 }
 
-impl Body {
+impl IncomingBody {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, String> {
         loop {
             let incoming = &mut self.incoming;

@@ -11,12 +11,12 @@ const IDLE_LIMIT: Duration = Duration::from_secs(4);
 const MAX_IDLE: usize = 64;
 
 #[derive(Default)]
-pub struct Pool {
+pub struct ConnectionPool {
     /// The longest idle first.
     idle: Mutex<VecDeque<(Connection, Instant)>>,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// The connection used last, so that the surplus of a burst grows old and goes.
     pub fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().expect("no code panics while it holds the pool");

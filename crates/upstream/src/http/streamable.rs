@@ -10,15 +10,15 @@ use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 
-use super::answer::{AnswerStream, EventReader, Events, content_type, is_event_stream};
-use super::client::{Body, HttpClient, Received};
+use super::answer::{AnswerEvents, AnswerStream, EventReader, content_type, is_event_stream};
+use super::client::{HttpClient, HttpResponse, IncomingBody};
 use super::{EVENTS, JSON, JSON_OR_EVENTS};
-use crate::calls::answered_id;
 use crate::error::CallError;
+use crate::inbound::answered_id;
 use crate::link::{Carrier, Link};
 use crate::pace::Pace;
 use wire::headers::{self, HeaderParam};
-use wire::{Era, Head, Kind, Version};
+use wire::{Era, Head, MessageKind, Version};
 
 const NOTICE_LIMIT: Duration = Duration::from_secs(10);
 const END_SESSION_LIMIT: Duration = Duration::from_secs(2);
@@ -50,12 +50,12 @@ impl Streamable {
         params: &HashMap<String, Vec<HeaderParam>>,
     ) -> Result<AnswerStream, CallError> {
         let headers = || self.headers_of(&body, version, params);
-        let received = self.client.send(Method::POST, &self.client.target, headers, &body).await?;
+        let received = self.client.send(Method::POST, &self.client.target, &headers, &body).await?;
         if received.status == 200 && is_event_stream(&received.headers) {
             let resumer = (version.map(Version::era) != Some(Era::Modern))
                 .then(|| Resumer { streamable: self.clone(), version });
             self.learn_session(&received.headers);
-            return Ok(AnswerStream::Events(Box::new(Events::new(
+            return Ok(AnswerStream::Events(Box::new(AnswerEvents::new(
                 self.client.clone(),
                 received.body,
                 resumer,
@@ -66,7 +66,7 @@ impl Streamable {
 
     async fn read_json(
         &self,
-        received: Received,
+        received: HttpResponse,
         version: Option<Version>,
     ) -> Result<AnswerStream, CallError> {
         let has_session = version.map(Version::era) == Some(Era::Legacy) && self.session.get().is_some();
@@ -94,16 +94,18 @@ impl Streamable {
     }
 
     /// A status of 400 and more may still carry a JSON-RPC error, which then is the answer.
-    async fn read_error(&self, received: Received) -> Result<AnswerStream, CallError> {
+    async fn read_error(&self, received: HttpResponse) -> Result<AnswerStream, CallError> {
         let status = received.status;
         let body = received.body.message().await.map_err(|reason| self.client.lost(&reason))?;
         match Head::parse(&body) {
-            Ok(Head { kind: Kind::Error, id: None, .. })
+            Ok(Head { kind: MessageKind::Error, id: None, .. })
                 if status == 400 && self.session.get().is_some() && blames_session(&body) =>
             {
                 Err(self.client.session_lost())
             }
-            Ok(Head { kind: Kind::Error, .. }) => Ok(AnswerStream::Refused { status, message: Some(body) }),
+            Ok(Head { kind: MessageKind::Error, .. }) => {
+                Ok(AnswerStream::Refused { status, message: Some(body) })
+            }
             Ok(_) | Err(_) => Err(self.client.status_text(status, &body)),
         }
     }
@@ -125,7 +127,7 @@ impl Streamable {
     /// Sends a notice or an answer and waits until the upstream has it.
     pub async fn tell(&self, message: &Bytes, version: Option<Version>) {
         let headers = || self.headers_of(message, version, &HashMap::new());
-        match self.client.send(Method::POST, &self.client.target, headers, message).await {
+        match self.client.send(Method::POST, &self.client.target, &headers, message).await {
             Ok(received) => received.body.discard().await,
             Err(error) => tracing::debug!(%error, "a notice did not reach its upstream"),
         }
@@ -189,7 +191,7 @@ impl Streamable {
         }
         let nothing = Bytes::new();
         let headers = || self.identified(version);
-        let end = self.client.send(Method::DELETE, &self.client.target, headers, &nothing);
+        let end = self.client.send(Method::DELETE, &self.client.target, &headers, &nothing);
         // Servers may refuse to end sessions; there is nothing more to do then.
         let _ = tokio::time::timeout(END_SESSION_LIMIT, end).await;
     }
@@ -198,7 +200,7 @@ impl Streamable {
         &self,
         after: Option<&str>,
         version: Option<Version>,
-    ) -> Result<Received, CallError> {
+    ) -> Result<HttpResponse, CallError> {
         let headers = || {
             let mut headers = self.identified(version);
             headers.insert(ACCEPT, EVENTS);
@@ -207,7 +209,7 @@ impl Streamable {
             }
             headers
         };
-        self.client.send(Method::GET, &self.client.target, headers, &Bytes::new()).await
+        self.client.send(Method::GET, &self.client.target, &headers, &Bytes::new()).await
     }
 
     fn headers_of(
@@ -290,7 +292,7 @@ pub struct Resumer {
 }
 
 impl Resumer {
-    pub async fn resume(&self, last_event_id: &str) -> Result<Body, CallError> {
+    pub async fn resume(&self, last_event_id: &str) -> Result<IncomingBody, CallError> {
         let received = self.streamable.open_stream(Some(last_event_id), self.version).await?;
         if received.status == 200 && is_event_stream(&received.headers) {
             return Ok(received.body);

@@ -13,8 +13,8 @@ pub struct Grant {
     pub lineage: String,
     /// The URL of the server that it is for.
     pub url: String,
-    pub client: Client,
-    pub kind: Kind,
+    pub client: OAuthClient,
+    pub kind: GrantType,
     /// The server's words when it asked for authorization, where discovery begins.
     pub challenge: Option<String>,
     /// When its tokens were given, in milliseconds since 1970; the OAuth client knows only seconds.
@@ -24,7 +24,7 @@ pub struct Grant {
 
 /// How the gateway is known to an authorization server.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Client {
+pub struct OAuthClient {
     pub id: String,
     pub secret: Option<String>,
     pub redirect_uri: String,
@@ -32,7 +32,7 @@ pub struct Client {
 
 /// Who agreed to the grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum GrantType {
     /// A person, in a browser; it lives on by refresh tokens.
     Person,
     /// The client itself, by its secret; it can be had again at any time.
@@ -41,7 +41,7 @@ pub enum Kind {
 
 /// The parts of a token response that the gateway uses.
 #[derive(Default, Deserialize)]
-struct Tokens {
+struct TokenResponse {
     access_token: String,
     refresh_token: Option<String>,
     expires_in: Option<u64>,
@@ -66,35 +66,35 @@ impl Grant {
     }
 
     pub fn access_token(&self) -> Secret {
-        Secret::new(self.tokens().access_token)
+        Secret::new(self.token_response().access_token)
     }
 
     /// How many seconds the access token is good for; `None` where nobody said.
     pub fn lifetime(&self) -> Option<u64> {
-        self.tokens().expires_in
+        self.token_response().expires_in
     }
 
     pub fn is_renewable(&self) -> bool {
         match self.kind {
-            Kind::Machine => true,
-            Kind::Person => self.tokens().refresh_token.is_some(),
+            GrantType::Machine => true,
+            GrantType::Person => self.token_response().refresh_token.is_some(),
         }
     }
 
     /// Makes its secrets known to whoever shows text of this server.
     pub fn announce(&self, issued: &Issued) {
-        let tokens = self.tokens();
+        let tokens = self.token_response();
         let secrets = [Some(tokens.access_token), tokens.refresh_token, self.client.secret.clone()];
         secrets.into_iter().flatten().for_each(|secret| issued.add(Secret::new(secret)));
     }
 
-    fn tokens(&self) -> Tokens {
+    fn token_response(&self) -> TokenResponse {
         let response = serde_json::to_value(&self.credentials.token_response).unwrap_or(Value::Null);
         serde_json::from_value(response).unwrap_or_default()
     }
 }
 
-impl Client {
+impl OAuthClient {
     pub(super) fn config(&self) -> OAuthClientConfig {
         let config = OAuthClientConfig::new(&self.id, &self.redirect_uri);
         match &self.secret {

@@ -6,7 +6,7 @@ use rmcp::transport::auth::OAuthClientConfig;
 use serde_json::Value;
 use url::Url;
 
-use super::grant::{Client, Grant};
+use super::grant::{Grant, OAuthClient};
 use super::provider::{Provider, say};
 use crate::CLIENT;
 use model::Endpoint;
@@ -45,10 +45,10 @@ impl Provider {
         redirect_uri: &str,
         known: Option<&Grant>,
         scopes: &[&str],
-    ) -> Result<Client, String> {
+    ) -> Result<OAuthClient, String> {
         if let Some(id) = &endpoint.oauth.client_id {
             let secret = endpoint.oauth.client_secret.as_ref().map(|secret| secret.expose().to_owned());
-            return Ok(Client { id: id.clone(), secret, redirect_uri: redirect_uri.to_owned() });
+            return Ok(OAuthClient { id: id.clone(), secret, redirect_uri: redirect_uri.to_owned() });
         }
         let same_issuer = known.filter(|grant| grant.issuer().is_some() && grant.issuer() == self.issuer());
         if let Some(grant) = same_issuer.filter(|grant| grant.client.redirect_uri == redirect_uri) {
@@ -63,7 +63,7 @@ impl Provider {
                     == Some(&Value::Bool(true))
         });
         if let Some(url) = document {
-            return Ok(Client { id: url.clone(), secret: None, redirect_uri: redirect_uri.to_owned() });
+            return Ok(OAuthClient { id: url.clone(), secret: None, redirect_uri: redirect_uri.to_owned() });
         }
         if self.metadata.registration_endpoint.is_none() {
             return Err(format!(
@@ -78,7 +78,7 @@ impl Provider {
         self.manager.configure_client(unnamed).map_err(|error| say(&error))?;
         let registered = self.manager.register_client(CLIENT.name, redirect_uri, scopes).await;
         let registered = registered.map_err(|error| say(&error))?;
-        Ok(Client {
+        Ok(OAuthClient {
             id: registered.client_id,
             secret: registered.client_secret,
             redirect_uri: redirect_uri.to_owned(),

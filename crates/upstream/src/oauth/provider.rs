@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-use super::grant::{Client, Grant, Kind};
-use super::guard::Guard;
+use super::address::AddressPolicy;
+use super::grant::{Grant, GrantType, OAuthClient};
 use super::memory::Memory;
-use crate::Options;
 use crate::error::seconds;
+use crate::{Boxed, Options};
 use model::{Endpoint, Issued, Secret};
 
 pub struct Provider {
@@ -40,7 +40,7 @@ pub struct Begun {
 pub struct Flow {
     pub challenge: Option<String>,
     issuer: Option<String>,
-    client: Client,
+    client: OAuthClient,
     state: StoredAuthorizationState,
 }
 
@@ -69,14 +69,16 @@ pub enum Unrenewed {
 
 impl Provider {
     /// `None` when the server publishes nothing about OAuth. `challenge` is what it said with its refusal.
-    pub async fn find(
-        endpoint: &Endpoint,
-        challenge: Option<&str>,
-        options: &Options,
-    ) -> Result<Option<Self>, String> {
-        let limit = options.init_timeout;
-        let late = |_| format!("its authorization server was not found within {}", seconds(limit));
-        tokio::time::timeout(limit, Self::discover(endpoint, challenge, options)).await.map_err(late)?
+    pub fn find<'a>(
+        endpoint: &'a Endpoint,
+        challenge: Option<&'a str>,
+        options: &'a Options,
+    ) -> Boxed<'a, Result<Option<Self>, String>> {
+        Box::pin(async move {
+            let limit = options.init_timeout;
+            let late = |_| format!("its authorization server was not found within {}", seconds(limit));
+            tokio::time::timeout(limit, Self::discover(endpoint, challenge, options)).await.map_err(late)?
+        })
     }
 
     async fn discover(
@@ -85,15 +87,15 @@ impl Provider {
         options: &Options,
     ) -> Result<Option<Self>, String> {
         let url = bare(&endpoint.url);
-        let guard = Guard::around(&url, options.oauth.allow_private).await?;
+        let policy = AddressPolicy::around(&url, options.oauth.allow_private).await?;
         // rmcp builds clients of its own, which it then does not use, and they look for this.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let manager = match guard.reaches_private() {
+        let manager = match policy.reaches_private() {
             true => AuthorizationManager::new_allowing_private_addresses(url.clone()).await,
             false => AuthorizationManager::new(url.clone()).await,
         };
         let mut manager = manager.map_err(|error| say(&error))?;
-        let client = guard.client(&options.tls, options.init_timeout)?;
+        let client = policy.client(&options.tls, options.init_timeout)?;
         manager.with_client(client).map_err(|error| say(&error))?;
         let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| say(&error))?;
         // Where nothing is published, rmcp invents endpoints.
@@ -101,8 +103,8 @@ impl Provider {
             return Ok(None);
         }
         let metadata = found.metadata;
-        guard.check(&metadata.token_endpoint)?;
-        metadata.registration_endpoint.as_deref().map_or(Ok(()), |url| guard.check(url))?;
+        policy.check(&metadata.token_endpoint)?;
+        metadata.registration_endpoint.as_deref().map_or(Ok(()), |url| policy.check(url))?;
         // Only a browser goes there, so it may be anywhere, but it must be a page.
         if !metadata.authorization_endpoint.starts_with("https://")
             && !metadata.authorization_endpoint.starts_with("http://")
@@ -124,7 +126,17 @@ impl Provider {
     }
 
     /// Prepares what a person must agree to. `known` is what was granted before, `lacking` what it did not cover.
-    pub async fn begin(
+    pub fn begin<'a>(
+        self,
+        endpoint: &'a Endpoint,
+        redirect_uri: &'a str,
+        known: Option<&'a Grant>,
+        lacking: &'a [String],
+    ) -> Boxed<'a, Result<Begun, String>> {
+        Box::pin(self.begin_now(endpoint, redirect_uri, known, lacking))
+    }
+
+    async fn begin_now(
         mut self,
         endpoint: &Endpoint,
         redirect_uri: &str,
@@ -148,7 +160,16 @@ impl Provider {
     }
 
     /// The person came back with a code.
-    pub async fn finish(
+    pub fn finish<'a>(
+        self,
+        flow: Flow,
+        code: &'a Secret,
+        issuer: Option<&'a str>,
+    ) -> Boxed<'a, Result<Grant, Unfinished>> {
+        Box::pin(self.finish_now(flow, code, issuer))
+    }
+
+    async fn finish_now(
         mut self,
         flow: Flow,
         code: &Secret,
@@ -176,34 +197,47 @@ impl Provider {
         }
         let credentials = credentials.content();
         let credentials = credentials.ok_or_else(|| Unfinished::Refused("there was no token".into()))?;
-        Ok(self.grant(flow.client, Kind::Person, credentials))
+        Ok(self.grant(flow.client, GrantType::Person, credentials))
     }
 
     /// Asks for a grant that needs no person.
-    pub async fn enter(
+    pub fn enter<'a>(
+        &'a mut self,
+        client_id: &'a str,
+        secret: &'a Secret,
+        scopes: &'a [String],
+    ) -> Boxed<'a, Result<Grant, String>> {
+        Box::pin(self.enter_now(client_id, secret, scopes))
+    }
+
+    async fn enter_now(
         &mut self,
         client_id: &str,
         secret: &Secret,
         scopes: &[String],
     ) -> Result<Grant, String> {
-        let client = Client {
+        let client = OAuthClient {
             id: client_id.to_owned(),
             secret: Some(secret.expose().to_owned()),
             redirect_uri: self.url.to_string(),
         };
         let scopes = self.scopes(scopes, None, &[]).await;
         let credentials = self.enter_as(&client, scopes).await.map_err(|error| say(&error))?;
-        Ok(self.grant(client, Kind::Machine, credentials))
+        Ok(self.grant(client, GrantType::Machine, credentials))
     }
 
     /// A fresh access token for the same grant.
-    pub async fn renew(&mut self, grant: &Grant) -> Result<Grant, Unrenewed> {
+    pub fn renew<'a>(&'a mut self, grant: &'a Grant) -> Boxed<'a, Result<Grant, Unrenewed>> {
+        Box::pin(self.renew_now(grant))
+    }
+
+    async fn renew_now(&mut self, grant: &Grant) -> Result<Grant, Unrenewed> {
         if self.issuer() != grant.issuer() {
             return Err(Unrenewed::Over("the server names another authorization server by now".into()));
         }
         let credentials = match grant.kind {
-            Kind::Machine => self.enter_as(&grant.client, grant.scopes().to_vec()).await,
-            Kind::Person => self.refresh(grant).await,
+            GrantType::Machine => self.enter_as(&grant.client, grant.scopes().to_vec()).await,
+            GrantType::Person => self.refresh(grant).await,
         };
         match credentials {
             Ok(credentials) => Ok(Grant { credentials, received_at_ms: now_ms(), ..grant.clone() }),
@@ -237,7 +271,7 @@ impl Provider {
 
     async fn enter_as(
         &mut self,
-        client: &Client,
+        client: &OAuthClient,
         scopes: Vec<String>,
     ) -> Result<StoredCredentials, AuthError> {
         let config = ClientCredentialsConfig::ClientSecret {
@@ -255,7 +289,7 @@ impl Provider {
     }
 
     /// The resource exactly as the server announced it. rmcp tells it only as a part of an authorization URL.
-    async fn resource(&mut self, client: &Client) -> String {
+    async fn resource(&mut self, client: &OAuthClient) -> String {
         let announced = async {
             self.manager.configure_client(client.config()).ok()?;
             let url = self.manager.get_authorization_url(&[]).await.ok()?;
@@ -265,7 +299,7 @@ impl Provider {
         announced.await.unwrap_or_else(|| self.url.to_string())
     }
 
-    fn grant(&self, client: Client, kind: Kind, credentials: StoredCredentials) -> Grant {
+    fn grant(&self, client: OAuthClient, kind: GrantType, credentials: StoredCredentials) -> Grant {
         let mut lineage = [0; 16];
         getrandom::fill(&mut lineage).expect("the operating system always has random bytes");
         let lineage = lineage.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -11,7 +11,7 @@ use super::view::Lens;
 use model::QualifiedName;
 use wire::{Era, Head, HeaderParam, Span, text};
 
-pub struct Route {
+pub struct Destination {
     pub entry: Arc<Entry>,
     /// Parts of the message that the server knows by another name.
     pub edits: Vec<(Span, Vec<u8>)>,
@@ -28,28 +28,28 @@ pub struct ReturnedState {
     pub state: String,
 }
 
-pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Route, Refusal> {
+pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Destination, Refusal> {
     let lens = catalog
         .lens(&caller.viewer)
         .ok_or_else(|| Refusal::Invalid("this endpoint no longer exists".into()))?;
     let method = head.method.as_deref().unwrap_or_default();
     match method {
-        "tools/call" => tool_route(catalog, caller, head, &lens),
+        "tools/call" => tool_destination(catalog, caller, head, &lens),
         "prompts/get" => {
             let name = name_of(head)?;
             let unknown = || Refusal::UnknownPrompt(name.value.to_string());
             let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
             entry.prompt(item).filter(|prompt| lens.shows_prompt(entry, &prompt.name)).ok_or_else(unknown)?;
-            Ok(Route::to(entry).renaming(name, item).repeatable())
+            Ok(Destination::to(entry).renaming(name, item).repeatable())
         }
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
             let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
             let uri = uri.ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))?;
             let (entry, item) = catalog.reader_in(&lens, &uri.value)?;
             let reads = Some(uri.value.to_string()).filter(|_| method == "resources/read");
-            Ok(Route { reads, ..Route::to(entry).renaming(uri, &item).repeatable() })
+            Ok(Destination { reads, ..Destination::to(entry).renaming(uri, &item).repeatable() })
         }
-        "completion/complete" => completion_route(catalog, caller, head, &lens),
+        "completion/complete" => completion_destination(catalog, caller, head, &lens),
         // Of the modern era; nothing a client with a handshake could ask for.
         "server/discover" | "subscriptions/listen" if caller.era == Era::Legacy => {
             Err(Refusal::UnknownMethod(method.to_owned()))
@@ -58,41 +58,41 @@ pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Route
         _ => match &caller.viewer.scope {
             Scope::Server(name) => {
                 let entry = catalog.get(name).ok_or_else(|| Refusal::UnknownMethod(method.to_owned()))?;
-                Ok(Route::to(entry))
+                Ok(Destination::to(entry))
             }
             Scope::Everything | Scope::Group(_) => Err(Refusal::UnknownMethod(method.to_owned())),
         },
     }
 }
 
-fn tool_route(
+fn tool_destination(
     catalog: &Catalog,
     caller: &Caller,
     head: &Head<'_>,
     lens: &Lens<'_>,
-) -> Result<Route, Refusal> {
+) -> Result<Destination, Refusal> {
     let name = name_of(head)?;
     let unknown = || Refusal::UnknownTool(name.value.to_string());
     let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
-    let mut route = Route::to(entry).renaming(name, item);
-    route.tool = Some(item.to_owned());
+    let mut destination = Destination::to(entry).renaming(name, item);
+    destination.tool = Some(item.to_owned());
     match entry.tool(item) {
         Some(tool) if lens.shows_tool(entry, item) => {
-            route.is_repeatable = tool.is_repeatable();
-            Ok(route)
+            destination.is_repeatable = tool.is_repeatable();
+            Ok(destination)
         }
         // A server that has tools but lists none knows itself which ones it has.
-        None if entry.keeps_tools_to_itself() && lens.shows_tool(entry, item) => Ok(route),
+        None if entry.keeps_tools_to_itself() && lens.shows_tool(entry, item) => Ok(destination),
         Some(_) | None => Err(unknown()),
     }
 }
 
-fn completion_route(
+fn completion_destination(
     catalog: &Catalog,
     caller: &Caller,
     head: &Head<'_>,
     lens: &Lens<'_>,
-) -> Result<Route, Refusal> {
+) -> Result<Destination, Refusal> {
     let reference = head.params.as_ref().and_then(|params| params.reference.as_ref());
     let reference = reference.ok_or_else(|| Refusal::Invalid("params.ref must be an object".into()))?;
     match (&reference.name, &reference.uri) {
@@ -100,7 +100,7 @@ fn completion_route(
             let unknown = || Refusal::UnknownPrompt(name.value.to_string());
             let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
             entry.prompt(item).filter(|prompt| lens.shows_prompt(entry, &prompt.name)).ok_or_else(unknown)?;
-            Ok(Route::to(entry).renaming(name, item).repeatable())
+            Ok(Destination::to(entry).renaming(name, item).repeatable())
         }
         (None, Some(uri)) => {
             let has_template = |entry: &&Arc<Entry>| {
@@ -108,16 +108,16 @@ fn completion_route(
                 lens.shows_templates(entry) && templates.any(|template| template.uri_template == uri.value)
             };
             if let Some(entry) = catalog.entries().find(has_template) {
-                return Ok(Route::to(entry).repeatable());
+                return Ok(Destination::to(entry).repeatable());
             }
             let (entry, item) = catalog.reader_in(lens, &uri.value)?;
-            Ok(Route::to(entry).renaming(uri, &item).repeatable())
+            Ok(Destination::to(entry).renaming(uri, &item).repeatable())
         }
         (None, None) => Err(Refusal::Invalid("params.ref must have a name or a uri".into())),
     }
 }
 
-impl Route {
+impl Destination {
     /// The state that the server handed out with its last answer goes back to it alone, as it wrote it.
     pub fn returning(mut self, head: &Head<'_>, state: Option<ReturnedState>) -> Result<Self, Refusal> {
         let written = head.params.as_ref().and_then(|params| params.request_state.as_ref());

@@ -1,26 +1,32 @@
-//! The canonical-key guard: within one object each key may occur once, and a key that a lax peer could take
-//! for one that the gateway reads must be spelled exactly so. Else the name that was checked and the name
-//! that runs differ.
+//! The keys of one object, checked to be canonical: each may occur once, and a key that a lax peer could take for one
+//! that the gateway reads must be spelled exactly so. Else the name that was checked and the name that runs differ.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use super::head_error::HeadError;
+use super::scan::Span;
 use super::text;
 
 /// The keys met so far in one object.
 #[derive(Debug)]
-pub struct Guard<'a> {
+pub struct Keys<'a> {
     known: &'static [&'static str],
     met: u32,
     /// A set, since the sender decides how many there are.
     others: HashSet<Cow<'a, str>>,
 }
 
-impl<'a> Guard<'a> {
+impl<'a> Keys<'a> {
     /// At most 32 known keys.
     pub fn new(known: &'static [&'static str]) -> Self {
         debug_assert!(known.len() <= 32);
         Self { known, met: 0, others: HashSet::new() }
+    }
+
+    /// Admits the key at `key` in `body`; see [`Self::admit_token`].
+    pub(super) fn read(&mut self, body: &'a [u8], key: Span) -> Result<Option<&'static str>, HeadError> {
+        self.admit_token(&body[key]).map_err(HeadError::invalid)
     }
 
     /// The known key that a key of a message is (a string token, quotes included), or `None` for a key that passes
@@ -76,12 +82,12 @@ mod tests {
 
     #[test]
     fn variants_and_duplicates_are_refused_and_others_pass() {
-        let mut guard = Guard::new(&["params", "progressToken"]);
-        assert_eq!(guard.admit("params".into()), Ok(Some("params")));
-        assert_eq!(guard.admit("param".into()), Ok(None));
+        let mut keys = Keys::new(&["params", "progressToken"]);
+        assert_eq!(keys.admit("params".into()), Ok(Some("params")));
+        assert_eq!(keys.admit("param".into()), Ok(None));
         for refused in ["params", "Params", "paramſ", "PROGRESSTO\u{212a}EN", "param"] {
-            assert!(guard.admit(refused.into()).is_err(), "{refused}");
+            assert!(keys.admit(refused.into()).is_err(), "{refused}");
         }
-        assert_eq!(guard.admit("progressToken".into()), Ok(Some("progressToken")));
+        assert_eq!(keys.admit("progressToken".into()), Ok(Some("progressToken")));
     }
 }

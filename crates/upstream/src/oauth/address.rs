@@ -11,7 +11,7 @@ use crate::Tls;
 
 /// What kind of place an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum AddressKind {
     Public,
     Private,
     Loopback,
@@ -21,26 +21,26 @@ enum Place {
 
 /// Public addresses, and beside them only the kind of place where the registered server itself is.
 #[derive(Clone)]
-pub struct Guard {
-    allowed: Vec<Place>,
+pub struct AddressPolicy {
+    allowed: Vec<AddressKind>,
 }
 
-impl Guard {
+impl AddressPolicy {
     /// With `allow_private` (OAUTH_ALLOW_PRIVATE) the private places are open to everybody's metadata.
     pub async fn around(server: &Url, allow_private: bool) -> Result<Self, String> {
-        let mut allowed = vec![Place::Public];
+        let mut allowed = vec![AddressKind::Public];
         if allow_private {
-            allowed.extend([Place::Private, Place::Loopback]);
+            allowed.extend([AddressKind::Private, AddressKind::Loopback]);
         }
         let host = server.host_str().unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found = tokio::net::lookup_host((bare, 0)).await;
         let found = found.map_err(|error| format!("cannot find {host}: {error}"))?;
-        let mut places: Vec<Place> = found.map(|address| Place::of(address.ip())).collect();
+        let mut places: Vec<AddressKind> = found.map(|address| AddressKind::of(address.ip())).collect();
         places.dedup();
         // A name that is here and there proves nothing: whoever owns it may have added the private address.
         if let [only] = places.as_slice()
-            && *only != Place::Nowhere
+            && *only != AddressKind::Nowhere
         {
             allowed.push(*only);
         }
@@ -48,7 +48,7 @@ impl Guard {
     }
 
     pub fn reaches_private(&self) -> bool {
-        self.allowed.contains(&Place::Private)
+        self.allowed.contains(&AddressKind::Private)
     }
 
     /// Refuses what is no web address, and addresses written as numbers; names are looked at when they are resolved.
@@ -76,16 +76,16 @@ impl Guard {
     }
 
     fn allows(&self, address: IpAddr) -> bool {
-        self.allowed.contains(&Place::of(address))
+        self.allowed.contains(&AddressKind::of(address))
     }
 }
 
-impl Resolve for Guard {
+impl Resolve for AddressPolicy {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.clone();
+        let policy = self.clone();
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<_> = found.filter(|address| guard.allows(address.ip())).collect();
+            let allowed: Vec<_> = found.filter(|address| policy.allows(address.ip())).collect();
             if allowed.is_empty() {
                 return Err(refusal(name.as_str()).into());
             }
@@ -101,7 +101,7 @@ fn refusal(place: &str) -> String {
     )
 }
 
-impl Place {
+impl AddressKind {
     fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::of_v4(address),
@@ -117,25 +117,25 @@ impl Place {
         let is_shared = first == 100 && (64..128).contains(&second);
         let is_benchmark = first == 198 && (18..20).contains(&second);
         if address.is_loopback() {
-            Place::Loopback
+            AddressKind::Loopback
         } else if address.is_private() || is_shared {
-            Place::Private
+            AddressKind::Private
         } else if first == 0 || first >= 224 || address.is_link_local() || is_benchmark {
-            Place::Nowhere
+            AddressKind::Nowhere
         } else {
-            Place::Public
+            AddressKind::Public
         }
     }
 
     fn of_v6(address: Ipv6Addr) -> Self {
         if address.is_loopback() {
-            Place::Loopback
+            AddressKind::Loopback
         } else if address.is_unique_local() {
-            Place::Private
+            AddressKind::Private
         } else if address.is_unspecified() || address.is_multicast() || address.is_unicast_link_local() {
-            Place::Nowhere
+            AddressKind::Nowhere
         } else {
-            Place::Public
+            AddressKind::Public
         }
     }
 }
@@ -154,14 +154,14 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 mod tests {
     use super::*;
 
-    async fn around(server: &str, allow_private: bool) -> Guard {
-        Guard::around(&server.parse().unwrap(), allow_private).await.unwrap()
+    async fn around(server: &str, allow_private: bool) -> AddressPolicy {
+        AddressPolicy::around(&server.parse().unwrap(), allow_private).await.unwrap()
     }
 
     #[tokio::test]
     async fn a_public_server_reaches_nothing_private() {
-        let guard = around("http://93.184.215.14/mcp", false).await;
-        assert!(guard.check("https://93.184.215.15/token").is_ok());
+        let policy = around("http://93.184.215.14/mcp", false).await;
+        assert!(policy.check("https://93.184.215.15/token").is_ok());
         for url in [
             "http://127.0.0.1/token",
             "http://10.0.0.1/token",
@@ -174,7 +174,7 @@ mod tests {
             "file:///etc/passwd",
             "gopher://93.184.215.15/",
         ] {
-            assert!(guard.check(url).is_err(), "{url}");
+            assert!(policy.check(url).is_err(), "{url}");
         }
     }
 
@@ -191,17 +191,17 @@ mod tests {
 
     #[tokio::test]
     async fn the_setting_opens_private_places_but_never_link_local_ones() {
-        let guard = around("http://93.184.215.14/mcp", true).await;
-        assert!(guard.check("http://10.0.0.1/token").is_ok());
-        assert!(guard.check("http://127.0.0.1/token").is_ok());
-        assert!(guard.check("http://169.254.169.254/").is_err());
+        let policy = around("http://93.184.215.14/mcp", true).await;
+        assert!(policy.check("http://10.0.0.1/token").is_ok());
+        assert!(policy.check("http://127.0.0.1/token").is_ok());
+        assert!(policy.check("http://169.254.169.254/").is_err());
     }
 
     #[tokio::test]
     async fn names_are_judged_by_where_they_lead() {
-        let guard = around("http://93.184.215.14/mcp", false).await;
-        assert!(guard.resolve("localhost".parse().unwrap()).await.is_err());
-        let guard = around("http://127.0.0.1/mcp", false).await;
-        assert!(guard.resolve("localhost".parse().unwrap()).await.is_ok());
+        let policy = around("http://93.184.215.14/mcp", false).await;
+        assert!(policy.resolve("localhost".parse().unwrap()).await.is_err());
+        let policy = around("http://127.0.0.1/mcp", false).await;
+        assert!(policy.resolve("localhost".parse().unwrap()).await.is_ok());
     }
 }

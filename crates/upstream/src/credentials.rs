@@ -30,20 +30,20 @@ pub trait KeepGrants: Send + Sync {
     async fn keep(&self, server: &ServerName, lineage: &str, grant: &Secret) -> Result<bool, String>;
 }
 
-pub struct Tokens {
+pub struct Credentials {
     server: ServerName,
     endpoint: Endpoint,
     options: Options,
     keeper: Arc<dyn KeepGrants>,
     issued: Issued,
-    live: ArcSwapOption<Live>,
+    live: ArcSwapOption<LiveGrant>,
     renewal: tokio::sync::Mutex<Renewal>,
     over: Mutex<Option<String>>,
     /// Scopes that the server wants beside those that were granted.
     lacking: Mutex<Vec<String>>,
 }
 
-struct Live {
+struct LiveGrant {
     grant: Grant,
     header: HeaderValue,
     /// In milliseconds since 1970; none where nobody said how long it lives, or it cannot be renewed.
@@ -63,19 +63,19 @@ struct Renewal {
 }
 
 /// Holds off renewals while the grant is being stored with its server.
-pub struct Held<'a> {
+pub struct HeldGrant<'a> {
     renewal: tokio::sync::MutexGuard<'a, Renewal>,
     pub grant: Option<Grant>,
 }
 
-impl Held<'_> {
+impl HeldGrant<'_> {
     /// From now on renewals are kept, too.
     pub fn stored(mut self) {
         self.renewal.is_kept = true;
     }
 }
 
-impl Tokens {
+impl Credentials {
     /// For a server that can have a grant: over HTTP, and without credentials of its own.
     pub fn new(
         config: &ServerConfig,
@@ -86,7 +86,7 @@ impl Tokens {
     ) -> Option<Arc<Self>> {
         let endpoint = config.endpoint().filter(|endpoint| !endpoint.has_credentials())?;
         let issued = endpoint.oauth.issued.clone();
-        let tokens = Self {
+        let credentials = Self {
             server: config.name.clone(),
             endpoint: endpoint.clone(),
             options: options.clone(),
@@ -99,9 +99,9 @@ impl Tokens {
         };
         let fitting = grant.filter(|grant| grant.url == bare(&endpoint.url).as_str());
         if let Some(grant) = fitting {
-            tokens.show(grant);
+            credentials.show(grant);
         }
-        Some(Arc::new(tokens))
+        Some(Arc::new(credentials))
     }
 
     /// Whether this is the way to the same place.
@@ -126,10 +126,10 @@ impl Tokens {
         let _ = tokio::time::timeout(SETTLING, self.renewal.lock()).await;
     }
 
-    pub async fn hold(&self) -> Held<'_> {
+    pub async fn hold(&self) -> HeldGrant<'_> {
         let renewal = self.renewal.lock().await;
         let grant = renewal.unsaved.clone().or_else(|| self.grant());
-        Held { renewal, grant }
+        HeldGrant { renewal, grant }
     }
 
     /// What to send as `Authorization`; none where nothing was granted.
@@ -152,8 +152,8 @@ impl Tokens {
     /// Another token than the one that is refused or old. Many may ask; one renewal serves them all. It goes on when
     /// those who asked go away: the authorization server may have taken back the old refresh token already.
     pub async fn renew(self: &Arc<Self>, old: &HeaderValue, cause: Cause) -> Result<HeaderValue, CallError> {
-        let (tokens, old) = (self.clone(), old.clone());
-        let renewing = self.options.tasks.spawn(async move { tokens.renew_in_turn(&old, cause).await });
+        let (credentials, old) = (self.clone(), old.clone());
+        let renewing = self.options.tasks.spawn(async move { credentials.renew_in_turn(&old, cause).await });
         let interrupted =
             |error| CallError::NotSent(format!("renewing the access token was interrupted: {error}"));
         renewing.await.map_err(interrupted)?
@@ -259,7 +259,7 @@ impl Tokens {
         let ends_at = life.map(|life| grant.received_at_ms.saturating_add(life));
         let ahead = life.map(|life| AHEAD_MS.min(life / 5)).filter(|_| grant.is_renewable());
         let renew_at = ends_at.zip(ahead).map(|(end, ahead)| end - ahead);
-        self.live.store(Some(Arc::new(Live { grant, header, renew_at, ends_at })));
+        self.live.store(Some(Arc::new(LiveGrant { grant, header, renew_at, ends_at })));
     }
 
     /// The server wants these for something that was asked of it.

@@ -1,31 +1,28 @@
 //! Who may come in: users and clients with their tokens, as an immutable part of the catalog. A change of rights is a
 //! change of the catalog, so it counts for the very next request, and views follow it at once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Gateway;
-use super::caller::Owner;
-use super::catalog::Catalog;
 use model::{AllowList, Client, HolderName, PrincipalId, Role, Token, User};
 use store::{Store, TokenHash};
 
 #[derive(Clone)]
-pub struct Access {
+pub struct Principals {
     /// Whether there is a first admin; before that nobody can come in.
     pub is_initialized: bool,
-    users: BTreeMap<HolderName, Arc<Held<User>>>,
-    clients: BTreeMap<HolderName, Arc<Held<Client>>>,
+    users: BTreeMap<HolderName, Arc<TokenHolder<User>>>,
+    clients: BTreeMap<HolderName, Arc<TokenHolder<Client>>>,
     by_token: HashMap<TokenHash, Principal>,
-    by_id: HashMap<PrincipalId, Arc<Held<Client>>>,
+    by_id: HashMap<PrincipalId, Arc<TokenHolder<Client>>>,
     /// For those who are not asked who they are.
     everything: AllowList,
 }
 
 /// Somebody who holds a token.
-pub struct Held<T> {
+pub struct TokenHolder<T> {
     pub holder: T,
     hash: TokenHash,
     /// Cancelled when the token is no longer valid: whatever goes on in its name ends.
@@ -35,8 +32,8 @@ pub struct Held<T> {
 /// Whose token it is.
 #[derive(Clone)]
 pub enum Principal {
-    User(Arc<Held<User>>),
-    Client(Arc<Held<Client>>),
+    User(Arc<TokenHolder<User>>),
+    Client(Arc<TokenHolder<Client>>),
 }
 
 impl Principal {
@@ -56,7 +53,7 @@ impl Principal {
     }
 
     /// The token, which is the credential that points to this principal.
-    fn credential(&self) -> u64 {
+    pub fn credential(&self) -> u64 {
         match self {
             Principal::User(user) => user.holder.token.id(),
             Principal::Client(client) => client.holder.token.id(),
@@ -64,16 +61,16 @@ impl Principal {
     }
 }
 
-impl Access {
+impl Principals {
     pub fn new(store: &Store, is_initialized: bool, users: Vec<User>, clients: Vec<Client>) -> Self {
-        let mut access = Self { is_initialized, ..Self::default() };
+        let mut principals = Self { is_initialized, ..Self::default() };
         for user in users {
-            access.add_user(store, user, None);
+            principals.add_user(store, user, None);
         }
         for client in clients {
-            access.add_client(store, client, None);
+            principals.add_client(store, client, None);
         }
-        access
+        principals
     }
 
     pub fn users(&self) -> impl Iterator<Item = &User> {
@@ -94,6 +91,11 @@ impl Access {
 
     pub fn find(&self, hash: &TokenHash) -> Option<&Principal> {
         self.by_token.get(hash)
+    }
+
+    /// Everybody who holds a token.
+    pub fn all(&self) -> impl Iterator<Item = &Principal> {
+        self.by_token.values()
     }
 
     /// `None` when there is no such client (any more).
@@ -137,26 +139,26 @@ impl Access {
         changed
     }
 
-    fn add_user(&mut self, store: &Store, user: User, before: Option<Arc<Held<User>>>) {
-        let held = Arc::new(Held::new(store, user, before, |user| &user.token));
+    fn add_user(&mut self, store: &Store, user: User, before: Option<Arc<TokenHolder<User>>>) {
+        let held = Arc::new(TokenHolder::new(store, user, before, |user| &user.token));
         self.by_token.insert(held.hash, Principal::User(held.clone()));
         self.users.insert(held.holder.username.clone(), held);
     }
 
-    fn remove_user(&mut self, name: &HolderName) -> Option<Arc<Held<User>>> {
+    fn remove_user(&mut self, name: &HolderName) -> Option<Arc<TokenHolder<User>>> {
         let held = self.users.remove(name)?;
         self.by_token.remove(&held.hash);
         Some(held)
     }
 
-    fn add_client(&mut self, store: &Store, client: Client, before: Option<Arc<Held<Client>>>) {
-        let held = Arc::new(Held::new(store, client, before, |client| &client.token));
+    fn add_client(&mut self, store: &Store, client: Client, before: Option<Arc<TokenHolder<Client>>>) {
+        let held = Arc::new(TokenHolder::new(store, client, before, |client| &client.token));
         self.by_token.insert(held.hash, Principal::Client(held.clone()));
         self.by_id.insert(held.holder.id, held.clone());
         self.clients.insert(held.holder.name.clone(), held);
     }
 
-    fn remove_client(&mut self, name: &HolderName) -> Option<Arc<Held<Client>>> {
+    fn remove_client(&mut self, name: &HolderName) -> Option<Arc<TokenHolder<Client>>> {
         let held = self.clients.remove(name)?;
         self.by_token.remove(&held.hash);
         self.by_id.remove(&held.holder.id);
@@ -164,7 +166,7 @@ impl Access {
     }
 }
 
-impl Default for Access {
+impl Default for Principals {
     fn default() -> Self {
         Self {
             is_initialized: false,
@@ -177,46 +179,12 @@ impl Default for Access {
     }
 }
 
-impl<T> Held<T> {
+impl<T> TokenHolder<T> {
     /// Whoever keeps the token goes on; a new token is a new beginning.
     fn new(store: &Store, holder: T, before: Option<Arc<Self>>, token: fn(&T) -> &Token) -> Self {
         let hash = store.token_hash(token(&holder).secret().expose().as_bytes());
         let kept = before.filter(|before| token(&before.holder).id() == token(&holder).id());
         let revoked = kept.map(|before| before.revoked.clone()).unwrap_or_default();
         Self { holder, hash, revoked }
-    }
-}
-
-impl Gateway {
-    /// Whose token this is, if it is anybody's now. May wait: not every credential is known here from the start.
-    pub async fn identify(&self, token: &[u8]) -> Option<Principal> {
-        let hash = self.store.token_hash(token);
-        self.catalog.load().access().find(&hash).cloned()
-    }
-
-    pub fn is_initialized(&self) -> bool {
-        self.catalog.load().access().is_initialized
-    }
-
-    /// Lets new rights count, then ends what goes on under tokens that are no longer valid. Whoever has another token
-    /// instead keeps what belongs to them.
-    pub(super) fn swap_access(self: &Arc<Self>, catalog: &Catalog, access: Access) {
-        let before = catalog.access().by_token.values();
-        let valid: HashSet<_> = access.by_token.values().map(Principal::credential).collect();
-        let known: HashSet<_> = access.by_token.values().map(Principal::id).collect();
-        let revoked: Vec<_> =
-            before.filter(|principal| !valid.contains(&principal.credential())).cloned().collect();
-        self.publish(catalog.with_access(access));
-        // Before anybody hears of the change: sessions that end by it must not seem to end by themselves.
-        for principal in &revoked {
-            principal.revoked().cancel();
-        }
-        self.changed.send_replace(());
-        let gateway = self.clone();
-        self.tasks.spawn(async move {
-            for principal in revoked.iter().filter(|principal| !known.contains(&principal.id())) {
-                gateway.release_links_of(Owner::Principal(principal.id())).await;
-            }
-        });
     }
 }

@@ -1,4 +1,4 @@
-//! The table `oauth_sessions`: authorizations that a person was asked for, and how they went. What is needed to finish
+//! The table `oauth_authorizations`: authorizations that a person was asked for, and how they went. What is needed to finish
 //! one is sealed, and wiped when it is over.
 
 use sha2::{Digest, Sha256};
@@ -7,10 +7,11 @@ use super::db::on;
 use super::{Store, StoreError};
 use model::{Secret, ServerName};
 
+/// Part of what is sealed, so it stays although the table has another name by now.
 const PURPOSE: &str = "oauth session";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionStatus {
+pub enum AuthorizationStatus {
     Pending,
     /// The person came back, and the gateway is at work.
     Finishing,
@@ -18,27 +19,27 @@ pub enum SessionStatus {
     Failed,
 }
 
-impl SessionStatus {
+impl AuthorizationStatus {
     fn as_str(self) -> &'static str {
         match self {
-            SessionStatus::Pending => "pending",
-            SessionStatus::Finishing => "finishing",
-            SessionStatus::Completed => "completed",
-            SessionStatus::Failed => "failed",
+            AuthorizationStatus::Pending => "pending",
+            AuthorizationStatus::Finishing => "finishing",
+            AuthorizationStatus::Completed => "completed",
+            AuthorizationStatus::Failed => "failed",
         }
     }
 
     fn parse(text: &str) -> Option<Self> {
-        use SessionStatus::{Completed, Failed, Finishing, Pending};
+        use AuthorizationStatus::{Completed, Failed, Finishing, Pending};
         [Pending, Finishing, Completed, Failed].into_iter().find(|status| status.as_str() == text)
     }
 }
 
 #[derive(Debug)]
-pub struct StoredSession {
+pub struct StoredAuthorization {
     pub id: String,
     pub server: String,
-    pub status: SessionStatus,
+    pub status: AuthorizationStatus,
     pub error: String,
     /// What finishing it takes; none when it is over.
     pub content: Option<Secret>,
@@ -46,15 +47,15 @@ pub struct StoredSession {
     pub finished_at_ms: Option<i64>,
 }
 
-/// How a session is asked for: by whoever began it, or by the person who comes back.
-pub enum SessionKey<'a> {
+/// How an authorization is asked for: by whoever began it, or by the person who comes back.
+pub enum AuthorizationKey<'a> {
     Id(&'a str),
     State(&'a Secret),
 }
 
 impl Store {
-    /// A session that waits for the same server fails: only the last word counts.
-    pub async fn insert_session(
+    /// An authorization that waits for the same server fails: only the last word counts.
+    pub async fn insert_authorization(
         &self,
         id: &str,
         server: &ServerName,
@@ -63,12 +64,14 @@ impl Store {
         expires_at_ms: i64,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        const SUPERSEDE: &str = "UPDATE oauth_sessions SET status = 'failed', content = $2, finished_at = $3,
+        const SUPERSEDE: &str =
+            "UPDATE oauth_authorizations SET status = 'failed', content = $2, finished_at = $3,
             error = 'superseded by a later registration of the same server'
             WHERE server = $1 AND status = 'pending' AND expires_at > $3";
-        const INSERT: &str = "INSERT INTO oauth_sessions (id, server, state_digest, status, error, content,
+        const INSERT: &str =
+            "INSERT INTO oauth_authorizations (id, server, state_digest, status, error, content,
             expires_at) VALUES ($1, $2, $3, 'pending', '', $4, $5)";
-        let sealed = self.seal_session(id, content);
+        let sealed = self.seal_authorization(id, content);
         let mut tx = self.write().await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SUPERSEDE).bind(server.as_str()).bind(&[][..]).bind(now_ms);
@@ -81,14 +84,17 @@ impl Store {
         tx.commit().await
     }
 
-    pub async fn session(&self, key: SessionKey<'_>) -> Result<Option<StoredSession>, StoreError> {
+    pub async fn authorization(
+        &self,
+        key: AuthorizationKey<'_>,
+    ) -> Result<Option<StoredAuthorization>, StoreError> {
         const BY_ID: &str = "SELECT id, server, status, error, content, expires_at, finished_at
-            FROM oauth_sessions WHERE id = $1";
+            FROM oauth_authorizations WHERE id = $1";
         const BY_STATE: &str = "SELECT id, server, status, error, content, expires_at, finished_at
-            FROM oauth_sessions WHERE state_digest = $1";
+            FROM oauth_authorizations WHERE state_digest = $1";
         let (sql, key) = match key {
-            SessionKey::Id(id) => (BY_ID, id.to_owned()),
-            SessionKey::State(state) => (BY_STATE, digest(state)),
+            AuthorizationKey::Id(id) => (BY_ID, id.to_owned()),
+            AuthorizationKey::State(state) => (BY_STATE, digest(state)),
         };
         let mut tx = self.read().await?;
         type Row = (String, String, String, String, Vec<u8>, i64, Option<i64>);
@@ -98,20 +104,20 @@ impl Store {
             return Ok(None);
         };
         let unknown = || StoreError::Corrupt(format!("an OAuth session has the unknown status \"{status}\""));
-        let status = SessionStatus::parse(&status).ok_or_else(unknown)?;
-        let content = self.open_session(&id, &sealed);
-        Ok(Some(StoredSession { id, server, status, error, content, expires_at_ms, finished_at_ms }))
+        let status = AuthorizationStatus::parse(&status).ok_or_else(unknown)?;
+        let content = self.open_authorization(&id, &sealed);
+        Ok(Some(StoredAuthorization { id, server, status, error, content, expires_at_ms, finished_at_ms }))
     }
 
-    /// Whether the state is that of this session.
-    pub async fn session_has_state(&self, id: &str, state: &Secret) -> Result<bool, StoreError> {
-        let found = self.session(SessionKey::State(state)).await?;
-        Ok(found.is_some_and(|session| session.id == id))
+    /// Whether the state is that of this authorization.
+    pub async fn authorization_has_state(&self, id: &str, state: &Secret) -> Result<bool, StoreError> {
+        let found = self.authorization(AuthorizationKey::State(state)).await?;
+        Ok(found.is_some_and(|found| found.id == id))
     }
 
     /// Whether it was there to be finished; from now on nobody else can.
-    pub async fn claim_session(&self, id: &str, now_ms: i64) -> Result<bool, StoreError> {
-        const SQL: &str = "UPDATE oauth_sessions SET status = 'finishing'
+    pub async fn claim_authorization(&self, id: &str, now_ms: i64) -> Result<bool, StoreError> {
+        const SQL: &str = "UPDATE oauth_authorizations SET status = 'finishing'
             WHERE id = $1 AND status = 'pending' AND expires_at > $2";
         let mut tx = self.write().await?;
         let claimed = on!(&mut tx, |db| {
@@ -122,19 +128,27 @@ impl Store {
         Ok(claimed > 0)
     }
 
-    pub async fn update_session(&self, id: &str, content: &Secret) -> Result<(), StoreError> {
-        const SQL: &str = "UPDATE oauth_sessions SET content = $2 WHERE id = $1 AND status = 'finishing'";
-        let sealed = self.seal_session(id, content);
+    pub async fn update_authorization(&self, id: &str, content: &Secret) -> Result<(), StoreError> {
+        const SQL: &str =
+            "UPDATE oauth_authorizations SET content = $2 WHERE id = $1 AND status = 'finishing'";
+        let sealed = self.seal_authorization(id, content);
         let mut tx = self.write().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(id).bind(sealed).execute(db).await.map(|_| ()))?;
         tx.commit().await
     }
 
     /// Says how it ended. An error of `None` is a success.
-    pub async fn settle_session(&self, id: &str, error: Option<&str>, now_ms: i64) -> Result<(), StoreError> {
-        const SQL: &str = "UPDATE oauth_sessions SET status = $2, error = $3, content = $4, finished_at = $5
+    pub async fn settle_authorization(
+        &self,
+        id: &str,
+        error: Option<&str>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        const SQL: &str =
+            "UPDATE oauth_authorizations SET status = $2, error = $3, content = $4, finished_at = $5
             WHERE id = $1 AND status IN ('pending', 'finishing')";
-        let status = if error.is_some() { SessionStatus::Failed } else { SessionStatus::Completed };
+        let status =
+            if error.is_some() { AuthorizationStatus::Failed } else { AuthorizationStatus::Completed };
         let mut tx = self.write().await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(id).bind(status.as_str()).bind(error.unwrap_or_default());
@@ -144,11 +158,11 @@ impl Store {
     }
 
     /// Removes what is over for longer than `retention_ms`, and wipes what expired.
-    pub async fn clean_sessions(&self, now_ms: i64, retention_ms: i64) -> Result<(), StoreError> {
-        const DELETE: &str = "DELETE FROM oauth_sessions WHERE finished_at <= $1
+    pub async fn clean_authorizations(&self, now_ms: i64, retention_ms: i64) -> Result<(), StoreError> {
+        const DELETE: &str = "DELETE FROM oauth_authorizations WHERE finished_at <= $1
             OR (status = 'pending' AND expires_at <= $1)";
         const WIPE: &str =
-            "UPDATE oauth_sessions SET content = $2 WHERE status = 'pending' AND expires_at <= $1";
+            "UPDATE oauth_authorizations SET content = $2 WHERE status = 'pending' AND expires_at <= $1";
         let mut tx = self.write().await?;
         let before = now_ms.saturating_sub(retention_ms);
         on!(&mut tx, |db| sqlx::query(DELETE).bind(before).execute(db).await.map(|_| ()))?;
@@ -157,8 +171,8 @@ impl Store {
     }
 
     /// After a start: what the process before was finishing cannot be finished, since a code works once.
-    pub async fn fail_interrupted_sessions(&self, now_ms: i64) -> Result<(), StoreError> {
-        const SQL: &str = "UPDATE oauth_sessions SET status = 'failed', content = $2, finished_at = $1,
+    pub async fn fail_interrupted_authorizations(&self, now_ms: i64) -> Result<(), StoreError> {
+        const SQL: &str = "UPDATE oauth_authorizations SET status = 'failed', content = $2, finished_at = $1,
             error = 'the gateway was stopped while it finished the authorization; authorize again'
             WHERE status = 'finishing'";
         let mut tx = self.write().await?;
@@ -166,23 +180,25 @@ impl Store {
         tx.commit().await
     }
 
-    /// The ids of sessions that wait for a person although what finishing them takes cannot be read.
-    pub(super) async fn unreadable_sessions(&self) -> Result<Vec<String>, StoreError> {
-        const SQL: &str = "SELECT id, content FROM oauth_sessions WHERE status IN ('pending', 'finishing')";
+    /// The ids of authorizations that wait for a person although what finishing them takes cannot be read.
+    pub(super) async fn unreadable_authorizations(&self) -> Result<Vec<String>, StoreError> {
+        const SQL: &str =
+            "SELECT id, content FROM oauth_authorizations WHERE status IN ('pending', 'finishing')";
         let mut tx = self.read().await?;
         let rows: Vec<(String, Vec<u8>)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         tx.commit().await?;
         // One that expired is wiped.
-        let unreadable =
-            |(id, sealed): &(String, Vec<u8>)| !sealed.is_empty() && self.open_session(id, sealed).is_none();
+        let unreadable = |(id, sealed): &(String, Vec<u8>)| {
+            !sealed.is_empty() && self.open_authorization(id, sealed).is_none()
+        };
         Ok(rows.into_iter().filter(unreadable).map(|(id, _)| id).collect())
     }
 
-    fn seal_session(&self, id: &str, content: &Secret) -> Vec<u8> {
+    fn seal_authorization(&self, id: &str, content: &Secret) -> Vec<u8> {
         self.seal.seal(&format!("{PURPOSE} {id}"), content.expose().as_bytes())
     }
 
-    fn open_session(&self, id: &str, sealed: &[u8]) -> Option<Secret> {
+    fn open_authorization(&self, id: &str, sealed: &[u8]) -> Option<Secret> {
         let plain = self.seal.open(&format!("{PURPOSE} {id}"), sealed).ok()?;
         std::str::from_utf8(&plain).ok().map(Secret::new)
     }

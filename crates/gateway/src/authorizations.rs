@@ -1,0 +1,240 @@
+//! Authorizations that people are asked for: how they are finished, how they went, and when they are forgotten.
+//! Beginning one is done in `oauth`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::oauth::{AuthorizationPurpose, Content};
+use super::record::ServerRecord;
+use super::{Error, Gateway, now_ms};
+use model::{Redactor, Registration, Secret, ServerName, time};
+use store::{AuthorizationKey, AuthorizationStatus, StoreError, StoredAuthorization};
+use upstream::oauth::{Provider, Unfinished};
+
+const CLEANING: Duration = Duration::from_secs(60);
+const SAVING_PAUSES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1500)];
+
+/// What the person brought back.
+pub struct AuthorizationResponse {
+    pub code: Result<Secret, Refused>,
+    pub issuer: Option<String>,
+}
+
+/// The authorization server said no.
+pub struct Refused {
+    pub error: String,
+    pub description: Option<String>,
+}
+
+/// A session as whoever waits for it sees it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SessionRecord {
+    pub session_id: String,
+    /// `pending`, `completed`, `failed` or `expired`.
+    pub status: &'static str,
+    pub server_name: String,
+    pub expires_at: String,
+    pub error: String,
+}
+
+impl Gateway {
+    pub async fn authorization(&self, id: &str) -> Result<SessionRecord, Error> {
+        let authorization = self.find_authorization(AuthorizationKey::Id(id)).await?;
+        let is_expired = authorization.expires_at_ms <= now_ms();
+        let status = match authorization.status {
+            AuthorizationStatus::Pending if is_expired => "expired",
+            AuthorizationStatus::Pending | AuthorizationStatus::Finishing => "pending",
+            AuthorizationStatus::Completed => "completed",
+            AuthorizationStatus::Failed => "failed",
+        };
+        let error = match status {
+            "expired" => "nobody authorized the server in time; register it again".to_owned(),
+            _ => authorization.error,
+        };
+        Ok(SessionRecord {
+            session_id: authorization.id,
+            status,
+            server_name: authorization.server,
+            expires_at: time::rfc3339(authorization.expires_at_ms),
+            error,
+        })
+    }
+
+    /// Finishes an authorization by its id; `state` proves that the answer belongs to it.
+    pub async fn complete_authorization(
+        self: &Arc<Self>,
+        id: &str,
+        state: &Secret,
+        response: AuthorizationResponse,
+    ) -> Result<ServerRecord, Error> {
+        let authorization = self.find_authorization(AuthorizationKey::Id(id)).await?;
+        check_open(&authorization)?;
+        if !self.store.authorization_has_state(id, state).await? {
+            return Err(Error::invalid("state: does not belong to this session"));
+        }
+        self.finish(authorization, response).await
+    }
+
+    /// Finishes the authorization that a person comes back to.
+    pub async fn complete_oauth_callback(
+        self: &Arc<Self>,
+        state: &Secret,
+        response: AuthorizationResponse,
+    ) -> Result<ServerRecord, Error> {
+        let authorization = self.find_authorization(AuthorizationKey::State(state)).await?;
+        check_open(&authorization)?;
+        self.finish(authorization, response).await
+    }
+
+    /// One that is over for too long is as good as removed.
+    async fn find_authorization(&self, key: AuthorizationKey<'_>) -> Result<StoredAuthorization, Error> {
+        let unknown =
+            || Error::not_found("there is no such authorization session; it may be over for a while");
+        let authorization = self.store.authorization(key).await?.ok_or_else(unknown)?;
+        let over_since = authorization.finished_at_ms.unwrap_or(authorization.expires_at_ms);
+        if over_since.saturating_add(self.authorization_life_ms()) <= now_ms() {
+            Err(unknown())
+        } else {
+            Ok(authorization)
+        }
+    }
+
+    async fn finish(
+        self: &Arc<Self>,
+        authorization: StoredAuthorization,
+        response: AuthorizationResponse,
+    ) -> Result<ServerRecord, Error> {
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let name = ServerName::parse(&authorization.server)
+                .map_err(|problem| Error::internal(format!("an OAuth session of a server that {problem}")))?;
+            // Before anything is used up, so that whoever waits can try again.
+            let _change = gateway.begin_change(&name)?;
+            // A code works once, so it is not taken to a database that cannot store what it gives.
+            drop(gateway.turn().await?);
+            if !gateway.store.claim_authorization(&authorization.id, now_ms()).await? {
+                return Err(Error::invalid("this authorization session is not waiting any more"));
+            }
+            let finished = gateway.finish_claimed(&authorization, response).await;
+            let reason = finished.as_ref().err().map(ToString::to_string);
+            gateway.settle(authorization.id, reason).await;
+            finished
+        })
+        .await
+    }
+
+    /// Notes how an authorization ended. What it was about is done or not done by now, whatever the disk says to this.
+    async fn settle(&self, authorization: String, error: Option<String>) {
+        if let Err(failure) =
+            self.store.settle_authorization(&authorization, error.as_deref(), now_ms()).await
+        {
+            tracing::warn!(error = %failure, "the end of an authorization is noted later");
+            let mut unsettled =
+                self.unsettled.lock().expect("no code panics while it holds the authorizations");
+            unsettled.push((authorization, error));
+        }
+    }
+
+    /// Notes the ends that could not be noted before.
+    pub(super) async fn settle_late(&self) -> Result<(), StoreError> {
+        let waiting = || {
+            self.unsettled.lock().expect("no code panics while it holds the authorizations").first().cloned()
+        };
+        while let Some((authorization, error)) = waiting() {
+            self.store.settle_authorization(&authorization, error.as_deref(), now_ms()).await?;
+            let mut unsettled =
+                self.unsettled.lock().expect("no code panics while it holds the authorizations");
+            unsettled.retain(|(settled, _)| *settled != authorization);
+        }
+        Ok(())
+    }
+
+    async fn finish_claimed(
+        self: &Arc<Self>,
+        authorization: &StoredAuthorization,
+        response: AuthorizationResponse,
+    ) -> Result<ServerRecord, Error> {
+        let damaged = || Error::internal("an OAuth session cannot be read");
+        let content = authorization.content.as_ref().ok_or_else(damaged)?;
+        let mut content: Content = serde_json::from_str(content.expose()).map_err(|_| damaged())?;
+        let code = response.code.map_err(|refused| {
+            let description = refused.description.map(|text| format!(": {text}")).unwrap_or_default();
+            Error::invalid(format!("the authorization server refused: {}{description}", refused.error))
+        })?;
+        let registration = self.registration_of(&authorization.server, &content)?;
+        let endpoint = registration.config.endpoint().ok_or_else(damaged)?;
+        content.flow.announce(&endpoint.oauth.issued);
+        endpoint.oauth.issued.add(code.clone());
+        let redactor = Redactor::of(&registration.config);
+        let challenge = content.flow.challenge.as_deref();
+        let found = Provider::find(endpoint, challenge, &self.upstream_options).await;
+        let gone = || Error::upstream("the server no longer says anything about OAuth");
+        let provider = found.map_err(|reason| Error::upstream(redactor.redact(&reason)))?.ok_or_else(gone)?;
+        let finished = provider.finish(content.flow.clone(), &code, response.issuer.as_deref()).await;
+        let grant = finished.map_err(|error| match error {
+            Unfinished::Issuer(reason) => Error::invalid(format!("iss: {}", redactor.redact(&reason))),
+            Unfinished::Refused(reason) => Error::upstream(redactor.redact(&reason)),
+        })?;
+        content.grant = Some(grant.clone());
+        self.keep_grant(&authorization.id, &content.to_secret()).await?;
+        self.adopt(registration, grant, content.keeps).await
+    }
+
+    /// A grant is stored before it is used. Its code is used up, so storing it is worth several attempts.
+    async fn keep_grant(&self, authorization: &str, content: &Secret) -> Result<(), Error> {
+        for pause in SAVING_PAUSES {
+            match self.store.update_authorization(authorization, content).await {
+                Ok(()) => return Ok(()),
+                Err(error) => tracing::warn!(%error, "a grant is stored once more"),
+            }
+            tokio::time::sleep(pause).await;
+        }
+        Ok(self.store.update_authorization(authorization, content).await?)
+    }
+
+    /// The registration that an authorization is about, as it is now.
+    fn registration_of(&self, name: &str, content: &Content) -> Result<Registration, Error> {
+        let catalog = self.catalog();
+        match (content.purpose, catalog.get(name)) {
+            (AuthorizationPurpose::Reauthorize, Some(entry)) => return Ok((*entry.registration).clone()),
+            (AuthorizationPurpose::Reauthorize, None) => return Err(Error::unknown_server(name)),
+            (AuthorizationPurpose::Register, Some(_)) => return Err(Error::already_registered(name)),
+            (AuthorizationPurpose::Register, None) | (AuthorizationPurpose::Replace, _) => {}
+        }
+        Ok(Registration::parse(content.registration.clone())?)
+    }
+
+    /// Authorizations that nobody asks for any more go, too.
+    pub(super) async fn keep_authorizations_clean(self: Arc<Self>) {
+        loop {
+            if let Err(error) = self.clean_authorizations().await {
+                tracing::warn!(%error, "old authorization sessions stay for now");
+            }
+            tokio::time::sleep(CLEANING).await;
+        }
+    }
+
+    async fn clean_authorizations(&self) -> Result<(), Error> {
+        Ok(self.store.clean_authorizations(now_ms(), self.authorization_life_ms()).await?)
+    }
+
+    pub(super) fn authorization_life_ms(&self) -> i64 {
+        i64::try_from(self.authorization_life.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+fn check_open(authorization: &StoredAuthorization) -> Result<(), Error> {
+    let reason = match authorization.status {
+        AuthorizationStatus::Pending if authorization.expires_at_ms <= now_ms() => {
+            "has expired; register the server again"
+        }
+        AuthorizationStatus::Pending => return Ok(()),
+        AuthorizationStatus::Finishing => "is being finished already",
+        AuthorizationStatus::Completed => "is completed already",
+        AuthorizationStatus::Failed => "has failed; register the server again",
+    };
+    Err(Error::invalid(format!("this authorization session {reason}")))
+}

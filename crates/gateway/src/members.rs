@@ -1,0 +1,94 @@
+//! What is in a group: its configuration, taken apart once for looking up often.
+
+use std::collections::{HashMap, HashSet};
+
+use model::group::EVERYTHING;
+use model::{Group, QualifiedName, ResourceUri};
+
+/// The members of a group, whether or not they exist.
+pub struct GroupMembers {
+    servers: HashSet<String>,
+    tools: Named,
+    excluded: Named,
+    prompts: Named,
+    resources: Named,
+    /// URIs without a server: whichever has them.
+    any_server_resources: HashSet<String>,
+}
+
+impl GroupMembers {
+    pub fn of(group: &Group) -> Self {
+        let mut resources =
+            Named { everything: has_everything(&group.included_resources), ..Named::default() };
+        let mut any_server_resources = HashSet::new();
+        for uri in &group.included_resources {
+            match ResourceUri::parse(uri) {
+                Ok(ResourceUri::Qualified { server, uri }) => resources.add(server.as_str(), &uri),
+                Ok(ResourceUri::Upstream(uri)) => drop(any_server_resources.insert(uri)),
+                Err(_) => {}
+            }
+        }
+        Self {
+            servers: group.included_servers.iter().cloned().collect(),
+            // All tools of the included servers are in, whatever is named besides.
+            tools: Named { everything: true, ..Named::of(&group.included_tools) },
+            excluded: Named::of(&group.excluded_tools),
+            prompts: Named {
+                everything: has_everything(&group.included_prompts),
+                ..Named::of(&group.included_prompts)
+            },
+            resources,
+            any_server_resources,
+        }
+    }
+
+    pub fn has_tool(&self, server: &str, tool: &str) -> bool {
+        self.tools.has(server, tool, &self.servers) && !self.excluded.names(server, tool)
+    }
+
+    pub fn has_prompt(&self, server: &str, prompt: &str) -> bool {
+        self.prompts.has(server, prompt, &self.servers)
+    }
+
+    pub fn has_resource(&self, server: &str, uri: &str) -> bool {
+        self.resources.has(server, uri, &self.servers) || self.any_server_resources.contains(uri)
+    }
+
+    /// Templates come with all resources of a server or not at all.
+    pub fn has_templates(&self, server: &str) -> bool {
+        self.resources.everything && self.servers.contains(server)
+    }
+}
+
+/// Names by server, and whether whole servers are meant besides.
+#[derive(Default)]
+struct Named {
+    by_server: HashMap<String, HashSet<String>>,
+    everything: bool,
+}
+
+impl Named {
+    fn of(names: &[String]) -> Self {
+        let mut named = Self::default();
+        for name in names.iter().filter_map(|name| QualifiedName::parse(name)) {
+            named.add(name.server, name.item);
+        }
+        named
+    }
+
+    fn add(&mut self, server: &str, item: &str) {
+        self.by_server.entry(server.to_owned()).or_default().insert(item.to_owned());
+    }
+
+    fn names(&self, server: &str, item: &str) -> bool {
+        self.by_server.get(server).is_some_and(|items| items.contains(item))
+    }
+
+    fn has(&self, server: &str, item: &str, servers: &HashSet<String>) -> bool {
+        self.names(server, item) || self.everything && servers.contains(server)
+    }
+}
+
+fn has_everything(names: &[String]) -> bool {
+    names.iter().any(|name| name == EVERYTHING)
+}

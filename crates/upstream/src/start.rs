@@ -1,0 +1,102 @@
+//! Starts supervising a server: connected first, or in the background. What the task then does is in `attend`.
+
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Options;
+use super::attend::Supervisor;
+use super::connect::{ConnectTarget, connect};
+use super::credentials::Credentials;
+use super::error::ConnectError;
+use super::failures::Failures;
+use super::link::Link;
+use super::lists::Discovery;
+use super::pool::LinkPool;
+use super::stdio::StderrTail;
+use super::supervise::{LinkState, ServerEvent, Shared, Upstream};
+use model::{Offering, ServerConfig, Status};
+use wire::{Era, Version};
+
+impl Upstream {
+    /// Connects now and hands over what was found; the supervisor takes over from there.
+    pub async fn connect(
+        config: ServerConfig,
+        options: Options,
+        events: mpsc::UnboundedSender<ServerEvent>,
+        credentials: Option<Arc<Credentials>>,
+    ) -> Result<(Self, Discovery), ConnectError> {
+        let stderr = StderrTail::default();
+        let target = ConnectTarget {
+            config: &config,
+            options: &options,
+            stderr: &stderr,
+            credentials: credentials.as_ref(),
+        };
+        let (link, discovery) = connect(&target, None).await?;
+        let known = link.version().map(|version| version.era());
+        let connected = Some((link, discovery.clone()));
+        let upstream = Self::start(config, options, events, credentials, known, stderr, connected);
+        Ok((upstream, discovery))
+    }
+
+    /// Connects in the background. `offering` is what is stored of the server.
+    pub fn resume(
+        config: ServerConfig,
+        options: Options,
+        events: mpsc::UnboundedSender<ServerEvent>,
+        credentials: Option<Arc<Credentials>>,
+        offering: &Offering,
+    ) -> Self {
+        let known = Version::parse(&offering.protocol_version).map(|version| version.era());
+        Self::start(config, options, events, credentials, known, StderrTail::default(), None)
+    }
+
+    fn start(
+        config: ServerConfig,
+        options: Options,
+        events: mpsc::UnboundedSender<ServerEvent>,
+        credentials: Option<Arc<Credentials>>,
+        known_era: Option<Era>,
+        stderr: StderrTail,
+        connected: Option<(Arc<Link>, Discovery)>,
+    ) -> Self {
+        let (refreshes, refresh_requests) = mpsc::unbounded_channel();
+        let permits =
+            usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let shared = Arc::new(Shared {
+            config,
+            options,
+            events,
+            credentials,
+            state: watch::Sender::new(LinkState {
+                status: Status::Connecting,
+                reason: String::new(),
+                link: None,
+            }),
+            offering: ArcSwapOption::new(connected.as_ref().map(|(_, discovery)| discovery.offering.clone())),
+            stderr,
+            failures: Failures::default(),
+            known_era: Mutex::new(known_era),
+            wanted: Notify::new(),
+            refreshes,
+            pool: LinkPool::default(),
+            level: Mutex::default(),
+            wanted_resources: Mutex::default(),
+            permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
+            stop: CancellationToken::new(),
+            task: TaskTracker::new(),
+        });
+        if let Some((link, discovery)) = &connected {
+            shared.show_connected(link, discovery);
+        }
+        let upstream = Self(shared.clone());
+        let supervisor = Supervisor { upstream: upstream.clone(), refreshes: refresh_requests };
+        shared.task.spawn(supervisor.run(connected));
+        shared.task.close();
+        upstream
+    }
+}

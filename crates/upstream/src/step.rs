@@ -1,0 +1,31 @@
+//! How far connecting to a server has come.
+
+use std::sync::Mutex;
+
+use super::Options;
+use super::news::{News, Newsroom};
+use model::{ServerConfig, ServerName};
+
+/// What connecting is busy with, for those who watch and for the sentence when its time is up.
+pub struct Step {
+    doing: Mutex<String>,
+    server: ServerName,
+    newsroom: Newsroom,
+}
+
+impl Step {
+    pub fn of(config: &ServerConfig, options: &Options) -> Self {
+        let (server, newsroom) = (config.name.clone(), options.newsroom.clone());
+        Self { doing: Mutex::default(), server, newsroom }
+    }
+
+    pub fn set(&self, doing: impl Into<String>) {
+        let doing = doing.into();
+        self.newsroom.tell(News::Step(self.server.clone(), doing.clone()));
+        *self.doing.lock().expect("no code panics while it holds the step") = doing;
+    }
+
+    pub fn doing(&self) -> String {
+        self.doing.lock().expect("no code panics while it holds the step").clone()
+    }
+}
