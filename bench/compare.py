@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What an operation costs the gateway, compared in one run, since machines are noisy: the variants take turns in every
-round, and the best of each counts. Calls are made by 32 clients, lists of 500 tools read by 8.
+"""Compares what an operation costs the gateway. Since machines are noisy, all variants are in one run: they take turns
+in every round, and the best of each counts. Calls are made by 32 clients; lists of 500 tools are read by 8.
 
   bench/compare.py eras  [--rounds 3] [--seconds 3]   clients of both eras of the protocol, to servers of both
   bench/compare.py modes [--rounds 3] [--seconds 3]   development mode, and enterprise mode with a client's token
@@ -16,7 +16,7 @@ WORKS = (('call', 32), ('list', 8))
 
 
 class Gateway:
-    """A gateway in a folder of its own, with ten servers of one era."""
+    """A gateway in its own folder, with ten servers of one era."""
 
     def __init__(self, era, mode):
         self.folder = tempfile.TemporaryDirectory()

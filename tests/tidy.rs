@@ -1,12 +1,12 @@
-//! Checks of the repository's text: which crate may depend on which, how sources look, and that pages name what exists.
-//! The rules are the tables below; to change a rule, change its row and ARCHITECTURE.md. What code may call where is in
-//! `clippy.toml`.
+//! Checks of the repository's text: which crate may depend on which, the form of sources, and that files and links named
+//! in pages exist. The rules are the tables below; to change a rule, change its row and ARCHITECTURE.md. Rules about
+//! calls in code are in `clippy.toml`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each crate under `crates/`, and which of the others it may depend on. The compiler keeps the rest: what is not in a
-/// manifest cannot be imported.
+/// Each crate under `crates/`, and which of the others it may depend on. The compiler enforces the rest: a crate can
+/// import only what its manifest names.
 const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("wire", &[]),
@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mcp", &["gateway", "model", "seal", "wire"]),
 ];
 
-/// Foreign crates, and the only crates of ours that may depend on each.
+/// Third-party crates, and the only crates of ours that may depend on each.
 const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store"]),
     ("tokio", &["store", "upstream", "gateway", "mcp"]),
@@ -39,7 +39,7 @@ const PRODUCT_FOLDERS: &[&str] = &["src/", "crates/"];
 const SOURCE_ENDINGS: &[&str] = &["rs", "sql", "ts", "js", "svelte", "css", "py", "sh"];
 const NOT_OURS: &[&str] = &["target", "node_modules", "dist", "corpus", "artifacts"];
 
-/// How a path of the repository begins when a page names it in backticks.
+/// The prefixes of repository paths that pages name in backticks.
 const PATH_BEGINNINGS: &[&str] =
     &["src/", "crates/", "tests/", "docs/", "xtask/", "web/", "bench/", "chaos/", "migrations/", "fuzz/"];
 
@@ -88,7 +88,7 @@ fn sources_are_short_introduced_and_finished() {
 
 #[test]
 fn the_architecture_page_names_every_crate_and_module() {
-    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is a map of the house");
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md exists");
     let modules = fs::read_dir(root().join("src")).expect("the sources can be listed").flatten();
     let mut places: Vec<String> = manifests().into_iter().map(|(name, _)| format!("crates/{name}")).collect();
     places.extend(modules.map(|module| format!("src/{}", name_of(&module).trim_end_matches(".rs"))));
@@ -97,7 +97,7 @@ fn the_architecture_page_names_every_crate_and_module() {
 }
 
 #[test]
-fn pages_speak_of_what_exists() {
+fn files_and_links_named_in_pages_exist() {
     let mut problems = Vec::new();
     for (path, text) in pages() {
         let folder = root().join(&path).parent().map(Path::to_path_buf).unwrap_or_default();
@@ -113,7 +113,7 @@ fn pages_speak_of_what_exists() {
                 let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
                 let target = if file.is_empty() { root().join(&path) } else { folder.join(file) };
                 if !target.exists() {
-                    problems.push(format!("{path}:{number}: the link ({link}) leads nowhere"));
+                    problems.push(format!("{path}:{number}: the target of the link ({link}) does not exist"));
                 } else if !anchor.is_empty() && !anchors(&target).iter().any(|known| known == anchor) {
                     problems.push(format!("{path}:{number}: ({link}) names a heading that is not there"));
                 }
@@ -202,7 +202,7 @@ fn texts(mut paths: Vec<PathBuf>) -> Vec<(String, String)> {
     paths.iter().map(read).collect()
 }
 
-/// Lines on which the word stands alone, not as a part of a longer name.
+/// Lines that contain the word as a whole, not as a part of a longer name.
 fn lines_with(text: &str, word: &str) -> Vec<usize> {
     let part = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
     let open_ended = word.ends_with(':');
@@ -225,7 +225,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The checkable part of a path in backticks: placeholders, line numbers and item names are left off.
+/// The checkable part of a path in backticks, without placeholders, line numbers and item names.
 fn repository_path(span: &str) -> Option<String> {
     if !PATH_BEGINNINGS.iter().any(|beginning| span.starts_with(beginning)) || span.contains(' ') {
         return None;
@@ -243,7 +243,7 @@ fn links(line: &str) -> Vec<&str> {
     line.match_indices("](").filter_map(target).collect()
 }
 
-/// The headings of a page as the anchors that GitHub makes of them.
+/// The headings of a page as GitHub's anchors.
 fn anchors(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).unwrap_or_default();
     let slug = |heading: &str| {

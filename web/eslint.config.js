@@ -15,7 +15,7 @@ export default defineConfig(
   ts.configs.recommended,
   svelte.configs.recommended,
   { languageOptions: { globals: globals.node } },
-  // The scripts that drive a browser hand functions to the page.
+  // The scripts that drive a browser pass functions to the page.
   { files: ['**/src/**', '**/browser/**'], languageOptions: { globals: globals.browser } },
   {
     files: ['**/*.svelte', '**/*.svelte.ts'],

@@ -1,4 +1,4 @@
-// Builds the dashboard into web/dist under stable names, with a compressed twin of script and style beside each.
+// Builds the dashboard into web/dist under stable names, with a compressed copy of the script and the style sheet.
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -39,6 +39,6 @@ export default defineConfig({
       },
     },
   },
-  // A gateway that runs beside `npm run dev`.
+  // The gateway to use with `npm run dev`.
   server: { proxy: { '/api': process.env.GATEWAY ?? 'http://127.0.0.1:8080' } },
 })

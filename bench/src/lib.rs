@@ -1,5 +1,5 @@
-//! What the programs need of HTTP: whole messages with a length, over connections that stay open. No more than that,
-//! so that what is measured is the gateway.
+//! Minimal HTTP for the benchmarks: complete messages with a length, over keep-alive connections. It does no more than
+//! that, so that the gateway is measured and not this code.
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 pub const MODERN: &str = "2026-07-28";
 pub const LEGACY: &str = "2025-11-25";
 
-/// A connection, and what was read from it beyond the last message.
+/// A connection, and the bytes that were read after the last message.
 pub struct Wire {
     stream: TcpStream,
     read: Vec<u8>,
@@ -30,7 +30,7 @@ impl Wire {
         Ok(self.stream.write_all(bytes).await?)
     }
 
-    /// The next message; `None` when the other side is through.
+    /// Reads the next message; `None` when the other side has closed the connection.
     pub async fn receive(&mut self) -> Result<Option<Message>> {
         let Some(head) = self.receive_head().await? else { return Ok(None) };
         let length: usize = match header(&head, "content-length") {
@@ -48,7 +48,8 @@ impl Wire {
         Ok(Some(Message { head, body: self.read.drain(..length).collect() }))
     }
 
-    /// The head of the next message, whose body is read by other means; `None` when the other side is through.
+    /// Reads the head of the next message, whose body the caller reads; `None` when the other side has closed the
+    /// connection.
     pub async fn receive_head(&mut self) -> Result<Option<String>> {
         let end = loop {
             if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -62,7 +63,7 @@ impl Wire {
         Ok(Some(head))
     }
 
-    /// The connection and what was read from it beyond the last message or head.
+    /// Returns the connection and the bytes that were read after the last message or head.
     pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.read)
     }

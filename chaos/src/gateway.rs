@@ -1,4 +1,4 @@
-//! The program under test: started in a folder of its own, asked over HTTP, stopped or killed.
+//! The program under test: started in its own folder, used over HTTP, stopped or killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -19,7 +19,7 @@ pub struct Gateway {
     child: Child,
     /// `host:port`.
     pub address: String,
-    /// What it wrote to standard error so far.
+    /// Its standard error so far.
     pub log: Arc<Mutex<String>>,
 }
 
@@ -41,7 +41,7 @@ impl Settings {
         self
     }
 
-    /// Starts the program and waits until it listens. The error has what it said instead.
+    /// Starts the program and waits until it listens. The error contains its output.
     pub async fn start(&self) -> Result<Gateway> {
         let mut command = Command::new(&self.program);
         command.arg("start").current_dir(&self.folder).kill_on_drop(true);
@@ -80,7 +80,7 @@ impl Gateway {
         self.child.id().unwrap_or_default()
     }
 
-    /// The first line of its log that tells of a panic.
+    /// The first line of its log that reports a panic.
     pub fn panic(&self) -> Option<String> {
         let log = self.log.lock().expect("no code panics while it holds the log");
         log.lines().find(|line| line.contains("panicked at")).map(str::to_owned)
@@ -98,12 +98,12 @@ impl Gateway {
         self.send(Request::new("POST", path).json(body)).await
     }
 
-    /// Ends it at once, as a power cut would.
+    /// Kills it immediately (SIGKILL), like a power cut.
     pub async fn kill(mut self) -> Result<()> {
         self.child.kill().await.context("cannot kill the program")
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends SIGTERM and waits until the process has ended.
     pub async fn terminate(mut self) -> Result<ExitStatus> {
         signal(self.id(), libc::SIGTERM);
         let ended = tokio::time::timeout(LIMIT, self.child.wait()).await;
@@ -111,7 +111,7 @@ impl Gateway {
     }
 }
 
-/// Sends a signal to a process; nothing happens when it is gone.
+/// Sends a signal to a process; does nothing if the process has ended.
 pub fn signal(process: u32, signal: libc::c_int) {
     if let Ok(process) = i32::try_from(process)
         && process > 0
@@ -124,7 +124,7 @@ pub fn signal(process: u32, signal: libc::c_int) {
     }
 }
 
-/// Waits until a condition holds; false when it does not within the limit.
+/// Waits until a condition holds; returns false after the limit.
 pub async fn eventually(limit: Duration, mut condition: impl AsyncFnMut() -> bool) -> bool {
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client: one connection per request, an overall time limit, bodies of every framing.
+//! A small HTTP/1.1 client: one connection per request, one timeout for all of it, bodies in every framing.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The largest response that is read.
+/// Maximum size of a response.
 const MAX_RESPONSE: u64 = 64 << 20;
 
-/// A request that is sent whole.
+/// A request that is sent at once.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
@@ -89,7 +89,7 @@ impl Request {
 }
 
 impl Response {
-    /// Reads a response that ends with its connection. A body of another length than it says is an error.
+    /// Reads a response that ends with its connection. It is an error if the body does not have the announced length.
     pub fn parse(raw: &[u8]) -> Result<Self> {
         let end = raw.windows(4).position(|window| window == b"\r\n\r\n").context("no response head")?;
         let head = String::from_utf8_lossy(&raw[..end]).into_owned();

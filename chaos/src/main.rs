@@ -24,7 +24,7 @@ const PARTS: &[&str] = &["store", "processes", "network", "soak"];
 
 fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // A server forks, which only a process with one thread may do.
+    // A server forks, which is safe only in a process with one thread.
     if words.first().is_some_and(|word| word == processes::SERVER) {
         return Ok(processes::serve(&words[1..]));
     }

@@ -55,7 +55,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A generator that depends on the seed and on what it is for, so that parts do not influence each other.
+    /// A random generator for one purpose. It depends only on the seed and the purpose, so that parts are independent.
     pub fn random(&self, purpose: &str) -> Random {
         let salt = purpose
             .bytes()

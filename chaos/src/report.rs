@@ -1,9 +1,9 @@
-//! What a part did and found: counts of faults and operations, broken promises, figures.
+//! The report of a part: counts of faults and operations, broken promises, figures.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How many broken promises are printed in full; the rest is only counted.
+/// Maximum number of broken promises that are printed; the rest are only counted.
 const SHOWN: usize = 20;
 
 #[derive(Debug, Default)]

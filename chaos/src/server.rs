@@ -1,5 +1,5 @@
-//! A small MCP server over streamable HTTP, inside the harness: what the gateway registers when the fault is elsewhere.
-//! It answers at every path, so that one server can be registered under many URLs.
+//! A small, correct MCP server over streamable HTTP inside the harness, for parts whose faults are elsewhere.
+//! It responds at every path, so that one server can be registered under many URLs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The tool that answers at once.
+/// The tool that responds immediately.
 pub const ECHO: &str = "echo";
-/// The tool that takes its time.
+/// The slow tool.
 pub const WAIT: &str = "wait";
 /// How long [`WAIT`] takes.
 const WAITING: Duration = Duration::from_secs(2);
@@ -25,7 +25,7 @@ pub struct Server {
     task: JoinHandle<()>,
 }
 
-/// What every connection answers with.
+/// The data for the responses of every connection.
 struct Offer {
     tools: Value,
     prompts: Value,
@@ -51,7 +51,7 @@ impl Server {
         Ok(Self { address, task })
     }
 
-    /// The URL to register; the path makes it one of many.
+    /// The URL to register; each path gives a different URL.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address)
     }
@@ -113,7 +113,7 @@ impl Offer {
     }
 }
 
-/// Answers the requests of one connection, one after the other, until it ends.
+/// Responds to the requests of one connection, one after the other, until it ends.
 async fn serve(mut stream: TcpStream, offer: Arc<Offer>) {
     let mut read = Vec::new();
     while let Ok(Some((method, body))) = next_request(&mut stream, &mut read).await {

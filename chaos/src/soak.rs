@@ -1,5 +1,5 @@
-//! The soak part: servers, groups, clients, sessions and streams come and go under load, with nothing broken.
-//! What the gateway holds must come back to the level of the beginning each time that the load stops.
+//! The soak part: servers, groups, clients, sessions and streams are created and removed under load, without faults.
+//! Each time the load stops, the resources of the gateway must return to the level of the first stop.
 
 mod agent;
 mod level;
@@ -21,14 +21,14 @@ use level::Level;
 use worker::{ANCHOR, Worker};
 
 const WORKERS: usize = 4;
-/// Lists of about 90 kB, so that one that stays behind is seen.
+/// Lists of about 90 kB, so that a leaked one is noticed.
 const TOOLS: usize = 200;
 const TOOL_BYTES: usize = 300;
-/// Rounds of each worker before the level that counts, and between two looks at it.
+/// Rounds of each worker before the first measurement, and between two measurements.
 const ROUNDS: u64 = 30;
-/// How long the level may take to come back while nothing happens. Idle threads end after 10 s.
+/// How long the level may take to return without load. Idle threads end after 10 s.
 const REST: Duration = Duration::from_secs(20);
-/// The same between two stretches of load, for memory alone.
+/// The same between two periods of load, for memory only.
 const SHORT_REST: Duration = Duration::from_secs(5);
 
 pub async fn run(plan: &Plan) -> Result<Report> {
@@ -48,20 +48,20 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let (mut rests, mut is_above) = (Vec::new(), false);
     loop {
         workers = churn(workers, ROUNDS).await;
-        // Once it is known that memory does not come back, waiting for it tells nothing more.
+        // Once memory did not return to its level, there is no point in waiting for it again.
         let level =
             at_rest(&gateway, Some(&base), if is_above { Duration::ZERO } else { SHORT_REST }).await?;
         rests.push(level.memory);
         is_above |= level.memory_excess(&base).is_some();
-        // Checked at the end: however long the first rest takes, there is load after it.
+        // Checked at the end, so that there is load after the first rest, however long that takes.
         if begun.elapsed() >= plan.duration {
             break;
         }
     }
     let last = at_rest(&gateway, Some(&base), REST).await?;
     rests.push(last.memory);
-    // The lowest, since an allocator holds back more or less of what was freed: the memory in use is never above the
-    // lowest reading, and a leak raises that one, too.
+    // The lowest value, since an allocator keeps a varying part of the freed memory: the memory in use is never above
+    // the lowest value, and a leak raises that value too.
     let floor = rests[rests.len() / 2..].iter().copied().min().unwrap_or(last.memory);
     let judged = Level { memory: floor, ..last };
     for excess in judged.excess(&base) {
@@ -86,7 +86,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// Makes what stays: the admin, a server with long lists, a client for each worker.
+/// Creates what exists during the whole run: the admin, a server with long lists, a client for each worker.
 async fn prepare(gateway: &Gateway, plan: &Plan) -> Result<Vec<Worker>> {
     let server = Arc::new(Server::start(TOOLS, TOOL_BYTES).await?);
     let made = gateway.post("/init", &json!({})).await?.json()?;
@@ -127,13 +127,13 @@ async fn churn(workers: Vec<Worker>, rounds: u64) -> Vec<Worker> {
     running.join_all().await
 }
 
-/// The level when nothing happens: as soon as it is back at the earlier one (within less than [`REST`], its memory), or
-/// when the time for that is over. Without an earlier one, when it stopped falling.
+/// Measures the level without load: as soon as it is back at the earlier one (with a limit below [`REST`], only its
+/// memory counts), or when the time is over. Without an earlier level, when it has stopped falling.
 async fn at_rest(gateway: &Gateway, base: Option<&Level>, limit: Duration) -> Result<Level> {
     let mut lowest = Level::of(gateway).await?;
     let mut since = Instant::now();
     eventually(limit, async || {
-        // Reading it uses the gateway, too: an allocator gives memory back when it is used again.
+        // Reading it also uses the gateway, which makes the allocator return memory.
         let Ok(level) = Level::of(gateway).await else { return true };
         if lowest.lower_to(&level) {
             since = Instant::now();

@@ -1,6 +1,6 @@
-//! The store part: several writers of every kind of change, in both modes, while the disk fails, fills up or is locked
-//! and the gateway is killed and restarted. What was answered must be kept, what was refused must not appear, and
-//! reads and calls must go on.
+//! The store part: several writers make changes of every kind, in both modes, while the disk fails, is full or locked,
+//! and the gateway is killed and restarted. Confirmed changes must be kept, refused changes must not appear, and reads
+//! and calls must continue.
 
 mod check;
 mod faults;
@@ -33,8 +33,8 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// A machine without a battery may start with any clock. HTTP knows no dates before 1970, so the gateway must say what is
-/// wrong instead of starting and then failing each request.
+/// Starts the gateway with a clock before 1970, as on a machine without a clock battery. HTTP has no dates before 1970,
+/// so the gateway must report the problem instead of starting and then failing each request.
 async fn start_before_1970(plan: &Plan, report: &mut Report) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a folder")?;
     let faults = faults::Faults::new(folder.path())?;
@@ -60,10 +60,10 @@ async fn one_mode(plan: &Plan, server: &Arc<Server>, until: Instant, mode: &str)
         let random = plan.random(&format!("{mode} {attempt}"));
         let mut world = World::start(&plan.program, random, server.clone(), folder.path(), mode).await?;
         while Instant::now() < until {
-            // The longest fault would leave room for nothing else in a short run.
+            // The longest fault would take all the time of a short run.
             let has_time = until.saturating_duration_since(Instant::now()) > Duration::from_secs(20);
             if let Err(error) = world.episode(has_time).await {
-                report.violation(format!("{mode}: the episode could not go on: {error:#}"));
+                report.violation(format!("{mode}: the episode was aborted: {error:#}"));
                 break;
             }
         }

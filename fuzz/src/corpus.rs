@@ -1,4 +1,4 @@
-//! The folders of a target: `corpus/<target>` with the committed inputs, `artifacts` for inputs that broke something.
+//! The folders of a target: `corpus/<target>` with the committed inputs, `artifacts` for inputs with a finding.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// The inputs of a target in the order of their file names, so that a seed means the same everywhere.
+/// The inputs of a target, sorted by file name, so that a seed gives the same inputs on every machine.
 pub fn read(target: &str) -> Result<Vec<Vec<u8>>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let entries = fs::read_dir(&folder).with_context(|| format!("there is no {}", folder.display()))?;
@@ -17,7 +17,7 @@ pub fn read(target: &str) -> Result<Vec<Vec<u8>>> {
     Ok(inputs)
 }
 
-/// Keeps an input that broke something.
+/// Saves an input with a finding.
 pub fn keep(target: &str, input: &[u8]) -> Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts");
     fs::create_dir_all(&folder)?;

@@ -1,5 +1,5 @@
-//! Fuzz targets: each takes any bytes, hands them to a part of the gateway that reads what others send, and panics where
-//! that part breaks a promise. How inputs are made and run is in `mutation` and `runner`; they need no nightly toolchain.
+//! Fuzz targets: each takes any bytes, passes them to a part of the gateway that reads untrusted input, and panics if
+//! that part breaks a promise. Inputs are made in `mutation` and run in `runner`, on the stable toolchain.
 
 pub mod corpus;
 pub mod mutation;
@@ -14,7 +14,7 @@ pub struct Target {
     pub name: &'static str,
     /// Panics if the input breaks a promise.
     pub run: fn(&[u8]),
-    /// Texts that mutations put into inputs.
+    /// Texts that mutations insert into inputs.
     pub dictionary: &'static [&'static str],
 }
 

@@ -1,5 +1,5 @@
-//! The fuzzing program behind `cargo xtask fuzz`: reads the words, runs targets, and says with its exit code whether
-//! anything was found.
+//! The fuzzing program behind `cargo xtask fuzz`: parses the arguments, runs targets, and reports findings with its exit
+//! code.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,13 +18,13 @@ cargo xtask fuzz TARGET --replay FILE
   TARGET         any of head, patch, sse, template, import, body, session, state; all of them by default
   --seconds N    time for each target (default: 30)
   --seed N       repeats the inputs of an earlier run
-  --jobs N       targets at the same time (default: the number of processors)
-  --replay FILE  runs one input alone, such as one that an earlier run kept in fuzz/artifacts";
+  --jobs N       concurrent targets (default: the number of processors)
+  --replay FILE  runs one input only, such as one that an earlier run saved in fuzz/artifacts";
 
 struct Words {
     plan: Plan,
     replay: Option<PathBuf>,
-    /// The supervisor has started this process for one target.
+    /// Whether the supervisor has started this process for one target.
     is_process: bool,
     progress: PathBuf,
 }
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The number of findings; a process of the supervisor prints its own and succeeds.
+/// Runs the targets and returns the number of findings. A process of the supervisor prints its findings and succeeds.
 fn run(words: &Words) -> Result<usize> {
     match (&words.replay, words.plan.targets.as_slice()) {
         (Some(file), [target]) => replay(target, &fs::read(file)?),

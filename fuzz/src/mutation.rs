@@ -1,19 +1,19 @@
-//! Makes inputs from a corpus: first the corpus itself, then entries of it changed at random. An input depends on
-//! nothing but the corpus, the seed and its index, so that any input of a run can be made again.
+//! Makes inputs from a corpus: first the corpus itself, then randomly mutated entries. An input depends only on the
+//! corpus, the seed and its index, so that any input of a run can be made again.
 
 use std::ops::Range;
 
 use crate::Target;
 use crate::random::Random;
 
-/// Longest input of the usual kind.
+/// Maximum length of a normal input.
 const LONGEST: usize = 4096;
-/// Longest input that repeats a piece, made to find work that grows faster than the input.
+/// Maximum length of an input that repeats a piece, to find work that grows faster than linearly.
 const LONGEST_REPETITION: usize = 64 * 1024;
 const REPETITION_ONCE_IN: usize = 400;
 const MOST_CHANGES: usize = 6;
 
-/// Bytes that mean something in JSON, YAML, event streams and URI templates.
+/// Bytes with a meaning in JSON, YAML, event streams and URI templates.
 const TELLING_BYTES: &[u8] =
     b"\0\t\n\r \"#$&'*+,-./0123456789:;<=>?@[\\]_`ae{|}~\x7f\x80\xbf\xc3\xed\xef\xff";
 
@@ -68,7 +68,7 @@ fn change(input: &mut Vec<u8>, random: &mut Random, corpus: &[Vec<u8>], dictiona
     }
 }
 
-/// Doubles a piece of the input until the whole is long.
+/// Doubles a piece of the input until the input is long.
 fn repeat(input: &mut Vec<u8>, random: &mut Random) {
     let range = piece(input, random, 64);
     if range.is_empty() {

@@ -1,5 +1,5 @@
-//! Runs one target in this process until its time is over. It tells the index of the present input in a file, so that
-//! the supervisor can make the input again that ended the process or never came to an end.
+//! Runs one target in this process until its time is over. It writes the index of the current input to a file: if an
+//! input ends the process or never finishes, the supervisor can make it again.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,11 +12,11 @@ use anyhow::Result;
 
 use crate::{Target, corpus, mutation};
 
-/// No input may take longer. Even in a debug build the longest inputs take a tenth of it where the work is linear.
+/// Maximum time for one input. If the work is linear, the longest inputs take a tenth of it even in a debug build.
 const SLOW: Duration = Duration::from_millis(500);
-/// A slow input counts only if it is slow every time, since other programs use the machine as well.
+/// Number of tries: an input counts as slow only if it is slow every time, since other programs use the machine too.
 const ATTEMPTS: usize = 3;
-/// After this many different findings the rest would be repetitions.
+/// Maximum number of different findings; more would mostly be repetitions.
 const MOST_FINDINGS: usize = 10;
 
 thread_local! {
@@ -34,13 +34,13 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
 }
 
-/// Runs inputs from the first one on for `duration`, or until there are many findings.
+/// Runs inputs, starting with the first, for `duration` or until there are too many findings.
 pub fn run(target: &Target, seed: u64, duration: Duration, progress: &Path) -> Result<Outcome> {
     let corpus = corpus::read(target.name)?;
     let progress = File::create(progress)?;
     let begun = Instant::now();
     let mut outcome = Outcome { executions: 0, findings: Vec::new() };
-    // A problem is known by its place: the same panic comes with many inputs.
+    // A problem is identified by its location: many inputs cause the same panic.
     let mut places: Vec<String> = Vec::new();
     // The whole corpus is run, however long that takes.
     while outcome.executions < corpus.len() as u64 || begun.elapsed() < duration {
@@ -60,7 +60,7 @@ pub fn run(target: &Target, seed: u64, duration: Duration, progress: &Path) -> R
     Ok(outcome)
 }
 
-/// What is wrong with how the target deals with this input.
+/// Runs one input and returns the problem, if there is one.
 pub fn problem_of(target: &Target, input: &[u8]) -> Option<String> {
     let mut shortest = Duration::MAX;
     for _ in 0..ATTEMPTS {
@@ -76,7 +76,7 @@ pub fn problem_of(target: &Target, input: &[u8]) -> Option<String> {
     Some(format!("slow\n{} bytes take {} ms", input.len(), shortest.as_millis()))
 }
 
-/// Keeps the text of panics for the report instead of printing it.
+/// Stores the text of panics for the report instead of printing it.
 pub fn catch_panics() {
     panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();

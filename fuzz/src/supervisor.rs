@@ -1,5 +1,5 @@
-//! Runs targets in processes of their own, a few at once, and adds up what they found. A process that ends by a signal
-//! (a stack overflow, no memory left) or does not come back is a finding, too: its last input is made again.
+//! Runs each target in its own process, some of them concurrently, and sums up the findings. A process that is ended by
+//! a signal (stack overflow, out of memory) or hangs is a finding too: its last input is made again.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,21 +10,21 @@ use anyhow::{Context, Result};
 
 use crate::{Target, corpus, mutation};
 
-/// Time beyond its own that a process may take, until its input counts as endless.
+/// Extra time for a process, after which its input counts as endless.
 const GRACE: Duration = Duration::from_secs(30);
-/// Address space of a process in KiB; an input that makes more memory necessary is a finding.
+/// Limit of the address space of a process in KiB; an input that needs more memory is a finding.
 const MEMORY_KIB: &str = "4194304";
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub struct Plan {
     pub targets: Vec<&'static Target>,
-    /// For each target.
+    /// The time for each target.
     pub duration: Duration,
     pub seed: u64,
     pub jobs: usize,
 }
 
-/// Runs the plan and prints one line for each target; the number of findings.
+/// Runs the plan, prints one line for each target, and returns the number of findings.
 pub fn run(plan: &Plan) -> Result<usize> {
     println!("seed {}, {} s for each target", plan.seed, plan.duration.as_secs_f64());
     println!(
@@ -58,7 +58,7 @@ struct Job {
     target: &'static Target,
     child: Child,
     begun: Instant,
-    /// Where the process tells the index of its input.
+    /// The file to which the process writes the index of its input.
     progress: PathBuf,
 }
 
@@ -89,7 +89,7 @@ impl Job {
         Ok(is_endless)
     }
 
-    /// Prints the line of the target and its findings; the number of the latter.
+    /// Prints the line of the target and its findings; returns the number of findings.
     fn report(self, plan: &Plan) -> Result<usize> {
         let (target, seconds) = (self.target, self.begun.elapsed().as_secs_f64());
         let output = self.child.wait_with_output()?;

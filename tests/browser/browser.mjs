@@ -1,4 +1,4 @@
-// A page in Chromium that nothing may leave: every request must go to the gateway, and no error may reach the console.
+// A page in Chromium whose requests may go only to the gateway, and whose console must show no errors.
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -8,10 +8,10 @@ import { after } from 'node:test'
 import { chromium } from 'playwright-core'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-/** Longer than anything takes on a busy machine. */
+/** A timeout that is long enough for a busy machine. */
 const PATIENCE = 30_000
 
-/** One browser for a file of tests; each visit has a context of its own. */
+/** One browser for each test file; each visit has its own context. */
 let browser
 
 async function launch() {
@@ -19,7 +19,7 @@ async function launch() {
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-gpu'],
   }
-  // Chromium itself dies now and then while it starts on a machine without a desktop; that says nothing about us.
+  // Chromium itself sometimes crashes at start on a machine without a desktop; that is not a failure of the dashboard.
   for (let attempts = 1; ; attempts++) {
     try {
       return await chromium.launch(options)
@@ -31,7 +31,7 @@ async function launch() {
 
 after(() => browser?.close())
 
-/** Opens the dashboard. `seen` has everything that was asked and answered. */
+/** Opens the dashboard. `seen` has all requests and responses. */
 export async function open(
   test,
   gateway,
@@ -57,7 +57,7 @@ export async function open(
   })
   page.on('pageerror', (error) => seen.errors.push(error.message))
   page.on('response', async (response) => {
-    // A stream has no end to wait for.
+    // A stream does not end, so it is not waited for.
     if (response.url().includes('/api/') && !response.url().endsWith('/events')) {
       seen.bodies.push(await response.text().catch(() => ''))
     }
@@ -75,7 +75,7 @@ export function assertClean({ seen }) {
 
 /** Fails on anything that axe-core calls serious or critical. */
 export async function assertAccessible(page, name) {
-  // Evaluated by the debugger, which the page's policy does not concern.
+  // Evaluated by the debugger, to which the page's content security policy does not apply.
   await page.evaluate(axe)
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }))
   const serious = violations.filter((one) => one.impact === 'serious' || one.impact === 'critical')

@@ -1,4 +1,4 @@
-// Gateways and servers of a test's own: real programs on free ports, in a folder of their own, ended with the test.
+// Gateways and servers for one test: real programs on free ports, in their own folder, which end with the test.
 
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -19,7 +19,7 @@ async function start(test, command, args, options = {}) {
   for await (const line of createInterface({ input: child.stdout })) {
     const address = /http:\/\/\S+/.exec(line)?.[0]
     if (address) {
-      // Whatever it prints later is read and dropped, so that it never waits for room.
+      // Later output is read and dropped, so that the program never blocks on a full pipe.
       child.stdout.resume()
       return { child, ended, address }
     }
@@ -75,7 +75,7 @@ export async function startFake(test, behaviour = {}, port = 0) {
   }
 }
 
-/** A tool definition as servers write it. */
+/** A tool definition as servers send it. */
 export function tool(name, description, properties = {}, required = []) {
   return { name, description, inputSchema: { type: 'object', properties, required } }
 }

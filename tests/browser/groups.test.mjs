@@ -1,4 +1,4 @@
-// Groups: made with the mouse, used by a real MCP client, changed, deleted; prompts and resources on the way.
+// Groups: created with the mouse, used by a real MCP client, changed and deleted. Also prompts and resources.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -40,7 +40,7 @@ test('a group is made, used through its endpoint by a real client, changed and d
   const expected = ['a__add', 'b__filler_0000', 'b__filler_0002']
   assert.deepEqual(await toolsAt(url), expected)
 
-  // What is switched off elsewhere leaves the group at once.
+  // A tool that is disabled elsewhere disappears from the group at once.
   await gateway.ask('POST', '/api/v0/tools/disable?entity=a__add')
   await page.getByText('What agents see now: 2 tools').waitFor()
   await gateway.ask('POST', '/api/v0/tools/enable?entity=a__add')

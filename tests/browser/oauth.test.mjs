@@ -1,4 +1,4 @@
-// A server that wants a person to sign in: the dashboard opens its page, waits, and ends by itself.
+// Servers that require a sign-in: the dashboard opens the authorization page, waits, and then shows the result.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -25,10 +25,10 @@ async function add(page, url) {
 test('a server is added by signing in, and authorized again later', async (t) => {
   const { gateway, provider, fake, visit, page } = await prepare(t, '#/servers/add?by=url')
   const first = await add(page, fake.url)
-  await page.getByText('secured wants you to sign in').waitFor()
+  await page.getByText('secured requires you to sign in').waitFor()
   await first.getByRole('link', { name: 'Allow' }).click()
   await first.getByRole('heading', { name: 'Authorization successful' }).waitFor()
-  // Nobody touches the dashboard meanwhile.
+  // The dashboard is not used meanwhile.
   await page.getByRole('heading', { name: 'secured' }).waitFor()
   await page.getByText('secured is connected: 37 tools').waitFor()
   const called = await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'secured__echo', text: 'hello' })
@@ -46,7 +46,7 @@ test('a server is added by signing in, and authorized again later', async (t) =>
   assertClean(visit)
 })
 
-test('a person who says no is told so, and may try again', async (t) => {
+test('a refused sign-in is reported, and can be tried again', async (t) => {
   const { gateway, fake, visit, page } = await prepare(t, '#/servers/add?by=url')
   const first = await add(page, fake.url)
   await first.getByRole('link', { name: 'Deny' }).click()
@@ -61,7 +61,7 @@ test('a person who says no is told so, and may try again', async (t) => {
   assertClean(visit)
 })
 
-test('a pasted server that wants a sign-in leads there, too', async (t) => {
+test('a pasted server that requires a sign-in leads to it too', async (t) => {
   const { fake, visit, page } = await prepare(t, '#/servers/add?by=paste')
   await page
     .getByLabel('The file, or a part of it')

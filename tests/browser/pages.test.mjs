@@ -1,4 +1,4 @@
-// Every page: accessible, private, alive when the gateway goes and comes back; and a picture of each in every form.
+// Every page: accessible, without secrets, still usable after the gateway was away; and screenshots in every form.
 
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
@@ -138,7 +138,7 @@ test('planted secrets appear nowhere', async (t) => {
   assertClean(visit)
 })
 
-test('a gateway that goes away is told, the data stays, and everything is current when it is back', async (t) => {
+test('an unreachable gateway is shown, the data stays, and everything is up to date when it is back', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('s', { tools: [], tool_count: 2 }))
   const visit = await open(t, gateway, {
@@ -179,7 +179,7 @@ test('the theme is chosen and kept', async (t) => {
   assertClean(visit)
 })
 
-test('snippets for clients have the address of what was chosen', async (t) => {
+test('snippets for clients have the address of the chosen group', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('s'))
   await gateway.ask('POST', '/api/v0/tool-groups', { name: 'few', included_tools: ['s__echo'] })
@@ -202,7 +202,7 @@ test('snippets for clients have the address of what was chosen', async (t) => {
   assertClean(visit)
 })
 
-test('a disk that takes no more is told on every page, until it does again', async (t) => {
+test('a full disk is shown on every page until it has space again', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('github'))
   const visit = await open(t, gateway, { hash: '#/groups' })

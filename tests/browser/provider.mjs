@@ -1,4 +1,4 @@
-// An authorization server of a test's own: registers clients, asks the person, and hands out one token.
+// An authorization server for one test: registers clients, asks the person, and issues one token.
 
 import { createServer } from 'node:http'
 

@@ -1,4 +1,4 @@
-// Servers: the first one by form, by pasted config and by keyboard alone; one that fails and comes back; switches.
+// Servers: added by the form, by a pasted config and by keyboard only; one that fails and recovers; enable and disable.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -100,7 +100,7 @@ test('the first server is added, and its tool run, without a mouse', async (t) =
   const gateway = await startGateway(t)
   const visit = await open(t, gateway)
   const { page } = visit
-  /** Tabs until something with this name has the focus, as a person would. */
+  /** Presses Tab until an element with this name has the focus. */
   const reach = async (name) => {
     for (let steps = 0; steps < 60; steps++) {
       await page.keyboard.press('Tab')
@@ -137,14 +137,14 @@ test('the first server is added, and its tool run, without a mouse', async (t) =
   await page.keyboard.press('Control+Enter')
   await page.getByText('#1 worked').waitFor()
   await page.getByLabel('text', { exact: true }).getByText('42').waitFor()
-  // Once out of the field, once out of the tool.
+  // The first Escape leaves the field, the second one the tool.
   await page.keyboard.press('Escape')
   await page.keyboard.press('Escape')
   await page.getByText('Choose a tool to read').waitFor()
   assertClean(visit)
 })
 
-test('a server that is killed is seen failing with its reason, and then back', async (t) => {
+test('a killed server is shown as failed with its reason, and then as connected again', async (t) => {
   const gateway = await startGateway(t, { MCP_SERVER_INIT_REQ_TIMEOUT_SEC: '5' })
   const fake = await startFake(t)
   await gateway.register({ name: 'shaky', transport: 'streamable_http', url: fake.url })
@@ -153,11 +153,11 @@ test('a server that is killed is seen failing with its reason, and then back', a
   await page.getByRole('link', { name: /shaky__echo / }).waitFor()
   await fake.stop()
   await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'shaky__echo' }).catch(() => {})
-  // From any page, one glance tells; two clicks reach the cause and the cure.
+  // The failure is visible from every page; its reason and the way to fix it are two clicks away.
   const glance = page.getByRole('navigation').getByRole('link', { name: /shaky failed/ })
   await glance.waitFor()
   await glance.click()
-  const alert = page.getByRole('alert').filter({ hasText: 'shaky does not work' })
+  const alert = page.getByRole('alert').filter({ hasText: 'shaky failed' })
   await alert.getByText(fake.url).waitFor()
   await alert.getByText('Check that the server runs').waitFor()
   await startFake(t, {}, fake.port)
@@ -167,7 +167,7 @@ test('a server that is killed is seen failing with its reason, and then back', a
   assertClean(visit)
 })
 
-test('a process that dies again and again shows its last words', async (t) => {
+test('a process that keeps dying shows its last output', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('moody', { stderr: ['cannot find the database'] }))
   const visit = await open(t, gateway, { hash: '#/servers/moody' })
@@ -175,13 +175,13 @@ test('a process that dies again and again shows its last words', async (t) => {
   for (let times = 0; times < 4; times++) {
     await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'moody__die', code: 3 }).catch(() => {})
   }
-  const alert = page.getByRole('alert').filter({ hasText: 'moody does not work' })
+  const alert = page.getByRole('alert').filter({ hasText: 'moody failed' })
   await alert.getByText('it keeps ending').waitFor()
   await page.getByLabel('Standard error', { exact: true }).getByText('cannot find the database').waitFor()
   assertClean(visit)
 })
 
-test('a server is disabled, enabled and removed, which names what goes', async (t) => {
+test('a server is disabled, enabled and removed, and the confirmation names what is removed', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('s'))
   await gateway.ask('POST', '/api/v0/tool-groups', { name: 'g', included_servers: ['s'] })
@@ -190,7 +190,7 @@ test('a server is disabled, enabled and removed, which names what goes', async (
   const details = page.getByRole('region', { name: 'Details' })
   const toggle = details.getByRole('switch', { name: 's enabled' })
   await toggle.click()
-  await details.getByText('Switched off: agents see nothing of it').waitFor()
+  await details.getByText('Disabled: agents do not see it').waitFor()
   assert.equal((await gateway.ask('GET', '/api/v0/servers/s')).status, 'disabled')
   await toggle.click()
   await details.getByText('connected', { exact: true }).waitFor()

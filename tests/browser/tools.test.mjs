@@ -1,4 +1,4 @@
-// Tools: nested schemas, results by type, failures, progress and cancelling, switches, and a thousand of them.
+// Tools: nested schemas, results by type, failures, progress, cancelling, enable and disable, and a thousand tools.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -63,7 +63,7 @@ test('a tool with a nested schema is called through its form', async (t) => {
   await page.getByRole('tab', { name: 'Request' }).click()
   assert.deepEqual(JSON.parse(await page.getByLabel('Arguments', { exact: true }).textContent()), wanted)
   await page.getByRole('tab', { name: 'Response' }).click()
-  const response = JSON.parse(await page.getByLabel('Response, to the letter', { exact: true }).textContent())
+  const response = JSON.parse(await page.getByLabel('Response, unchanged', { exact: true }).textContent())
   assert.deepEqual(JSON.parse(response.content[0].text), wanted)
   await page.getByRole('tab', { name: 'curl and CLI' }).click()
   assert.match(
@@ -75,13 +75,13 @@ test('a tool with a nested schema is called through its form', async (t) => {
     /^toolgate invoke shop__order --input '\{/,
   )
 
-  // The same as JSON, where large numbers keep their digits; then two results side by side.
+  // The same call as JSON, where large numbers keep their digits; then two results side by side.
   await page.getByRole('button', { name: 'JSON', exact: true }).click()
   await page.getByLabel('Arguments as JSON').fill('{"big": 98765432109876543210}')
   await page.getByRole('button', { name: 'Run again' }).click()
   await page.getByText('#2 worked').waitFor()
   await page.getByRole('tab', { name: 'Request' }).click()
-  assert.match(await page.getByLabel('HTTP, as it was sent', { exact: true }).textContent(), /98765432109876543210/)
+  assert.match(await page.getByLabel('HTTP request', { exact: true }).textContent(), /98765432109876543210/)
   await page.getByLabel('compare with').selectOption('#1')
   await page.locator('[data-run="1"]').waitFor()
   await page.locator('[data-run="2"]').waitFor()
@@ -121,7 +121,7 @@ test('a tool that fails says why', async (t) => {
   await page.goto(`${gateway.url}/#/tools/s__rpc_error`)
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await page.getByRole('alert').getByText('code -32050').waitFor()
-  // The first page remembers.
+  // The overview still shows it.
   await page.goto(`${gateway.url}/#/`)
   const failures = page.getByRole('region', { name: 'Recent failures' })
   await failures.getByText('the tool refused (code -32050)').waitFor()
@@ -148,7 +148,7 @@ test('progress is shown while a tool runs, and it can be cancelled', async (t) =
   assertClean(visit)
 })
 
-test('a tool is switched off and on where it is seen, and others see it at once', async (t) => {
+test('a tool is disabled and enabled on its page, and other pages show it at once', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('s'))
   const visit = await open(t, gateway, { hash: '#/tools/s__echo' })
@@ -159,7 +159,7 @@ test('a tool is switched off and on where it is seen, and others see it at once'
   assert.equal((await gateway.ask('GET', '/api/v0/tool?name=s__echo')).enabled, false)
   await page.getByLabel('State', { exact: true }).selectOption('off')
   await page.getByText('1 of 37').waitFor()
-  // Somebody else switches it; nothing is reloaded.
+  // Another user disables it; the page is not reloaded.
   await gateway.ask('POST', '/api/v0/tools/enable?entity=s__echo')
   await page.getByText('0 of 37').waitFor()
   await page.getByText('No tool matches.').waitFor()
@@ -168,7 +168,7 @@ test('a tool is switched off and on where it is seen, and others see it at once'
   assertClean(visit)
 })
 
-test('a thousand tools are searched while one types', async (t) => {
+test('a thousand tools are searched while typing', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(
     stdio('many', { tools: [tool('needle', 'Sews', { thread: { type: 'string' } })], tool_count: 1000 }),
@@ -189,8 +189,8 @@ test('a thousand tools are searched while one types', async (t) => {
     await page.getByText(found, { exact: true }).waitFor()
   }
   await filter.fill('')
-  // From the letter to the list: typed by the page itself, so that only the page is measured. The best of a few, since
-  // the machine may be busy with something else.
+  // The time from the keystroke to the updated list. The page itself simulates the typing, so that only the page is
+  // measured. The best of several tries counts, since the machine may be busy.
   const best = await page.evaluate(async () => {
     const box = document.querySelector('[data-filter]')
     const times = []
@@ -204,7 +204,7 @@ test('a thousand tools are searched while one types', async (t) => {
     return Math.min(...times)
   })
   assert.ok(best < 50, `filtering took ${best} ms`)
-  // The list goes on by keyboard, far beyond what is on the page.
+  // The keyboard moves through the list far beyond the rows that are rendered.
   await filter.press('ArrowDown')
   await page.keyboard.press('End')
   await page.keyboard.press('ArrowUp')

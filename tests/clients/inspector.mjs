@@ -1,5 +1,5 @@
 // The inspector's CLI as a client of the gateway: one process for each method, a few at a time.
-// Usage: inspector.mjs GATEWAY. The first thing that is not as it should be ends it.
+// Usage: inspector.mjs GATEWAY. It stops at the first failure.
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -11,7 +11,7 @@ import { promisify } from 'node:util'
 
 const gateway = process.argv[2]
 const folder = fileURLToPath(new URL('node_modules/@modelcontextprotocol/inspector/clients/', import.meta.url))
-// It keeps settings in the home folder, which is not ours to change.
+// It stores settings in the home folder, so it gets another one.
 const home = await mkdtemp(join(tmpdir(), 'inspector-'))
 
 async function ask(path, transport, ...words) {

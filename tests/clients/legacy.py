@@ -1,6 +1,6 @@
 """The Python SDK as a client of the gateway, in its legacy mode, with every server behind it.
 
-Usage: legacy.py GATEWAY. Prints what it did; the first thing that is not as it should be ends it.
+Usage: legacy.py GATEWAY. Prints what it did; it stops at the first failure.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from mcp import Client, MCPDeprecationWarning, MCPError, types
 from mcp.client.sse import sse_client
 
 GATEWAY = sys.argv[1]
-# Revision 2026-07-28 drops some of what the legacy mode is for.
+# Revision 2026-07-28 removes some features that the legacy mode tests.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 
@@ -30,7 +30,7 @@ async def tour(client, server):
 
     assert f"{server}__echo" in [tool.name for tool in (await client.list_tools()).tools]
     assert f"{server}__args-prompt" in [prompt.name for prompt in (await client.list_prompts()).prompts]
-    # All three have the same resources, so each is listed under an address of the gateway.
+    # All three servers have the same resources, so each is listed under a qualified URI of the gateway.
     listed = [resource.uri for resource in (await client.list_resources()).resources]
     uri = next(uri for uri in listed if str(uri).startswith(f"toolgate://res/{server}/"))
     assert (await client.list_resource_templates()).resource_templates
@@ -78,5 +78,5 @@ async def main():
         print(f"  Python SDK over {transport}: all well")
 
 
-# Something that never comes is a failure, too.
+# A timeout is also a failure.
 asyncio.run(asyncio.wait_for(main(), timeout=60))

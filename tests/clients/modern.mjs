@@ -1,12 +1,12 @@
 // The TypeScript SDK of revision 2026-07-28 as a client of the gateway, pinned to that revision, with servers of both
-// eras behind it. Usage: modern.mjs GATEWAY. The first thing that is not as it should be ends it.
+// eras behind it. Usage: modern.mjs GATEWAY. It stops at the first failure.
 
 import assert from 'node:assert/strict'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 
 const gateway = process.argv[2]
 const REVISION = '2026-07-28'
-// Something that never comes is a failure, too.
+// A timeout is also a failure.
 setTimeout(() => assert.fail('not through after a minute'), 60_000).unref()
 
 async function connect(path, capabilities = {}) {
@@ -19,7 +19,7 @@ async function connect(path, capabilities = {}) {
 
 const names = (items) => items.map((item) => item.name)
 
-/** A resource under the address that the gateway gives it: both fixtures have the same ones. */
+/** The qualified URI of a resource: both fixtures have the same resources. */
 async function resourceOf(client, server, name) {
   const { resources } = await client.listResources()
   const isMeant = (found) => found.uri.startsWith(`toolgate://res/${server}/`) && (!name || found.name === name)
@@ -28,7 +28,7 @@ async function resourceOf(client, server, name) {
   return found.uri
 }
 
-/** What one of the project's own fixtures offers: `modern` speaks this revision, `fixture` only older ones. */
+/** Uses one of the project's fixtures: `modern` supports this revision, `fixture` only older ones. */
 async function tour(client, server) {
   const tool = (name, input = {}, options) => client.callTool({ name: `${server}__${name}`, arguments: input }, options)
   assert.ok(names((await client.listTools()).tools).includes(`${server}__test_simple_text`))
@@ -36,7 +36,7 @@ async function tour(client, server) {
   assert.ok((await client.listResourceTemplates()).resourceTemplates.length > 0)
   assert.match((await tool('test_simple_text')).content[0].text, /simple text/)
   assert.equal((await tool('test_error_handling')).isError, true)
-  // An argument that the client repeats in a header, in base64 where it must.
+  // An argument that the client repeats in a header, in base64 if necessary.
   assert.deepEqual(JSON.parse((await tool('test_custom_header', { region: 'norrl\u00e5nd' })).content[0].text), {
     region: 'norrl\u00e5nd',
   })
@@ -44,7 +44,7 @@ async function tour(client, server) {
 
   const progress = []
   await tool('test_tool_with_progress', {}, { onprogress: (step) => progress.push(step.progress) })
-  // The SDK may lose the last one when it arrives in one piece with the answer.
+  // The SDK may lose the last one if it arrives in the same chunk as the response.
   assert.deepEqual(progress, [0, 50, 100].slice(0, Math.max(progress.length, 2)))
 
   const prompt = await client.getPrompt({
@@ -62,7 +62,7 @@ async function tour(client, server) {
   await assert.rejects(client.readResource({ uri: 'test://nothing' }), { code: -32602 })
 }
 
-/** A change that a server announces is heard, and the next list and reading show it. */
+/** A change that a server announces arrives as a notification, and the next list and read show it. */
 async function listening(client, server) {
   const uri = await resourceOf(client, server, 'watched-resource')
   const heard = new Promise((resolve) => {
@@ -85,7 +85,7 @@ async function listening(client, server) {
   assert.equal(await subscription.closed, 'local')
 }
 
-/** What a modern server asks is answered by the client, in as many rounds as it takes. */
+/** The client answers the questions of a modern server, in as many rounds as needed. */
 async function questions() {
   const client = await connect('/mcp', { elicitation: {}, sampling: {} })
   client.setRequestHandler('elicitation/create', ({ params }) => ({
@@ -115,7 +115,7 @@ for (const server of ['modern', 'fixture']) {
   await tour(client, server)
   await listening(client, server)
 }
-// A server of others, which knows nothing of this revision.
+// A third-party server that does not know this revision.
 for (const server of ['stdio', 'http', 'sse']) {
   const tool = (name, input, options) => client.callTool({ name: `${server}__${name}`, arguments: input }, options)
   assert.equal((await tool('echo', { message: 'h\u00e9 \u{1f600}' })).content[0].text, 'Echo: h\u00e9 \u{1f600}')

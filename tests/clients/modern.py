@@ -1,6 +1,6 @@
 """The Python SDK as a client of the gateway without a handshake, with servers of both eras behind it.
 
-Usage: modern.py GATEWAY. Prints what it did; the first thing that is not as it should be ends it.
+Usage: modern.py GATEWAY. Prints what it did; it stops at the first failure.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
 GATEWAY = sys.argv[1]
 REVISION = "2026-07-28"
-# Sampling is on its way out, and servers still ask for it.
+# Sampling is deprecated, but servers still use it.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 
@@ -27,7 +27,7 @@ async def sample(_context, _params):
 
 
 async def resource_of(client, server, name=None):
-    """A resource under the address that the gateway gives it: both fixtures have the same ones."""
+    """Returns the qualified URI of a resource: both fixtures have the same resources."""
     for resource in (await client.list_resources()).resources:
         if str(resource.uri).startswith(f"toolgate://res/{server}/") and name in (None, resource.name):
             return str(resource.uri)
@@ -48,7 +48,7 @@ async def refused(call, code):
 
 
 async def tour(client, server):
-    """What one of the project's own fixtures offers: `modern` speaks this revision, `fixture` only older ones."""
+    """Uses one of the project's fixtures: `modern` supports this revision, `fixture` only older ones."""
 
     def call(name, arguments=None, **options):
         return client.call_tool(f"{server}__{name}", arguments or {}, **options)
@@ -58,7 +58,7 @@ async def tour(client, server):
     assert (await client.list_resource_templates()).resource_templates
     assert "simple text" in (await call("test_simple_text")).content[0].text
     assert (await call("test_error_handling")).is_error
-    # An argument that the client repeats in a header, in base64 where it must.
+    # An argument that the client repeats in a header, in base64 if necessary.
     assert "norrlånd" in (await call("test_custom_header", {"region": "norrlånd"})).content[0].text
     await refused(call("no-such-tool"), -32602)
 
@@ -81,7 +81,7 @@ async def tour(client, server):
 
 
 async def listening(client, server):
-    """A change that a server announces is heard, and the next list shows it."""
+    """Checks that an announced change arrives as a notification, and that the next list shows it."""
     uri = await resource_of(client, server, "watched-resource")
     wanted = [uri, "test://nothing"]
     async with client.listen(tools_list_changed=True, resource_subscriptions=wanted) as subscription:
@@ -99,7 +99,7 @@ async def listening(client, server):
 
 
 async def questions(client):
-    """What a modern server asks is answered by the client, in as many rounds as it takes."""
+    """Answers the questions of a modern server, in as many rounds as needed."""
 
     async def call(name, arguments=None):
         return (await client.call_tool(f"modern__{name}", arguments or {})).content[0].text
@@ -120,7 +120,7 @@ async def visit(mode):
         for server in ["modern", "fixture"]:
             await tour(client, server)
             await listening(client, server)
-        # A server of others, which knows nothing of this revision.
+        # A third-party server that does not know this revision.
         for server in ["stdio", "http", "sse"]:
             said = await client.call_tool(f"{server}__echo", {"message": "hé 😀"})
             assert said.content[0].text == "Echo: hé 😀"
@@ -138,5 +138,5 @@ async def main():
         await visit(mode)
 
 
-# Something that never comes is a failure, too.
+# A timeout is also a failure.
 asyncio.run(asyncio.wait_for(main(), timeout=60))

@@ -1,5 +1,5 @@
 // The TypeScript SDK as a client of the gateway, over streamable HTTP and HTTP+SSE, with every server behind it.
-// Usage: sdk.mjs GATEWAY. Prints what it did; the first thing that is not as it should be ends it.
+// Usage: sdk.mjs GATEWAY. Prints what it did; it stops at the first failure.
 
 import assert from 'node:assert/strict'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
@@ -12,7 +12,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js'
 
 const gateway = process.argv[2]
-// Something that never comes is a failure, too.
+// A timeout is also a failure.
 setTimeout(() => assert.fail('not through after a minute'), 60_000).unref()
 const SERVERS = ['stdio', 'http', 'sse']
 const TRANSPORTS = {
@@ -26,7 +26,7 @@ async function connect(transport, capabilities = {}) {
   return client
 }
 
-/** The SDK loses the last progress when it arrives in one piece with the answer. */
+/** The SDK loses the last progress if it arrives in the same chunk as the response. */
 function inOrder(seen, expected) {
   assert.deepEqual(seen, expected.slice(0, Math.max(seen.length, expected.length - 1)))
 }
@@ -46,7 +46,7 @@ async function tour(client, server) {
 
   assert.ok(names((await client.listTools()).tools).includes(`${server}__echo`))
   assert.ok(names((await client.listPrompts()).prompts).includes(`${server}__args-prompt`))
-  // All three have the same resources, so each is listed under an address of the gateway.
+  // All three servers have the same resources, so each is listed under a qualified URI of the gateway.
   const uri = await resourceOf(client, server)
   const templates = (await client.listResourceTemplates()).resourceTemplates
   assert.ok(templates.some(({ uriTemplate }) => uriTemplate === 'demo://resource/dynamic/text/{resourceId}'))
@@ -73,7 +73,7 @@ async function tour(client, server) {
   assert.deepEqual(completed.completion.values, ['Engineering'])
 }
 
-/** A listed resource of the server tells its subscriber that it changed. */
+/** A subscriber is notified of a changed resource. */
 async function subscription(client, server) {
   const uri = await resourceOf(client, server)
   const updated = new Promise((resolve) => {
@@ -87,7 +87,7 @@ async function subscription(client, server) {
   await client.unsubscribeResource({ uri })
 }
 
-/** What a server asks during a call reaches the client that made it, and the answer the server. */
+/** A question of a server during a call reaches the client of that call, and the answer reaches the server. */
 async function questions(open) {
   const client = await connect(open(), { elicitation: {}, sampling: {} })
   client.setRequestHandler(ElicitRequestSchema, () => ({ action: 'accept', content: { username: 'Ada' } }))
@@ -103,7 +103,7 @@ async function questions(open) {
   await client.close()
 }
 
-/** Two clients number their requests alike; a server built with the same SDK maps ids to streams. */
+/** Two clients use the same request ids; a server built with the same SDK maps ids to streams. */
 async function isolation(server) {
   const work = async (steps) => {
     const client = await connect(TRANSPORTS['streamable HTTP']())

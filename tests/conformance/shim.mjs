@@ -1,6 +1,6 @@
 // A reverse proxy between the conformance suite and the gateway's endpoint for all servers, where the names
 // of tools and prompts have their server's name in front. The suite knows the plain names, so the prefix is
-// added to what it sends and taken off the lists that it gets. Everything else passes as it is.
+// added to its requests and removed from the lists in responses. Everything else passes unchanged.
 //
 // node shim.mjs http://127.0.0.1:8080 conf__
 
@@ -11,7 +11,7 @@ const base = new URL(gateway)
 
 const NAMED = new Set(['tools/call', 'prompts/get'])
 
-/** Adds the prefix to the names in a request, and says whether its `Mcp-Name` is one of them. */
+/** Adds the prefix to the names in a request, and returns whether its `Mcp-Name` is one of them. */
 function qualify(message) {
   const params = message?.params
   if (NAMED.has(message?.method)) {
@@ -24,7 +24,7 @@ function qualify(message) {
   return false
 }
 
-/** Takes the prefix off the names in a list; other messages are returned as the same text. */
+/** Removes the prefix from the names in a list; other messages are returned unchanged. */
 function strip(text) {
   let message
   try {
@@ -64,7 +64,7 @@ async function relayEvents(upstream, response) {
 
 async function relay(request, response) {
   let body = await read(request)
-  // `Host` and `Origin` stay: the gateway is tested for what it makes of foreign ones.
+  // `Host` and `Origin` stay: the suite tests how the gateway treats foreign ones.
   const headers = { ...request.headers }
   try {
     const message = JSON.parse(body)
@@ -72,7 +72,7 @@ async function relay(request, response) {
     if (named && headers['mcp-name'] !== undefined) headers['mcp-name'] = prefix + headers['mcp-name']
     body = Buffer.from(JSON.stringify(message))
   } catch {
-    // Not JSON is the gateway's to refuse.
+    // A body that is not JSON is passed on, so that the gateway refuses it.
   }
   delete headers['content-length']
   delete headers['transfer-encoding']
@@ -80,7 +80,7 @@ async function relay(request, response) {
 
   const { hostname: host, port } = base
   const forward = http.request({ host, port, path: request.url, method: request.method, headers })
-  // A client that goes away ends its request at the gateway too.
+  // When a client disconnects, its request to the gateway is cancelled too.
   response.on('close', () => forward.destroy())
   forward.on('error', () => response.destroy())
   forward.on('response', async (upstream) => {

@@ -1,4 +1,4 @@
-//! Every route of the table, asked by everybody, in both modes; and the tables of docs/api.md say the same.
+//! Requests every route with every kind of token, in both modes, and compares the tables of docs/api.md with the routes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use toolgate::routes::{self, AccessLevel};
 
 use crate::support::{Answer, TestApp, bearer, client};
 
-/// Methods that an MCP endpoint is asked with.
+/// The methods used on MCP endpoints.
 const MCP_METHODS: [&str; 3] = ["GET", "POST", "DELETE"];
 
 /// Method, path with names filled in, and access level of every route.
@@ -22,9 +22,9 @@ fn every_route() -> Vec<(String, String, AccessLevel)> {
     rest.chain(mcp).collect()
 }
 
-/// The status and, for refusals, the sentence. Streams are not read.
+/// The status and, for errors, the sentence. Streams are not read.
 async fn ask(app: &TestApp, method: &str, path: &str, authorization: Option<&str>) -> (u16, String) {
-    // Every route is asked from somewhere else, or so it seems: nobody tries too many wrong tokens.
+    // Each request has another `X-Forwarded-For` address, so that the limit of wrong tokens is never reached.
     let source = format!(
         "2001:db8::{:x}",
         path.bytes().fold(method.len(), |sum, byte| sum * 31 % 65521 + usize::from(byte))
@@ -43,7 +43,7 @@ async fn ask(app: &TestApp, method: &str, path: &str, authorization: Option<&str
     (answer.status, answer.error())
 }
 
-/// Whether the request came as far as its handler.
+/// Whether the request reached its handler.
 fn passed(status: u16, sentence: &str) -> bool {
     !matches!(status, 401 | 403 | 429) && !sentence.starts_with("there is no route")
 }
@@ -52,7 +52,7 @@ struct Callers {
     user: String,
     admin: String,
     client: String,
-    /// Those whose token is not valid, and those without one.
+    /// Callers with an invalid token, and callers without a token.
     strangers: Vec<Option<String>>,
 }
 
@@ -73,7 +73,7 @@ async fn callers(app: &TestApp) -> Callers {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_enterprise_mode_every_route_is_for_those_of_its_access_level() {
+async fn in_enterprise_mode_every_route_enforces_its_access_level() {
     let app = TestApp::start_enterprise_with(|config| config.trust_proxy = true).await;
     let callers = callers(&app).await;
     for (method, path, access) in every_route() {
@@ -135,7 +135,7 @@ async fn before_initialization_only_open_routes_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_development_mode_nobody_is_asked_and_there_are_no_users() {
+async fn in_development_mode_no_token_is_needed_and_there_are_no_users() {
     let app = TestApp::start().await;
     for (method, path, _) in every_route() {
         for authorization in [None, Some("Bearer garbage-garbage"), Some("Basic x")] {
@@ -177,7 +177,7 @@ async fn unknown_routes_need_no_token_and_wrong_methods_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_size_of_a_body_matters_after_the_token_and_before_all_else() {
+async fn the_size_of_a_body_is_checked_after_the_token_and_before_everything_else() {
     let app = TestApp::start_enterprise().await;
     let big = vec![b' '; 4 * 1024 * 1024 + 1];
     let user = app.create_user("user", "user").await;
@@ -202,7 +202,7 @@ async fn the_size_of_a_body_matters_after_the_token_and_before_all_else() {
 }
 
 #[test]
-fn the_tables_of_the_page_are_the_table_of_the_code() {
+fn the_tables_of_the_page_match_the_routes() {
     let word = |access: AccessLevel| match access {
         AccessLevel::Open => "open",
         AccessLevel::User => "user",
@@ -232,7 +232,7 @@ fn the_tables_of_the_page_are_the_table_of_the_code() {
     );
 }
 
-/// A path with `:` for each of its names, however they are written.
+/// The path with each parameter replaced by `:`, in either notation.
 fn nameless(path: &str) -> String {
     let path = path.split('?').next().unwrap_or_default();
     let segment = |part: &str| match part.starts_with([':', '{']) {
@@ -242,8 +242,8 @@ fn nameless(path: &str) -> String {
     path.split('/').map(segment).collect::<Vec<_>>().join("/")
 }
 
-/// Rows of the page's tables that begin with paths: `method path access`. A second path may leave out what it has in
-/// common with the first. What is for the dashboard only has no access level worth a column.
+/// Rows of the page's tables that begin with a path, as `method path access`. A second path in a row may omit the part
+/// that it shares with the first. Routes of the dashboard have no column for the access level.
 fn documented() -> BTreeSet<String> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/api.md")).unwrap();
     let mut rows = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Whatever admins do to users, clients and servers, in whatever order: nobody sees or calls what a simple model says
-//! they may not, in any session however old, and everybody what they may.
+//! Random changes of users, clients and servers in any order: in every session, old or new, each caller sees and calls
+//! exactly what a simple model allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -15,13 +15,13 @@ use crate::support::{Agent, Answer, Behaviour, Fake, TestApp, bearer, client};
 
 const SERVERS: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 2] = ["one", "two"];
-/// Few, so that tokens are let go and taken again.
+/// Few tokens, so that they are released and used again.
 const TOKENS: [&str; 4] = ["token-number-1", "token-number-2", "token-number-3", "token-number-4"];
 
 #[derive(Clone, Debug)]
 enum Step {
     CreateClient(&'static str, &'static str, Allowed),
-    /// With another token, or the one that is there.
+    /// With a new token, or the current one.
     ReplaceClient(&'static str, Option<&'static str>, Allowed),
     DeleteClient(&'static str),
     CreateUser(&'static str, &'static str, bool),
@@ -29,12 +29,12 @@ enum Step {
     DeleteUser(&'static str),
     Register(&'static str),
     Remove(&'static str),
-    /// Somebody with that token opens a session and keeps it.
+    /// A caller with that token opens a session and keeps it.
     Connect(&'static str),
     Restart,
 }
 
-/// None stands for everything.
+/// `None` means everything.
 type Allowed = Option<BTreeSet<&'static str>>;
 
 fn step() -> impl Strategy<Value = Step> {
@@ -61,11 +61,11 @@ fn step() -> impl Strategy<Value = Step> {
 struct Client {
     token: &'static str,
     allowed: Allowed,
-    /// Grows with every token that is given out: what a session belongs to.
+    /// Increases with every issued token; a session belongs to one issue.
     issue: usize,
 }
 
-/// What should be the case, in the plainest words there are.
+/// The expected state, in its simplest form.
 #[derive(Default)]
 struct Model {
     servers: BTreeSet<&'static str>,
@@ -91,7 +91,7 @@ impl Model {
     }
 }
 
-/// A session that somebody opened once, with the issue of the token it was opened with.
+/// An open session, with the issue of the token it was opened with.
 struct Kept {
     token: &'static str,
     issue: usize,
@@ -237,7 +237,7 @@ impl Pair {
         }
     }
 
-    /// Each time from somewhere else, or so it seems: wrong tokens are tried all the time here.
+    /// Each request has another client address, because this test sends many wrong tokens.
     async fn ask(&self, token: &str, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Answer {
         let source = Ipv4Addr::from(self.asked.fetch_add(1, Ordering::Relaxed)).to_string();
         let authorization = bearer(token);
@@ -260,7 +260,7 @@ impl Pair {
 }
 
 #[test]
-fn nobody_ever_sees_or_calls_what_they_may_not() {
+fn callers_see_and_call_only_what_they_may() {
     let config =
         ProptestConfig { cases: 16, max_shrink_iters: 100, failure_persistence: None, ..Default::default() };
     let runtime = tokio::runtime::Runtime::new().unwrap();

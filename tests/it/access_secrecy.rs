@@ -1,4 +1,4 @@
-//! Tokens are in no log, no error and no file of the database, however they are used, misused or replaced.
+//! Tokens never appear in a log, an error or a file of the database, however they are used, misused or replaced.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -7,7 +7,7 @@ use crate::support::client::Events;
 use crate::support::process::Process;
 use crate::support::{Answer, Behaviour, Fake, client, eventually};
 
-/// Each is unlike anything else, so that finding it means it leaked.
+/// Each is unique, so that finding it means it leaked.
 const USER: &str = "planted-quokka-of-a-user";
 const USER_LATER: &str = "planted-narwhal-of-a-user";
 const CLIENT: &str = "planted-okapi-of-a-client";
@@ -41,7 +41,7 @@ async fn tokens_show_only_where_they_are_given_out() {
     let made = as_admin("POST", "/api/v0/clients", json!({"name": "made"})).await.expect(201).json();
     let made = made["access_token"].as_str().unwrap().to_owned();
 
-    // Answers that must not show any, whatever was wrong or asked.
+    // Responses that must not contain a token, for good and bad requests.
     let mut said = Vec::new();
     said.push(as_admin("POST", "/api/v0/users", user).await.expect(409).text());
     said.push(

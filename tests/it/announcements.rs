@@ -1,4 +1,4 @@
-//! Servers that announce changes of their lists when there are none.
+//! Servers that announce changes of their lists without a change.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::support::{Behaviour, Fake, TestApp, eventually};
 
-/// Far below what the pauses between readings have grown to.
+/// Far shorter than the current pause between reads of the lists.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_cries_wolf_can_still_be_refreshed_and_removed_at_once() {
+async fn a_server_with_false_announcements_is_refreshed_and_removed_at_once() {
     let (app, fake) = (TestApp::start().await, Fake::start(Behaviour::default()).await);
     app.register_http("s", &fake).await;
     fake.forget_seen();
@@ -30,11 +30,11 @@ async fn a_server_that_cries_wolf_can_still_be_refreshed_and_removed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refresh_during_a_reading_gives_what_is_there_after_it() {
+async fn a_refresh_during_a_read_returns_the_later_lists() {
     let (app, fake) = (TestApp::start().await, Fake::start(Behaviour::default()).await);
     app.register_http("s", &fake).await;
     fake.forget_seen();
-    // Tools are read first, so they are old when the last list is still on its way.
+    // Tools are read first, so they are outdated while the last list is still being read.
     fake.update(|behaviour| {
         behaviour.delay_ms.insert("resources/templates/list".into(), 1500);
     });

@@ -1,4 +1,4 @@
-//! `toolgate backup` and `toolgate check`, beside a database whose gateway runs or does not.
+//! `toolgate backup` and `toolgate check`, while the gateway of the database runs and while it does not.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ async fn a_backup_of_a_running_gateway_is_a_whole_database_under_the_same_key() 
     assert_eq!(made["key_fingerprint"].as_str().unwrap().len(), 16, "{made}");
     let again = toolgate(folder, &["backup", "copy.db"]).await;
     assert!(again.sentence().contains("copy.db exists already"), "{again:?}");
-    // What comes later is not in it.
+    // Later changes are not in it.
     gateway
         .post("/api/v0/tool-groups", &json!({ "name": "late", "included_servers": ["web"] }))
         .await

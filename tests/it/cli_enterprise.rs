@@ -1,4 +1,4 @@
-//! The command line against a gateway in enterprise mode: from its first set-up to the last token that is taken away.
+//! The command line against a gateway in enterprise mode, from initialization to the revocation of the last token.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -24,7 +24,7 @@ async fn ready() -> (TestApp, Fake, Cli) {
     (app, fake, cli)
 }
 
-/// The value behind a label of a card.
+/// The value after a label in the printed details.
 fn field(card: &str, label: &str) -> String {
     let line = card.lines().find_map(|line| line.strip_prefix(&format!("{label}:")));
     line.unwrap_or_else(|| panic!("no {label} in {card}")).trim().to_owned()
@@ -63,7 +63,7 @@ async fn the_first_token_is_not_lost_when_it_cannot_be_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_come_change_and_go() {
+async fn users_are_created_changed_and_deleted() {
     let (app, _fake, cli) = ready().await;
     let created = cli.ok(&["create", "user", "alice"]).await;
     assert_eq!((field(&created, "Username"), field(&created, "Role")), ("alice".into(), "user".into()));
@@ -108,7 +108,7 @@ async fn users_come_change_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_come_change_and_go() {
+async fn clients_are_created_changed_and_deleted() {
     let (app, _fake, cli) = ready().await;
     let created = cli
         .ok(&["create", "mcp-client", "cursor", "--allow", " fake,, other ", "--description", "An editor"])
@@ -171,7 +171,7 @@ async fn users_and_clients_come_from_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_token_is_refused_everywhere_with_the_way_out() {
+async fn a_wrong_token_is_refused_everywhere_with_a_hint() {
     let (_app, _fake, cli) = ready().await;
     for arguments in
         [&["list", "tools"][..], &["invoke", "fake__echo"], &["whoami"], &["export"], &["deregister", "fake"]]
@@ -187,7 +187,7 @@ async fn a_wrong_token_is_refused_everywhere_with_the_way_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_for_enterprise_mode_says_so_in_development() {
+async fn enterprise_commands_say_so_in_development_mode() {
     let app = TestApp::start().await;
     let cli = Cli::new(&app.address);
     for arguments in [

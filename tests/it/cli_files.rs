@@ -1,4 +1,4 @@
-//! Files: servers and groups from JSON and YAML, taking them over from other programs, and exports that come back.
+//! Files: servers and groups from JSON and YAML, import from other programs, and import of exports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ async fn ready() -> (TestApp, Fake, Cli) {
     (app, fake, cli)
 }
 
-/// Every file below a folder with its content.
+/// Every file in a folder, recursively, with its content.
 fn contents(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for part in ["servers", "groups"] {
@@ -75,7 +75,7 @@ async fn a_wrong_file_is_named_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_a_file_other_flags_are_ignored_aloud() {
+async fn with_a_file_other_flags_are_ignored_with_a_warning() {
     let (_app, fake, cli) = ready().await;
     cli.write("a.json", &json!({"name": "a", "transport": "streamable_http", "url": fake.url()}).to_string());
     let ended = cli.run(&["register", "--conf", "a.json", "--name", "b", "--force"]).await;
@@ -140,7 +140,7 @@ async fn servers_are_taken_over_from_another_program() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_differs_is_changed_and_keeps_its_switches() {
+async fn an_import_changes_what_differs_and_keeps_the_flags() {
     let (app, fake, cli) = ready().await;
     app.register_http("web", &fake).await;
     cli.ok(&["disable", "tool", "web__echo"]).await;
@@ -235,7 +235,7 @@ async fn an_export_imported_elsewhere_exports_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_never_writes_over_anything() {
+async fn an_export_never_overwrites_anything() {
     let (app, fake, cli) = ready().await;
     app.register_http("web", &fake).await;
     cli.ok(&["export"]).await;

@@ -1,4 +1,4 @@
-//! What the command line says about itself: every help text, and what it says to those who mistype.
+//! Every help text of the command line, and its errors for typos.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Servers that want OAuth, registered from a terminal: the browser is opened, comes back to a port of this machine, and
-//! the registration is finished.
+//! Servers that require OAuth, registered from a terminal: the browser is opened, comes back to a local port, and the
+//! registration is completed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn ready() -> (TestApp, Fake, Provider, Cli) {
     (app, fake, provider, cli)
 }
 
-/// Starts a command with a browser that only notes which page it was to open.
+/// Starts a command with a browser that only records the page that it is told to open.
 fn with_browser(cli: &Cli, arguments: &[&str]) -> Child {
     let folder = cli.home.path().join("bin");
     std::fs::create_dir_all(&folder).unwrap();
@@ -43,7 +43,7 @@ async fn page(cli: &Cli) -> String {
     page
 }
 
-/// Goes where the provider sends the browser, with what it brings.
+/// Requests the page to which the provider redirects the browser, with these parameters.
 async fn come_back(page: &str, brought: &Value) -> String {
     let query: Value = Url::parse(page)
         .unwrap()
@@ -99,7 +99,7 @@ async fn without_a_browser_the_address_is_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_who_says_no_leaves_nothing_behind() {
+async fn a_refused_authorization_leaves_nothing_behind() {
     let (app, fake, provider, cli) = ready().await;
     provider.change(|rules| rules.denies = true);
     let child = with_browser(&cli, &["register", "--name", "web", "--url", &fake.url()]);
@@ -122,7 +122,7 @@ async fn ctrl_c_ends_the_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_can_be_authorized_anew() {
+async fn a_server_can_be_authorized_again() {
     let (_app, fake, provider, cli) = ready().await;
     let child = with_browser(&cli, &["register", "--name", "web", "--url", &fake.url()]);
     let first = page(&cli).await;

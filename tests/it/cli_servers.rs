@@ -68,13 +68,13 @@ async fn tables_and_cards_look_as_they_should() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_fits_the_width_that_there_is() {
+async fn a_table_fits_the_width_of_the_terminal() {
     let (_app, fake, cli) = ready().await;
     cli.ok(&["register", "--name", "docs", "--url", &fake.url()]).await;
     for columns in [60, 80] {
         for arguments in [&["list", "tools"][..], &["list", "resources"], &["usage", "docs__search"]] {
             let ended = cli.run_with(arguments, &[("COLUMNS", &columns.to_string())]).await;
-            // The example is a line to copy.
+            // The example must work when copied.
             let lines = ended.stdout.lines().filter(|line| !line.contains("toolgate invoke"));
             let widest = lines.map(|line| line.chars().count()).max();
             assert!(widest <= Some(columns), "{arguments:?} in {columns} columns:\n{}", ended.stdout);
@@ -86,7 +86,7 @@ async fn a_table_fits_the_width_that_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_is_what_the_api_says() {
+async fn json_is_the_response_of_the_api() {
     let (app, fake, cli) = ready().await;
     let registered = cli.json(&["register", "--name", "docs", "--url", &fake.url()]).await;
     assert_eq!(registered["server"]["name"], "docs");
@@ -164,7 +164,7 @@ async fn every_transport_can_be_registered_with_flags() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_come_up_says_why() {
+async fn a_server_that_cannot_connect_gives_the_reason() {
     let (_app, _fake, cli) = ready().await;
     let behaviour = Behaviour::of(json!({"stderr": ["the licence has expired"], "exit_on_start": 3}));
     let (program, arguments) = stdio_command(&behaviour);

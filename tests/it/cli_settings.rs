@@ -1,4 +1,4 @@
-//! Which gateway the command line talks to, with which token, and what it says when that does not work.
+//! Which gateway and which token the command line uses, and its errors when they do not work.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use crate::support::TestApp;
 use crate::support::cli::Cli;
 
-/// Answers every request with the same bytes and tells the heads it received.
+/// Responds to every request with the same bytes and records the heads it received.
 async fn stub(answer: &'static str) -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -86,7 +86,7 @@ async fn a_machine_without_certificates_can_still_talk_over_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_is_not_there_is_named_with_the_way_out() {
+async fn an_unreachable_gateway_is_named_with_a_hint() {
     let cli = Cli::new("127.0.0.1:1");
     cli.write("a.json", r#"{"name": "a", "transport": "sse", "url": "http://h/"}"#);
     for arguments in [
@@ -108,7 +108,7 @@ async fn a_gateway_that_is_not_there_is_named_with_the_way_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn something_else_at_the_address_is_noticed() {
+async fn another_program_at_the_address_is_detected() {
     for answer in [
         "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
         "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",

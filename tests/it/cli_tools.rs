@@ -1,4 +1,4 @@
-//! Tools from a terminal: how to use them, calling them, what they give back, and taking a call back.
+//! Tools from a terminal: usage, calls, results, and cancelling a call.
 
 use std::process::Stdio;
 
@@ -55,7 +55,7 @@ async fn input_comes_from_the_command_line_a_file_or_a_pipe() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_is_told_and_the_result_is_printed() {
+async fn progress_is_shown_and_the_result_is_printed() {
     let (_app, _fake, cli) = ready().await;
     let ended = cli.run(&["invoke", "fake__progress", "steps=2"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "2 steps\n"), "{ended:?}");
@@ -75,7 +75,7 @@ async fn a_tool_that_reports_an_error_is_exit_code_1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_is_saved_to_files_and_never_over_one() {
+async fn data_is_saved_to_files_that_are_never_overwritten() {
     let (_app, _fake, cli) = ready().await;
     cli.write("fake__image-1.png", "mine");
     let printed = cli.ok(&["invoke", "fake__image"]).await;
@@ -111,7 +111,7 @@ async fn ctrl_c_takes_the_call_back_and_is_130() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_is_heard_while_input_is_awaited() {
+async fn ctrl_c_works_while_waiting_for_input() {
     let (_app, _fake, cli) = ready().await;
     let mut command = cli.command(&["register", "--conf", "-"]);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -142,7 +142,7 @@ async fn a_group_limits_what_is_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_who_has_seen_enough_is_no_error() {
+async fn a_closed_pipe_is_not_an_error() {
     let (_app, _fake, cli) = ready().await;
     let mut child = cli.command(&["invoke", "fake__huge", "bytes=3000000"]).spawn().unwrap();
     drop(child.stdout.take());

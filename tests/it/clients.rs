@@ -36,7 +36,7 @@ async fn replacing_overwrites_and_keeps_exactly_what_it_should() {
     let expected = json!({"name": "a", "description": "d", "access_token": token, "is_custom_access_token": false,
         "allow_list": ["s"]});
     assert_eq!(kept, expected);
-    // What an answer shows can be sent back.
+    // A response can be sent back as a request.
     assert_eq!(put(kept.clone()).await, expected);
     let emptied = put(json!({})).await;
     assert_eq!((&emptied["description"], &emptied["allow_list"]), (&json!(""), &json!([])));

@@ -1,4 +1,4 @@
-//! Clients of revision 2026-07-28 with tokens: the same views, the same answers, the same end.
+//! Clients of revision 2026-07-28 with tokens: the same views, responses and revocation as for legacy clients.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::{Answer, Behaviour, Fake, TestApp, bearer, client, eventuall
 const VERSION: &str = "2026-07-28";
 const TEXT: &str = "fake://text";
 
-/// A client that stands for each of its requests with a token.
+/// A client that sends a token with each request.
 struct Modern<'a> {
     app: &'a TestApp,
     path: &'a str,
@@ -54,7 +54,7 @@ impl<'a> Modern<'a> {
         Events::new(client::open(&self.app.address, "POST", self.path, &headers, body).await)
     }
 
-    /// The servers in front of the listed names, and how private the list is.
+    /// The server prefixes of the listed names, and the `cacheScope` of the list.
     async fn servers(&self) -> (Vec<String>, Value) {
         let result = self.post("tools/list", json!({})).await.expect(200).json()["result"].clone();
         let names = result["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
@@ -92,7 +92,7 @@ async fn a_modern_client_sees_what_its_allow_list_says() {
         assert_eq!(discovered["result"]["cacheScope"], "private");
         let instructions = discovered["result"]["instructions"].as_str().unwrap();
         assert!(instructions.contains("- mine") && !instructions.contains("other"), "{instructions}");
-        // Both servers have this URI, but one of them does not exist here.
+        // Both servers have this URI, but one of them does not exist for this client.
         agent.post("resources/read", json!({"uri": TEXT})).await.expect(200);
         let said = |answer: &Answer, server: &str| (answer.status, answer.text().replace(server, "<server>"));
         let qualified = |server: &str| format!("toolgate://res/{server}/ZmFrZTovL3RleHQ");

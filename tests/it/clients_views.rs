@@ -1,4 +1,5 @@
-//! What exists for a client is what its allow list says, on every endpoint: the rest is answered like what nobody has.
+//! On every endpoint a client sees exactly the servers on its allow list; all others get the same response as unknown
+//! names.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use crate::support::{Agent, Behaviour, Fake, SseAgent, TestApp, bearer, client, 
 
 const TEXT: &str = "fake://text";
 
-/// Two servers with the same offer, of either era, and a group of both.
+/// Two servers with the same tools, one of each era, and a group of both.
 async fn start() -> (TestApp, [Fake; 2]) {
     let app = TestApp::start_enterprise().await;
     let legacy = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
@@ -19,7 +20,7 @@ async fn start() -> (TestApp, [Fake; 2]) {
     (app, [legacy, modern])
 }
 
-/// The server names in front of a list's full names.
+/// The server prefixes of the full names in a list.
 async fn servers_in(agent: &Agent, method: &str, member: &str) -> Vec<String> {
     let names = agent.list(method, member, "name").await;
     let mut servers: Vec<_> = names.iter().map(|name| name.split("__").next().unwrap().to_owned()).collect();
@@ -50,7 +51,7 @@ async fn lists_have_what_is_allowed_and_nothing_else() {
             let templates = agent.list("resources/templates/list", "resourceTemplates", "uriTemplate").await;
             assert_eq!(uris.len(), 3 * expected.len(), "{name} {path}");
             assert_eq!(templates.len(), 2 * expected.len(), "{name} {path}");
-            // A URI is ambiguous only to those who see both.
+            // A URI is ambiguous only for clients that see both servers.
             assert_eq!(uris.contains(&TEXT.to_owned()), expected.len() == 1, "{name} {path}: {uris:?}");
             let instructions = agent.greeting["instructions"].as_str().unwrap_or_default();
             for server in ["mine", "other"] {
@@ -90,7 +91,7 @@ async fn a_foreign_name_is_answered_exactly_like_an_unknown_one() {
             ("completion/complete", json!({"ref": resource, "argument": argument})),
         ]
     };
-    // What the answer says of the one is what it says of the other, but for the name.
+    // Both responses are identical except for the name.
     let said = |answer: &Value, server: &str| answer.to_string().replace(server, "<server>");
     for path in ["/mcp", "/v0/groups/g/mcp"] {
         let agent = Agent::connect_as(&app, path, &token).await;
@@ -108,14 +109,14 @@ async fn a_foreign_name_is_answered_exactly_like_an_unknown_one() {
             let second = sse.next().await.unwrap();
             assert_eq!(said(&first, "other"), said(&second, "absent"), "{path} {method} over SSE");
         }
-        // The same things of one's own server are there.
+        // The same items of the allowed server exist.
         for (method, params) in
             requests("mine").into_iter().filter(|(_, params)| params["name"] != "mine__no_such_tool")
         {
             let answer = agent.request(method, params).await;
             assert!(answer.get("result").is_some(), "{path} {method}: {answer}");
         }
-        // Both servers have this one, but only one of them exists here.
+        // Both servers have this one, but only one of them exists for this client.
         let read = agent.request("resources/read", json!({"uri": TEXT})).await;
         assert_eq!(read["result"]["contents"][0]["uri"], TEXT, "{read}");
     }
@@ -133,7 +134,7 @@ async fn a_foreign_name_is_answered_exactly_like_an_unknown_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_star_and_a_name_let_servers_in_that_come_later() {
+async fn a_star_or_a_name_also_allows_servers_registered_later() {
     let (app, fakes) = start().await;
     for (name, allow_list) in [("star", ["*"]), ("named", ["later"])] {
         let token = app.create_client(name, &allow_list).await;
@@ -144,7 +145,7 @@ async fn a_star_and_a_name_let_servers_in_that_come_later() {
         assert!(agent.tools().await.contains(&"later__echo".to_owned()), "{name}");
         app.delete("/api/v0/servers/later").await.expect(204);
     }
-    // Somebody who may not see it does not hear of it either.
+    // A client that may not see it is not notified either.
     let token = app.create_client("quiet", &["mine"]).await;
     let agent = Agent::connect_as(&app, "/mcp", &token).await;
     let mut stream = agent.listen().await;
@@ -157,7 +158,7 @@ async fn a_star_and_a_name_let_servers_in_that_come_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_allow_list_changes_open_sessions_at_once_and_tells_them() {
+async fn a_changed_allow_list_changes_open_sessions_at_once_and_notifies_them() {
     let (app, fakes) = start().await;
     let token = app.create_client("agent", &["mine"]).await;
     let bystander = app.create_client("bystander", &["mine"]).await;
@@ -184,14 +185,14 @@ async fn a_changed_allow_list_changes_open_sessions_at_once_and_tells_them() {
         change(json!([])).await;
         assert_eq!(agent.tools().await, Vec::<String>::new(), "{path}");
         assert_eq!(other.tools().await.len(), 38.min(other.tools().await.len()), "{path}");
-        // Nobody else was told anything.
+        // No other client was notified.
         app.delete(&format!("/api/v0/servers/{}", "other")).await.expect(204);
         app.register_http("other", &fakes[1]).await;
         app.post("/api/v0/tools/disable?entity=mine__add", json!({})).await.expect(200);
         quiet.expect("notifications/tools/list_changed").await;
         app.post("/api/v0/tools/enable?entity=mine__add", json!({})).await.expect(200);
     }
-    // One server's own endpoint goes with it.
+    // The server's own endpoint disappears too.
     change(json!(["mine"])).await;
     let agent = Agent::connect_as(&app, "/v0/servers/mine/mcp", &token).await;
     let mut stream = agent.listen().await;

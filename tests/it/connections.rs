@@ -1,4 +1,4 @@
-//! Connections that stay open between requests: whatever they do meanwhile, the next request is served.
+//! Keep-alive connections: the next request is served, whatever happened on the connection before.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{TestApp, client};
 
-/// Longer than it takes a connection to come to rest.
+/// Longer than it takes until a connection counts as idle.
 const LONG: Duration = Duration::from_millis(150);
 const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -23,14 +23,14 @@ async fn answered(stream: &mut TcpStream) {
     assert!(said.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&said));
 }
 
-/// For so long the other side neither says anything nor ends the connection.
+/// Checks that for this time the other side neither sends anything nor closes the connection.
 async fn stays_open_and_silent(stream: &mut TcpStream) {
     let read = tokio::time::timeout(LONG, stream.read(&mut [0; 1])).await;
     assert!(read.is_err(), "{read:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_rested_serves_the_next_request() {
+async fn an_idle_connection_serves_the_next_request() {
     let app = TestApp::start().await;
     let mut stream = TcpStream::connect(&app.address).await.unwrap();
     for _ in 0..3 {
@@ -49,7 +49,7 @@ async fn a_request_that_comes_in_pieces_with_long_pauses_is_served_whole() {
     let mut stream = TcpStream::connect(&app.address).await.unwrap();
     stream.write_all(REQUEST).await.unwrap();
     answered(&mut stream).await;
-    // Beginning behind an answer, so that the pauses fall in the middle of a head.
+    // The first piece comes right after a response, so that the pauses fall in the middle of a head.
     let (last, pieces) = LAST_REQUEST.split_last().unwrap();
     for piece in pieces.chunks(17) {
         stream.write_all(piece).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_request_that_comes_in_pieces_with_long_pauses_is_served_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_sent_ahead_of_their_answers_are_all_answered_in_turn() {
+async fn pipelined_requests_are_all_answered_in_order() {
     let app = TestApp::start().await;
     let mut stream = TcpStream::connect(&app.address).await.unwrap();
     stream.write_all(&[REQUEST, REQUEST, LAST_REQUEST].concat()).await.unwrap();
@@ -70,14 +70,14 @@ async fn requests_sent_ahead_of_their_answers_are_all_answered_in_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_says_nothing_for_long_stays_open() {
+async fn a_silent_stream_stays_open() {
     let app = TestApp::start().await;
     let head = "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
     let mut stream = client::raw(&app.address, head.as_bytes()).await;
     let mut part = [0; 4096];
     assert!(stream.read(&mut part).await.unwrap() > 0);
     let more = async {
-        // The head and the first event may come in two pieces; then nothing comes, and no end.
+        // The head and the first event may come in two pieces; then nothing comes, and the stream stays open.
         loop {
             assert!(stream.read(&mut part).await.unwrap() > 0, "the stream ended");
         }

@@ -1,4 +1,4 @@
-//! The dashboard's API: what every list shows, and that switching, calling, rendering and reading work.
+//! The dashboard's API: the content of every list; enabling, disabling, calling, rendering and reading.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn show(app: &TestApp, page: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_gateway_says_how_the_first_server_gets_there() {
+async fn an_empty_gateway_says_how_to_add_the_first_server() {
     let app = TestApp::start().await;
     for (page, key) in [
         ("servers", "servers"),
@@ -188,7 +188,7 @@ async fn tools_of_disabled_servers_are_shown_too() {
     assert_eq!(state("a__add"), (false, true, json!("connected")));
     assert_eq!(state("a__echo"), (true, true, json!("connected")));
     assert_eq!(state("b__echo"), (false, false, json!("disabled")));
-    // The own flag can be set while the server is off.
+    // A tool's own flag can be set while its server is disabled.
     let answer = app.patch("/api/dashboard/tools/b__echo/enabled", json!({ "enabled": true })).await;
     assert_eq!(answer.expect(200).json(), json!({ "name": "b__echo", "enabled": true }));
     app.patch("/api/dashboard/tools/a__nothing/enabled", json!({ "enabled": true })).await.expect(404);
@@ -352,7 +352,7 @@ async fn groups_are_made_changed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_server_is_told_on_the_first_page() {
+async fn a_failed_server_is_shown_on_the_overview() {
     let app = TestApp::start_with(|config| config.init_timeout = std::time::Duration::from_secs(2)).await;
     let mut fake = Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await;
     app.register_http("s", &fake).await;

@@ -1,4 +1,4 @@
-//! The dashboard's event stream: what changed, and how servers are doing, as it happens.
+//! The dashboard's event stream: changes and server states as they happen.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ async fn listen(app: &TestApp) -> Events {
     Events::new(client::open(&app.address, "GET", "/api/dashboard/events", &[], vec![]).await)
 }
 
-/// Reads on until an event is the one wanted.
+/// Reads events until one matches.
 async fn until(events: &mut Events, wanted: impl Fn(&str, &Value) -> bool) -> Value {
     loop {
         let event = events.next().await.expect("the stream goes on");
@@ -30,7 +30,7 @@ fn status(name: &'static str, status: &'static str) -> impl Fn(&str, &Value) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_change_is_told_with_the_lists_it_concerns() {
+async fn every_change_is_announced_with_its_lists() {
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::default()).await;
     let mut events = listen(&app).await;
@@ -53,7 +53,7 @@ async fn every_change_is_told_with_the_lists_it_concerns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_steps_of_connecting_and_the_end_of_a_server_are_told() {
+async fn the_steps_of_connecting_and_the_end_of_a_server_are_announced() {
     let app = TestApp::start().await;
     let mut events = listen(&app).await;
     app.register(stdio_input("s", &Behaviour::of(json!({ "era": "legacy" })))).await;
@@ -71,7 +71,7 @@ async fn the_steps_of_connecting_and_the_end_of_a_server_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_fails_is_told() {
+async fn a_failed_call_is_announced() {
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::default()).await;
     app.register_http("s", &fake).await;
@@ -81,7 +81,7 @@ async fn a_call_that_fails_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_stream_does_not_hold_up_the_end() {
+async fn an_open_stream_does_not_delay_the_stop() {
     let mut app = TestApp::start().await;
     let mut events = listen(&app).await;
     let begun = std::time::Instant::now();

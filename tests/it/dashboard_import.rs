@@ -1,4 +1,4 @@
-//! Pasting the configuration of another program: what would happen, and that it happens.
+//! Pasting the configuration of another program: the preview, and the import itself.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The dashboard's pages and where they exist, its secrecy, and the OpenAPI document against the table of routes.
+//! The dashboard's pages and the modes they exist in, that they show no secrets, and the OpenAPI document.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! A disk that takes no more writes for a while: nothing that was answered is lost, nothing that was refused appears,
-//! and the gateway heals by itself. A limit on the size of files stands in for the full disk.
+//! A disk that is full for a while: no confirmed change is lost, no refused change appears, and the gateway recovers by
+//! itself. The full disk is simulated by a limit on the size of files.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::support::process::{Process, command, limit_file_size};
 use crate::support::{Behaviour, Fake, eventually};
 
-/// Any write to a file fails.
+/// A size limit with which any write to a file fails.
 const FULL: Option<u64> = Some(1);
 
 async fn is_ready_as(gateway: &Process, status: &str) -> bool {
@@ -31,7 +31,7 @@ async fn group_names(gateway: &Process) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_answered_after_a_full_disk_is_kept_and_what_is_refused_is_not() {
+async fn after_a_full_disk_confirmed_changes_are_kept_and_refused_ones_are_not() {
     let fake = Fake::start(Behaviour::default()).await;
     let gateway = with_server(&fake).await;
     gateway.post("/api/v0/tool-groups", &group("before")).await.expect(201);
@@ -97,7 +97,7 @@ async fn a_client_deleted_after_a_full_disk_stays_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_starts_on_a_full_disk_and_heals_when_there_is_room() {
+async fn a_gateway_starts_on_a_full_disk_and_recovers_when_there_is_space() {
     let fake = Fake::start(Behaviour::default()).await;
     let gateway = with_server(&fake).await;
     gateway.signal(libc::SIGTERM);
@@ -148,14 +148,14 @@ async fn a_log_that_cannot_be_written_ends_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hangup_stops_the_gateway_in_good_order() {
+async fn sighup_stops_the_gateway_gracefully() {
     let gateway = Process::start().await;
     gateway.signal(libc::SIGHUP);
     assert_eq!(gateway.end().await.0, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_was_told_to_ignore_hangups_does() {
+async fn a_gateway_started_with_nohup_ignores_sighup() {
     let gateway = Process::start_ignoring_hangups().await;
     gateway.signal(libc::SIGHUP);
     gateway.get("/health").await.expect(200);
@@ -185,7 +185,7 @@ async fn a_damaged_database_says_what_is_wrong_and_what_to_do() {
     let (_, folder) = gateway.end().await;
     let path = folder.path().join("toolgate.db");
     let whole = std::fs::read(&path).unwrap();
-    // Every page but the first, whose header says that this is a database at all.
+    // Every page except the first, whose header identifies the file as a database.
     let mut damaged = whole.clone();
     damaged[4096..].fill(0xa5);
     std::fs::write(&path, &damaged).unwrap();

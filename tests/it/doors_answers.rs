@@ -1,5 +1,5 @@
-//! Answers of upstreams that are none, over every wire: the call's error at every door, and nobody else notices.
-//! What else can be odd about an answer over HTTP is in `upstream_answers`.
+//! Invalid responses of upstreams, over every wire: the call gets an error at every door, and no other call is affected.
+//! Further invalid responses over HTTP are in `upstream_answers`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::support::{Callers, Door, Said, Server, SseAgent, Tally, TestApp, Wire
 
 const WHOLE: &str = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"hi"}]}}"#;
 
-/// Answers that name their call; U+F8FF goes out as a byte that is no UTF-8.
+/// Invalid responses with the id of their call; U+F8FF is sent as a byte that is not UTF-8.
 fn broken() -> Vec<String> {
     let result = r#""result":{"content":[]}"#;
     vec![
@@ -29,7 +29,7 @@ fn broken() -> Vec<String> {
     ]
 }
 
-/// Answers that do not name their call.
+/// Responses without the id of their call.
 fn stray() -> Vec<String> {
     vec![
         WHOLE.replace("$ID", "\"another\""),
@@ -57,7 +57,7 @@ async fn an_answer_that_is_no_whole_message_is_an_error_at_every_door() {
                     assert!(is_about(&said, &server), "{wire:?} {door:?} {answer:?}: {said:?}");
                 }
             }
-            // Some servers write every id as a string.
+            // Some servers send every id as a string.
             for (answer, door) in Door::ALL.into_iter().flat_map(|door| {
                 [WHOLE.to_owned(), WHOLE.replace("$ID", "\"$ID\"")].map(|answer| (answer, door))
             }) {
@@ -72,7 +72,7 @@ async fn an_answer_that_is_no_whole_message_is_an_error_at_every_door() {
     assert_eq!(outcomes.by_outcome(), [("Failed", each * pairs), ("Ok", 2 * pairs)].into());
 }
 
-/// Whether a caller is told that this server failed, and nothing of what it wrote.
+/// Whether the error says that this server failed, and contains nothing that the server sent.
 fn is_about(said: &Said, server: &Server) -> bool {
     match said {
         Said::Error(sentence) => {
@@ -85,12 +85,12 @@ fn is_about(said: &Said, server: &Server) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_under_another_id_is_nobodys() {
+async fn an_answer_with_another_id_reaches_no_caller() {
     let app = Arc::new(TestApp::start_with(|config| config.telemetry = true).await);
     let callers = Callers::of(&app).await;
     let mut calls = JoinSet::new();
     for wire in Wire::ALL {
-        // On a stream that all calls share, nobody knows what such an answer was meant for: the call ends with its time.
+        // On a stream shared by all calls, such a response cannot be assigned to a call: the call ends with its timeout.
         let limit = if wire.is_streamable() { json!({}) } else { json!({"timeout_ms": 1000}) };
         let server = Arc::new(Server::register(&app, wire, &format!("{wire:?}"), limit).await);
         for (answer, door) in
@@ -122,7 +122,7 @@ async fn a_broken_answer_leaves_a_shared_stream_whole() {
     for wire in Wire::ALL {
         let server = Server::register(&app, wire, &format!("{wire:?}"), json!({})).await;
         let mut agent = SseAgent::connect(&app, "/sse", json!({})).await;
-        // All under way at once, so that good answers come between the broken ones.
+        // All are in flight at once, so that valid responses come between the broken ones.
         let answers: Vec<_> = broken().into_iter().flat_map(|answer| [answer, WHOLE.to_owned()]).collect();
         for (id, answer) in answers.iter().enumerate() {
             let params = json!({"name": server.tool("verbatim"), "arguments": {"answer": answer}});

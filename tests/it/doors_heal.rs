@@ -1,5 +1,4 @@
-//! What is lost on the way is sent again where that is safe, whichever door the call came through and whatever wire its
-//! server is on. How links come back is in `upstream_heal`.
+//! A lost call is retried if that is safe, at every door and over every wire. How links reconnect is in `upstream_heal`.
 
 use std::sync::Arc;
 
@@ -8,12 +7,12 @@ use tokio::task::JoinSet;
 
 use crate::support::{Callers, Door, Said, Server, Tally, TestApp, Wire};
 
-/// A caller at one door and a server of its own on one wire.
+/// A caller at one door and its own server on one wire.
 struct Pair {
     callers: Callers,
     door: Door,
     server: Server,
-    /// For people who read a failed assertion.
+    /// For the messages of failed assertions.
     name: String,
 }
 
@@ -22,7 +21,7 @@ impl Pair {
         self.callers.call(self.door, &self.server.tool(tool), arguments).await
     }
 
-    /// A call that must be answered with its own text.
+    /// Makes a call whose response must have its own text.
     async fn works(&self, tool: &str, mark: &str, mut arguments: Value) {
         (arguments["text"], arguments["mark"]) = (json!("hi"), json!(mark));
         let said = self.call(tool, arguments).await;
@@ -117,12 +116,12 @@ async fn a_call_that_is_lost_together_with_its_session_is_repeated_in_a_new_one(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_a_server_cannot_have_heard_is_sent_to_the_next_one() {
-    // Without a stream over which the gateway would notice it before the call.
+async fn a_call_that_never_reached_its_server_is_sent_to_the_next_one() {
+    // Without a stream on which the gateway would notice the loss before the call.
     let behaviour = json!({"get_stream": false, "delay_ms": {"initialize": 100}});
     over_every_pair(&Wire::ALL, behaviour, async |pair| {
         let died = match &pair.server.fake {
-            // What is left after a restart: no session, and connections that are closed.
+            // The state after a restart: no session, and closed connections.
             Some(fake) => {
                 fake.drop_sessions();
                 fake.cut_connections().await;

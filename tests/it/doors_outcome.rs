@@ -1,5 +1,5 @@
-//! A call that was asked for ends in exactly one outcome, and why it failed is noted once: at every door, whatever wire
-//! its server is on.
+//! Every call ends in exactly one outcome, and the reason of a failure is recorded once, at every door and over every
+//! wire.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::support::{
     eventually,
 };
 
-/// An answer of the tool `verbatim`.
+/// A response of the tool `verbatim`.
 fn verbatim(answer: &str) -> Value {
     json!({ "answer": answer })
 }
 
-/// A tool with its arguments, how a call of it is counted, and a word of what the caller hears.
+/// A tool with its arguments, the outcome under which a call is counted, and a word of the caller's response.
 fn answered_cases() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     let misleading =
         r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"no","data":{"result":{}}}}"#;
@@ -39,11 +39,11 @@ fn answered_cases() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     ]
 }
 
-/// Progress of a call; with it the answer of an agent's call becomes an event stream.
+/// Progress of a call; it turns the response to an agent's call into an event stream.
 const STEP: &str =
     r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$TOKEN,"progress":1}}"#;
 
-/// Runs a test once for each wire, all at the same time, each with a gateway of its own.
+/// Runs a test once for each wire, all at the same time, each with its own gateway.
 async fn over_every_wire<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Arc<TestApp>, Wire) -> F) {
     let mut tests = JoinSet::new();
     for wire in Wire::ALL {
@@ -53,7 +53,7 @@ async fn over_every_wire<F: Future<Output = ()> + Send + 'static>(test: impl Fn(
     tests.join_all().await;
 }
 
-/// The one call that was counted since then: server, tool and outcome.
+/// The single call that was counted since then: server, tool and outcome.
 async fn counted(app: &TestApp, before: &Tally) -> (String, String, String) {
     let after = Tally::reaches(app, before.sum() + 1).await;
     match after.since(before).as_slice() {
@@ -74,7 +74,7 @@ async fn an_answer_is_counted_as_what_it_is() {
         for (door, step) in Door::ALL.into_iter().flat_map(|door| [(door, None), (door, Some(STEP))]) {
             callers.want_progress = step.is_some();
             for (tool, mut arguments, outcome, word) in answered_cases() {
-                // Only what is said word for word has anything before it.
+                // Only the tool `verbatim` sends anything before its response.
                 arguments["before"] = step.into_iter().collect();
                 let before = Tally::of(&app).await;
                 let said = callers.call(door, &server.tool(tool), arguments.clone()).await;
@@ -90,7 +90,7 @@ async fn an_answer_is_counted_as_what_it_is() {
                 assert_eq!(counted(&app, &before).await, labels("s", tool, outcome), "{context}");
             }
         }
-        // From here on every call is refused; over HTTP by the status.
+        // From here on the server refuses every call; over HTTP by the status.
         let failure = json!({"fail": {"tools/call": 500}});
         match &server.fake {
             Some(fake) => fake.update(|behaviour| behaviour.merge(&failure.to_string()).unwrap()),
@@ -136,7 +136,7 @@ async fn a_late_answer_is_counted_as_timed_out_and_its_call_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_who_goes_away_is_counted_as_cancelled_and_the_server_hears_of_it() {
+async fn a_caller_that_disconnects_is_counted_as_cancelled_and_the_server_is_told() {
     over_every_wire(async |app, wire| {
         let server = Server::register(&app, wire, "s", json!({})).await;
         let callers = Callers::of(&app).await;
@@ -170,7 +170,7 @@ async fn what_cannot_be_called_is_counted_as_denied_without_a_name() {
     let callers = Callers::of(&app).await;
     for door in Door::ALL {
         for tool in ["live__nothing", "nobody__echo", "echo", "", "s__echo", "live__image"] {
-            // People may still use a tool that agents do not see.
+            // Users may still call a tool that agents do not see.
             if tool == "live__image" && !door.is_mcp() {
                 continue;
             }
@@ -208,7 +208,7 @@ async fn what_a_client_is_not_allowed_is_counted_as_denied_without_a_name() {
     let post = Post::of(message.to_string()).adding("authorization", &bearer(&token));
     let legacy = Agent::connect_as(&app, "/mcp", &token).await;
     let mut old = SseAgent::connect_as(&app, "/sse", &token).await;
-    // People are not restricted, so there is no such call over REST.
+    // Users have no allow list, so there is no such call over REST.
     for door in [Door::Legacy, Door::Sse, Door::Modern] {
         let before = Tally::of(&app).await;
         let answer = match door {
@@ -285,7 +285,7 @@ async fn a_failure_is_noted_once_with_the_same_reason_and_without_secrets() {
                 assert_eq!(told, &reasons[0], "{wire:?} {tool}");
             }
         }
-        // Neither a success nor a caller who leaves is a failure.
+        // Neither a success nor a caller that disconnects is a failure.
         let notes = async || app.get("/api/dashboard/overview").await.json()["recent_failures"].clone();
         let before = notes().await;
         for door in Door::ALL {

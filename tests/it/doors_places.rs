@@ -1,5 +1,5 @@
-//! Calls of every outcome at once, through every door and over every wire: each is counted once, and each gives its
-//! place under `max_concurrency` back once.
+//! Concurrent calls of every outcome, through every door and over every wire: each is counted once, and each releases
+//! its slot under `max_concurrency` once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const PLACES: usize = 3;
 const CALLS: usize = 400;
 const SEED: u64 = 0x7001_9a7e;
 
-/// A generator of numbers that depend on nothing but the seed.
+/// A random generator that depends only on the seed.
 struct Dice(u64);
 
 impl Dice {
@@ -33,16 +33,16 @@ impl Dice {
     }
 }
 
-/// What becomes of a call.
+/// The planned outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Answered,
     ReportsAnError,
     RefusedByTheServer,
     BrokenAnswer,
-    /// The connection ends after the call ran.
+    /// The connection closes after the call ran.
     Lost,
-    /// The same, but it may run twice, and the second time is answered.
+    /// The same, but the call may run twice, and the second run is answered.
     LostAndRepeated,
     Late,
     GivenUp,
@@ -90,13 +90,13 @@ impl Fate {
         }
     }
 
-    /// Where a lost call takes nothing else along: elsewhere all calls of a server share what would be lost.
+    /// Wires on which a lost call affects no other call; on the others all calls of a server share the connection.
     fn is_possible_over(self, wire: Wire) -> bool {
         wire.is_streamable() || !matches!(self, Fate::Lost | Fate::LostAndRepeated)
     }
 }
 
-/// One server of each kind: with time, in a hurry, and switched off.
+/// One server of each kind: with a long timeout, with a short one, and disabled.
 struct Site {
     wire: Wire,
     patient: Server,
@@ -127,7 +127,7 @@ impl Site {
         }
     }
 
-    /// Makes a call and sees that its caller hears what it should.
+    /// Makes a call and checks its response.
     async fn run(&self, callers: &Callers, door: Door, fate: Fate, mark: &str) {
         let server = self.server(fate);
         let (tool, mut arguments) = fate.call();
@@ -148,7 +148,7 @@ impl Site {
         }
     }
 
-    /// As many calls as there are places run at once, and no more.
+    /// Checks that exactly as many calls as there are slots run at once.
     async fn has_all_places(&self, callers: &Callers) {
         let (server, wire) = (&self.patient, self.wire);
         let begin = async |tool: &str, mark: &str, door: Door| -> Begun {
@@ -162,8 +162,8 @@ impl Site {
             let mark = format!("place-{number}");
             eventually(&format!("{wire:?}: {mark} runs"), async || server.ran(&mark) == 1).await;
         }
-        // Whoever leaves while waiting neither runs nor takes a place along. A legacy client is left out: nobody knows
-        // when its call waits, so that it can be cancelled.
+        // A caller that disconnects while waiting neither runs nor keeps a slot. Legacy clients are left out: the test
+        // cannot know when their call waits and can be cancelled.
         for door in Door::ALL.into_iter().filter(|door| *door != Door::Legacy) {
             begin("echo", &format!("leaves-{door:?}"), door).await.give_up().await;
         }
@@ -171,7 +171,7 @@ impl Site {
         for door in Door::ALL {
             waiting.push(begin("echo", &format!("waits-{door:?}"), door).await);
         }
-        // Time for a mistake: another server is called meanwhile, and works.
+        // Gives a mistake time to show: meanwhile another server is called, and works.
         self.run(callers, Door::Rest, Fate::Late, "meanwhile").await;
         for door in Door::ALL {
             assert_eq!(server.ran(&format!("waits-{door:?}")), 0, "{wire:?} {door:?} waits");
@@ -187,7 +187,7 @@ impl Site {
         }
     }
 
-    /// The same where no call runs for long: so many of them reach the server before the first has ended.
+    /// The same for short calls: this many of them reach the server before the first has ended.
     async fn has_all_hasty_places(&self, callers: &Callers) {
         let rounds = AtomicUsize::new(0);
         eventually(&format!("{:?}: late calls gave their places back", self.wire), async || {

@@ -1,4 +1,4 @@
-//! The first set-up of an enterprise gateway, the mode of a database, and the way back in for those who lost the token.
+//! Initialization of an enterprise gateway, the mode of a database, and `reset-admin` for a lost token.
 
 use model::Mode;
 use serde_json::json;
@@ -44,7 +44,7 @@ async fn initialization_gives_the_admin_token_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_initialize_at_once_one_gets_the_token() {
+async fn of_many_concurrent_initializations_one_gets_the_token() {
     let app = uninitialized().await;
     let tries = (0..8).map(|_| {
         let address = app.address.clone();
@@ -81,7 +81,7 @@ async fn a_database_of_one_mode_does_not_start_in_the_other() {
     let gateway = Process::start_in(TempDir::new().unwrap(), &ENTERPRISE).await;
     gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
-    // What was never initialized may still become anything.
+    // A database that was never initialized may be used in either mode.
     let gateway = Process::start_in(folder, &[]).await;
     gateway.signal(libc::SIGTERM);
     let (_, folder) = gateway.end().await;
@@ -128,7 +128,7 @@ async fn reset_admin_makes_a_new_token_beside_a_stopped_gateway() {
         let headers = [("authorization", authorization)];
         client::request(&gateway.address, method, path, &headers, body.into()).await
     };
-    // Somebody else takes over, and the first admin loses the role and the name.
+    // Another user becomes admin, and the first admin loses the role and the name.
     let boss = r#"{"username":"boss","role":"admin","access_token":"the-token-of-the-boss"}"#;
     as_admin(&gateway, &lost, "POST", "/api/v0/users", boss).await.expect(201);
     let demoted = r#"{"role":"user"}"#;

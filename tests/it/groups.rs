@@ -1,4 +1,4 @@
-//! Tool groups as people manage them, and the tools that are in them now.
+//! Tool groups over REST, and their effective tools.
 
 use serde_json::{Value, json};
 
@@ -243,7 +243,7 @@ async fn a_member_that_is_gone_stays_configured_and_comes_back() {
         assert_eq!(app.get(GROUPS).await.expect(200).json(), json!([group]));
         app = app.restart().await;
     }
-    // What the group has may stay although it is gone; what is new must be there.
+    // Existing members may stay although they are gone; new members must exist.
     let mut changed = group.clone();
     changed["description"] = json!("changed");
     let replaced = app.put(&format!("{GROUPS}/g"), changed.clone()).await.expect(200).json();
@@ -266,7 +266,7 @@ async fn a_member_that_is_gone_stays_configured_and_comes_back() {
     app.register_http("s", &s).await;
     app.register_http("t", &t).await;
     assert_eq!(effective(&app, "g").await, ["s__a", "s__c", "t__a"]);
-    // Once dropped, a member that is gone cannot be added again.
+    // Once removed from the group, a member that is gone cannot be added again.
     app.delete("/api/v0/servers/t").await.expect(204);
     app.put(&format!("{GROUPS}/g"), json!({"included_servers": ["s"]})).await.expect(200);
     app.put(&format!("{GROUPS}/g"), group.clone()).await.expect(400);
@@ -279,7 +279,7 @@ async fn a_group_whose_servers_are_down_at_start_keeps_what_is_stored() {
     s.stop().await;
     let app = app.restart().await;
     assert_eq!(effective(&app, "g").await, ["s__a", "s__b", "s__c", "t__a"]);
-    // What changed meanwhile shows when the server is back.
+    // Changes made meanwhile are visible when the server is back.
     s.set_tools(&["b"]);
     s.restart().await;
     eventually("the new list", || async { effective(&app, "g").await == ["s__b", "t__a"] }).await;

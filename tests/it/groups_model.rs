@@ -1,4 +1,4 @@
-//! Whatever people and upstreams do, in whatever order, a group's effective tools are what a simple model says.
+//! Random changes by users and upstreams in any order: a group's effective tools are always those of a simple model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Behaviour, Fake, TestApp, eventually};
 
-/// One sorts before the other by its bare name and after it by full names.
+/// One sorts before the other by server name and after it by full names.
 const SERVERS: [&str; 3] = ["s", "s-b", "t"];
 const TOOLS: [&str; 4] = ["a", "b", "c__c", "d"];
 const GROUPS: [&str; 2] = ["g", "h"];
@@ -25,7 +25,7 @@ enum Step {
     SwitchServer(&'static str, bool),
     SwitchTool(&'static str, &'static str, bool),
     SwitchTools(&'static str, bool),
-    /// The upstream lists other tools and says so, or is asked.
+    /// The upstream's tools change, and it announces that or is refreshed.
     Change(&'static str, Names, Tell),
     Create(&'static str, Group),
     Configure(&'static str, Group),
@@ -76,7 +76,7 @@ fn group() -> impl Strategy<Value = Group> {
     })
 }
 
-/// What should be the case, in the plainest words there are.
+/// The expected state, in its simplest form.
 #[derive(Default)]
 struct Model {
     /// What each upstream would list now, registered or not.
@@ -229,7 +229,7 @@ impl Pair {
         self
     }
 
-    /// Effective tools are right now, not soon.
+    /// Checks the effective tools immediately, without waiting.
     async fn check(&self) {
         for name in GROUPS {
             let answer = self.app.get(&format!("/api/v0/tool-groups/{name}/effective-tools")).await;
@@ -243,7 +243,7 @@ impl Pair {
         }
     }
 
-    /// Waits until a server that is live shows what its upstream lists; nobody says when that is.
+    /// Waits until a live server shows what its upstream lists; there is no event for that.
     async fn catch_up(&mut self, server: &'static str) {
         if !self.model.servers.get(server).is_some_and(|known| known.enabled) {
             return;

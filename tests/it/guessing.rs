@@ -1,4 +1,4 @@
-//! Tokens cannot be guessed by trying, and those who have a valid one do not notice that somebody tries.
+//! Wrong tokens are rate-limited, and callers with a valid token are not affected.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ async fn guess(app: &TestApp, path: &str, source: Option<&str>) -> Answer {
     client::request(&app.address, "GET", path, &headers, Vec::new()).await
 }
 
-/// Tries until it is too often; more than the first burst must not be needed but for the time that passes.
+/// Sends wrong tokens until the limit is reached. It takes one burst, plus what is refilled in the time that passes.
 async fn exhaust(app: &TestApp, path: &str, source: Option<&str>) -> Answer {
     for tried in 0..5000 {
         let answer = guess(app, path, source).await;
@@ -35,20 +35,20 @@ async fn too_many_wrong_tokens_are_429_and_valid_ones_never() {
     app.get("/api/v0/tools").await.expect(200);
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     app.send_as(&agent, "POST", "/mcp", list.clone()).await.expect(200);
-    // Known tokens in the wrong place are no guesses, and nobody without a token guesses anything.
+    // Valid tokens of the wrong kind do not count as guesses, and neither do requests without a token.
     for _ in 0..20 {
         app.send_as(&agent, "GET", "/api/v0/tools", json!({})).await.expect(401).error();
         app.send_as(&user, "POST", "/mcp", list.clone()).await.expect(401).error();
         client::request(&app.address, "GET", "/api/v0/tools", &[], Vec::new()).await.expect(401).error();
         app.send_as(&user, "GET", "/api/v0/clients", json!({})).await.expect(403).error();
     }
-    // All doors count together.
+    // All entry points are counted together.
     exhausted(&app, "/mcp").await;
     client::request(&app.address, "GET", "/health", &[], Vec::new()).await.expect(200);
     guess(&app, "/nothing", None).await.expect(404);
 }
 
-/// Some of a few tries are refused: one may pass each tenth of a second.
+/// Of a few tries some are refused: one may pass every tenth of a second.
 async fn exhausted(app: &TestApp, path: &str) {
     let mut statuses = Vec::new();
     for _ in 0..50 {
@@ -58,10 +58,10 @@ async fn exhausted(app: &TestApp, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_trusted_proxy_each_source_counts_for_itself() {
+async fn behind_a_trusted_proxy_each_client_address_is_limited_separately() {
     let app = TestApp::start_enterprise_with(|config| config.trust_proxy = true).await;
     exhaust(&app, "/mcp", Some("203.0.113.1")).await;
-    // What stands before the proxy's own word is said by the client, who may say anything.
+    // The addresses before the proxy's own come from the client, which may send anything.
     let mut statuses = Vec::new();
     for number in 0..50 {
         statuses.push(guess(&app, "/mcp", Some(&format!("198.51.100.{number}, 203.0.113.1"))).await.status);
@@ -72,7 +72,7 @@ async fn behind_a_trusted_proxy_each_source_counts_for_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_trusted_proxy_the_header_says_nothing() {
+async fn without_a_trusted_proxy_the_header_is_ignored() {
     let app = TestApp::start_enterprise().await;
     exhaust(&app, "/api/v0/tools", Some("203.0.113.1")).await;
     let mut statuses = Vec::new();

@@ -1,4 +1,4 @@
-//! The gateway through its front door: raw JSON in and out, against real servers on loopback.
+//! Integration tests: the gateway over HTTP, with raw JSON in and out, against real servers on loopback.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 

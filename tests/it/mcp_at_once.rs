@@ -1,11 +1,11 @@
-//! What agents and servers write arrives as it was written, however many speak at once.
+//! Messages of agents and servers arrive unchanged, with any number of concurrent calls.
 
 use serde_json::{Value, json};
 
 use crate::support::mcp::BOTH;
 use crate::support::{Agent, Behaviour, Kinds, TestApp};
 
-/// Order, unknown keys, integers beyond 64 bits, `1.0`, `1e3`, escapes, blanks, text beyond the BMP.
+/// Key order, unknown keys, integers beyond 64 bits, `1.0`, `1e3`, escapes, blanks, text outside the BMP.
 const ODD: &str = r#"{"zeta": 98765432109876543210,"alpha":1.0, "e":1e3,"E":-0.0,"x":{"b":[null,true,{"q":1e-7}],"a":"\u00e9\/\ud83d\ude00 😀"},"id":7,"name":"inner","":""}"#;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,7 +80,7 @@ async fn two_hundred_calls_at_once_all_return_to_their_callers() {
     }
 }
 
-/// Runs them all at once.
+/// Runs all futures concurrently.
 async fn all<F: Future<Output = ()>>(mut calls: Vec<std::pin::Pin<Box<F>>>) {
     std::future::poll_fn(|context| {
         calls.retain_mut(|call| call.as_mut().poll(context).is_pending());
@@ -90,7 +90,7 @@ async fn all<F: Future<Output = ()>>(mut calls: Vec<std::pin::Pin<Box<F>>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_shared_process_what_belongs_to_no_single_call_goes_to_nobody() {
+async fn on_a_shared_process_messages_of_no_single_call_reach_no_client() {
     let app = TestApp::start().await;
     app.register_stdio("s", &Behaviour::of(json!({"era": "legacy"}))).await;
     let capabilities = json!({"elicitation": {}});

@@ -42,14 +42,14 @@ async fn progress_comes_with_the_clients_own_token_over_every_kind_of_link() {
             assert_eq!(answer["result"]["content"][0]["text"], "2 steps");
             assert!(talk.next().await.is_none());
         }
-        // Nobody asked for progress, so the answer is all there is.
+        // Progress was not requested, so only the response comes.
         let talk = agent.begin(&call(json!(1), &format!("{server}__progress"), json!({}), None)).await;
         assert!(!talk.is_stream(), "{server}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_clients_with_the_same_ids_and_tokens_never_meet() {
+async fn two_clients_with_the_same_ids_and_tokens_are_isolated() {
     let app = TestApp::start().await;
     let kinds = Kinds::register(&app).await;
     for server in &kinds.servers {
@@ -85,7 +85,7 @@ async fn cancelling_reaches_the_one_server_that_runs_the_call_with_its_own_id() 
         let short = call(json!("c"), &format!("{server}__slow"), json!({"ms": 700}), None);
         let cancel = async {
             eventually("both run", async || fake.calls_of("slow") == 2).await;
-            // An unknown id, a number for a text, and another client's cancelling mean nothing.
+            // An unknown id, a number instead of a string, and a cancellation by another client have no effect.
             agent.tell("notifications/cancelled", json!({"requestId": "d"})).await;
             agent.tell("notifications/cancelled", json!({"requestId": 1})).await;
             agent.tell("notifications/cancelled", json!({"requestId": "c", "reason": "enough"})).await;
@@ -127,7 +127,7 @@ async fn cancelling_works_over_processes_and_modern_servers() {
 async fn disconnecting_is_not_cancelling() {
     let (app, fake) = legacy().await;
     let agent = Agent::connect(&app, "/mcp").await;
-    // Before anything came back, and in the middle of a stream.
+    // Before the first response, and in the middle of a stream.
     let silent = call(json!(1), "s__slow", json!({"ms": 300}), None);
     let left = tokio::time::timeout(Duration::from_millis(100), agent.begin(&silent)).await;
     assert!(left.is_err());
@@ -224,7 +224,7 @@ async fn a_stream_that_is_not_read_is_closed_and_nobody_else_notices() {
     let huge = "x".repeat(300_000);
     let subscribe = json!({"uri": format!("fake://item/{huge}")});
     agent.request("resources/subscribe", subscribe.clone()).await;
-    // Updates that come faster than they are passed on are one; somebody who reads them all sets the pace.
+    // Updates that come faster than they are delivered are merged; a client that reads them all sets the pace.
     let reader = Agent::connect(&app, "/mcp").await;
     let mut heard = reader.listen().await;
     reader.request("resources/subscribe", subscribe).await;
@@ -240,7 +240,7 @@ async fn a_stream_that_is_not_read_is_closed_and_nobody_else_notices() {
         count += 1;
     }
     assert!(count < 60, "the stream was never closed");
-    // The session lives on, with a new stream.
+    // The session continues with a new stream.
     let mut again = agent.listen().await;
     fake.notify_resource_updated(&format!("fake://item/{huge}"));
     again.expect("notifications/resources/updated").await;

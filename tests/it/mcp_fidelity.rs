@@ -1,5 +1,5 @@
-//! What the gateway does not need to understand arrives as it was written, byte for byte, in both directions and over
-//! every transport; only ids, progress tokens and names change on the way.
+//! Messages arrive byte for byte, in both directions and over every transport; the gateway changes only ids, progress
+//! tokens and names.
 
 use serde_json::{Value, json, value::RawValue};
 
@@ -14,7 +14,7 @@ const ODD: &str = concat!(
     r#""method":"m","isError":"no","progressToken":5,"Deep":{"zz":true,"aa":{"uri":"u","result":[]}}}"#,
 );
 
-/// Two tools that return what they got and say what they are told, with definitions as odd as the rest.
+/// Two tools, one that returns its arguments and one that sends a given text, with unusual definitions.
 fn odd_tools() -> Vec<(String, String)> {
     let definition = |name: &str| {
         format!(
@@ -31,7 +31,7 @@ fn odd_tools() -> Vec<(String, String)> {
     ["message", "verbatim"].map(|name| (name.to_owned(), definition(name))).into()
 }
 
-/// A gateway with the same server behind it in every way, and a group with all of it.
+/// A gateway with the same server over every transport, and a group with all of them.
 struct Setup {
     app: TestApp,
     _fakes: Vec<Fake>,
@@ -63,7 +63,7 @@ impl Setup {
         Self { app, _fakes: fakes }
     }
 
-    /// Every endpoint with what `server`'s tool is called there.
+    /// Every endpoint, with the name of `server`'s tool there.
     fn places(server: &str, item: &str) -> [(String, String); 3] {
         [
             ("/mcp".into(), format!("{server}__{item}")),
@@ -73,7 +73,7 @@ impl Setup {
     }
 }
 
-/// A call in an unusual order and with vendor keys at every level.
+/// A call with an unusual key order and vendor keys at every level.
 fn odd_call(id: &str, name: &str, token: &str) -> String {
     format!(
         concat!(
@@ -108,7 +108,7 @@ async fn a_call_arrives_as_it_was_written_but_for_id_name_and_token() {
     }
 }
 
-/// The answer as an upstream writes it; `$ID` stands for the id.
+/// A response as an upstream writes it; `$ID` stands for the id.
 fn odd_answers() -> [String; 4] {
     let result = format!(
         concat!(

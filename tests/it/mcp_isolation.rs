@@ -1,5 +1,5 @@
-//! Clients that share one link to a server never meet, though they use the same ids and progress tokens: each gets its
-//! own progress, logs, questions and answers, and cancels nothing but its own calls.
+//! Clients that share one link to a server are isolated, although they use the same ids and progress tokens: each gets
+//! only its own progress, logs, questions and responses, and cancels only its own calls.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ async fn start() -> (TestApp, Vec<Fake>) {
     (app, fakes)
 }
 
-/// Every client's first call: the same id and the same token as everybody else's.
+/// Every client's first call: all clients use the same id and the same token.
 fn call(tool: &str, arguments: Value) -> String {
     let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}});
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
@@ -42,7 +42,7 @@ async fn next(events: &mut Events) -> Value {
     parse(std::str::from_utf8(&events.next().await.expect("the stream goes on").data).unwrap())
 }
 
-/// All of `steps` steps in order, under the client's own token, and then the answer.
+/// Checks that all steps come in order with the client's own token, and then the response.
 fn assert_own_progress(said: &[String], steps: u64, server: &str) {
     let messages: Vec<_> = said.iter().map(|message| parse(message)).collect();
     let (answer, notices) = messages.split_last().unwrap();
@@ -87,7 +87,7 @@ async fn a_client_cancels_only_its_own_call() {
         let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         let (mut first, mut second) =
             (agents[0].post_for_events(&slow).await, agents[1].post_for_events(&slow).await);
-        // One that has no call of its own, then one that has.
+        // First a client without a call, then one with a call.
         agents[2].post(cancel).await.expect(202);
         agents[0].post(cancel).await.expect(202);
         let mut ended = Value::Null;
@@ -106,7 +106,7 @@ async fn a_client_cancels_only_its_own_call() {
         };
         assert_eq!(answer["result"]["content"][0]["text"], "30 steps", "{server}");
         let cancelled = app.call(&format!("{server}__cancelled"), json!({})).await;
-        // The fake behind `sse` is that behind `http-json`, too.
+        // The same fake serves `sse` and `http-json`.
         let count = if server == "sse" { 2 } else { 1 };
         assert_eq!(parse(&cancelled).as_array().unwrap().len(), count, "{server}: {cancelled}");
     }
@@ -127,7 +127,7 @@ async fn a_log_line_goes_to_the_client_of_its_call_or_to_nobody() {
         let mut stream = busy.post_for_events(&slow).await;
         next(&mut stream).await;
         let beside = logging.ask(&log).await;
-        // Over streamable HTTP a call has a stream of its own; elsewhere nobody knows whose line it is.
+        // Over streamable HTTP each call has its own stream; on other transports a log line cannot be assigned to a call.
         let expected = if server.starts_with("http") { 2 } else { 1 };
         assert_eq!(beside.len(), expected, "{server}, with another call: {beside:?}");
         loop {
@@ -142,7 +142,7 @@ async fn a_log_line_goes_to_the_client_of_its_call_or_to_nobody() {
     }
 }
 
-/// Answers the question at the head of a stream and returns the text of the call's answer.
+/// Answers the question at the beginning of a stream and returns the text of the call's response.
 async fn reply(agent: &Agent, stream: &mut Events, question: &Value, colour: &str) -> String {
     let result = json!({"action": "accept", "content": {"colour": colour}});
     let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
@@ -167,7 +167,7 @@ async fn questions_and_their_answers_stay_with_their_calls() {
         let (for_left, for_right) = (next(&mut of_left).await, next(&mut of_right).await);
         assert_eq!(for_left["method"], "elicitation/create");
         assert_eq!(for_right["method"], "elicitation/create");
-        // Somebody else's answer is nobody's.
+        // An answer from another client is ignored.
         let forged = json!({"jsonrpc": "2.0", "id": for_left["id"], "result": {"action": "decline"}});
         right.post(&forged.to_string()).await;
         assert_eq!(reply(&right, &mut of_right, &for_right, "blue").await, "blue", "{server}");

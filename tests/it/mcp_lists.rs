@@ -92,7 +92,7 @@ async fn a_uri_that_two_servers_share_is_listed_qualified_once_per_server() {
 }
 
 #[tokio::test]
-async fn only_views_that_changed_are_told_so() {
+async fn only_changed_views_are_notified() {
     let app = TestApp::start().await;
     let (one, two) = (Fake::start(Behaviour::default()).await, Fake::start(Behaviour::default()).await);
     app.register_http("one", &one).await;
@@ -111,7 +111,7 @@ async fn only_views_that_changed_are_told_so() {
     one.set_tools(&names);
     all.expect("notifications/tools/list_changed").await;
     first.expect("notifications/tools/list_changed").await;
-    // The group and the other server hear of what is theirs first.
+    // The group and the other server are first notified of their own changes.
     app.post("/api/v0/prompts/disable?entity=two__plain", json!({})).await.expect(200);
     all.expect("notifications/prompts/list_changed").await;
     second.expect("notifications/prompts/list_changed").await;
@@ -123,7 +123,7 @@ async fn only_views_that_changed_are_told_so() {
     two.notify_resources_changed();
     all.expect("notifications/resources/list_changed").await;
     second.expect("notifications/resources/list_changed").await;
-    // Nothing changed, nothing is said: the next thing heard is the change after it.
+    // Without a change there is no notification: the next one is for the following change.
     one.notify_tools_changed();
     app.post("/api/v0/tools/enable", json!({"entity": "one__echo"})).await.expect(200);
     app.delete("/api/v0/servers/one").await.expect(204);

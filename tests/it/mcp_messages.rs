@@ -1,4 +1,4 @@
-//! What a message may look like, and how it is refused.
+//! Valid and invalid messages, and their errors.
 
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ async fn failing_and_late_servers_are_internal_errors_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_header_or_a_word_in_the_message_makes_a_request_a_modern_one() {
+async fn a_header_or_a_meta_key_makes_a_request_modern() {
     let app = TestApp::start().await;
     let agent = Agent::connect(&app, "/mcp").await;
     let meta = json!({"io.modelcontextprotocol/protocolVersion": 5});
@@ -170,7 +170,7 @@ async fn batches_exist_only_in_revision_2025_03_26() {
         assert_eq!(answers[2]["error"]["code"], -32601);
         assert!(app.send("POST", "/mcp", &headers, notices.to_string()).await.expect(202).body.is_empty());
     }
-    // Without a session it is that revision, too.
+    // Without a session it is the same revision.
     assert_eq!(raw(&app, &batch.to_string()).await.expect(200).json().as_array().unwrap().len(), 3);
 }
 
@@ -222,7 +222,7 @@ async fn without_event_streams_the_answer_is_json_and_notices_are_dropped() {
 }
 
 #[tokio::test]
-async fn the_guard_stands_before_the_mcp_paths_too() {
+async fn the_guard_protects_the_mcp_paths_too() {
     let app = TestApp::start_with(|config| {
         config.allowed_origins = vec!["https://good.example".into()];
     })
@@ -259,7 +259,7 @@ async fn calls_that_share_an_id_are_cancelled_together_and_end_alone() {
     let (mut long, mut short) = (agent.begin(&call(100_000)).await, agent.begin(&call(3)).await);
     assert_eq!(short.answer().await["result"]["content"][0]["text"], "3 steps");
     long.expect("notifications/progress").await;
-    // The end of the one did not take the way to cancel the other.
+    // After one has ended, the other can still be cancelled.
     agent.tell("notifications/cancelled", json!({"requestId": "same"})).await;
     while long.next().await.is_some() {}
     crate::support::eventually("it is cancelled", async || fake.cancelled().len() == 1).await;

@@ -1,4 +1,4 @@
-//! What servers ask clients during a call, and the links that this needs.
+//! Requests from servers to clients during a call, and the links they need.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn questions_go_to_the_client_of_the_call_and_answers_come_back() {
         for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
             let arguments = json!({"method": method});
             let tool = format!("{server}__ask");
-            // One after the other: on a shared process only a single call can be told to have asked.
+            // One after the other: on a shared process a question can be assigned to a call only if there is just one.
             for (number, agent) in agents.iter().enumerate() {
                 let mut talk = agent.begin_call(json!("same"), &tool, arguments.clone()).await;
                 let question = talk.expect(method).await;

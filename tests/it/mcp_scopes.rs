@@ -1,4 +1,4 @@
-//! What groups and single servers show on their own endpoints, and when those end.
+//! The endpoints of groups and of single servers: what they show, and when they end.
 
 use serde_json::{Value, json};
 

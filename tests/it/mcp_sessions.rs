@@ -195,7 +195,7 @@ async fn an_idle_session_that_holds_nothing_does_not_expire_but_one_with_a_subsc
     holder.request("resources/subscribe", json!({"uri": "fake://blob"})).await;
     listener.request("resources/subscribe", json!({"uri": "fake://text"})).await;
     let _stream = listener.listen().await;
-    // The stream of this one comes and goes; what remains is nothing.
+    // This session opens a stream and closes it again; afterwards it holds nothing.
     drop(plain.listen().await);
     let given_up = || -> Vec<_> {
         let seen = fake.seen_of("resources/unsubscribe");

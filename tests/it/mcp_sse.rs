@@ -1,4 +1,4 @@
-//! The older HTTP+SSE transport, for everything and for groups.
+//! The older HTTP+SSE transport, for all servers and for groups.
 
 use serde_json::json;
 

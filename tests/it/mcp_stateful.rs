@@ -1,4 +1,4 @@
-//! Servers that keep something per session: each agent's session has an upstream session or process of its own.
+//! Stateful servers: each agent's session has its own upstream session or process.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn an_idle_session_loses_its_upstream_session_and_is_over() {
     let _stream = listening.listen().await;
     let gone = session_of(&idle).await;
     let kept = [session_of(&busy).await, session_of(&listening).await];
-    // A call that runs is no idleness, however long it takes.
+    // A session with a running call is not idle, however long the call takes.
     let long = busy.call("s__slow", json!({"ms": 1500}));
     let end = eventually("the idle one is over", async || fake.deleted_sessions() == [gone.clone()]);
     let (answer, ()) = tokio::join!(long, end);

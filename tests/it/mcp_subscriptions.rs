@@ -11,7 +11,7 @@ async fn start(era: &str) -> (TestApp, Fake) {
     (app, fake)
 }
 
-/// Whether the server would tell of this resource now.
+/// Whether the server currently has a subscription to this resource.
 fn is_wanted(fake: &Fake, era: &str, uri: &str) -> bool {
     match era {
         "modern" => fake.seen_of("subscriptions/listen").last().is_some_and(|seen| {
@@ -154,7 +154,7 @@ async fn subscriptions_and_log_levels_outlive_a_change_of_the_server() {
                 eventually("the level is known", async || level().await == Some(json!("notice"))).await;
             }
         }
-        // What else was heard is of no matter here.
+        // Other notifications do not matter here.
         fake.notify_resource_updated(TEXT);
         while stream.next().await.unwrap()["method"] != "notifications/resources/updated" {}
     }

@@ -78,7 +78,7 @@ async fn an_unknown_resource_is_named_in_the_error() {
     let (status, error) = agent.error("resources/read", json!({"uri": "fake://nothing"})).await;
     assert_eq!((status, &error["code"]), (200, &json!(-32602)));
     assert_eq!(error["data"]["uri"], "fake://nothing");
-    // Unknown to the server, which a legacy one says with another code.
+    // Unknown to the server; a legacy server has another code for that.
     for server in &kinds.servers {
         let agent = ModernAgent::at(&app, &format!("/v0/servers/{server}/mcp"));
         let hide = json!({"templates": [{"uriTemplate": "gone://{id}", "name": "gone"}]});
@@ -88,7 +88,7 @@ async fn an_unknown_resource_is_named_in_the_error() {
         assert_eq!((status, &error["code"]), (200, &json!(-32602)), "{server}: {error}");
         assert_eq!(error["message"], "Resource not found", "{server}");
         assert_eq!(error["data"], json!({"uri": "gone://x"}), "{server}");
-        // Under the name that the client used.
+        // With the name that the client used.
         let encoded = "Z29uZTovL3g";
         let qualified = format!("toolgate://res/{server}/{encoded}");
         let (_, error) = agent.error("resources/read", json!({"uri": qualified})).await;
@@ -131,7 +131,7 @@ async fn errors_of_servers_pass_with_code_message_and_data() {
         let data = json!({"hint": "ask again", "retry": false});
         assert_eq!(error, json!({"code": -32050, "message": "the tool refused", "data": data}), "{server}");
         assert_eq!(status, 200, "{server}");
-        // One server's own endpoint passes on what the gateway does not know.
+        // A server's own endpoint passes on methods that the gateway does not know.
         let native = ModernAgent::at(&app, &format!("/v0/servers/{server}/mcp"));
         let (status, error) = native.error("vendor/method", json!({"x": 1})).await;
         assert_eq!((status, &error["code"]), (404, &json!(-32601)), "{server}");
@@ -161,7 +161,7 @@ async fn a_modern_servers_error_keeps_its_status_and_a_legacy_ones_has_none() {
 }
 
 #[tokio::test]
-async fn a_missing_capability_is_said_by_the_server_that_misses_it() {
+async fn a_missing_capability_is_reported_by_the_server() {
     for transport in ["http", "stdio"] {
         let app = TestApp::start().await;
         let behaviour = Behaviour::of(json!({"era": "modern"}));
@@ -194,7 +194,7 @@ async fn a_failing_server_is_an_internal_error_with_the_reason() {
         fake.stop().await;
         let (status, error) = agent.error("tools/call", json!({"name": "s__echo"})).await;
         assert_eq!((status, &error["code"]), (200, &json!(-32603)), "{era}: {error}");
-        // Lists are served all the same.
+        // Lists are still served.
         assert!(agent.list("tools/list", "tools", "name").await.contains(&"s__echo".to_owned()));
     }
 }
@@ -227,7 +227,7 @@ async fn progress_comes_with_the_clients_own_token_over_every_kind_of_link() {
         let params = with_meta(tool.clone(), json!({"steps": 2}), json!({}));
         let talk = agent.begin(&agent.message(json!(1), "tools/call", params)).await;
         assert!(!talk.is_stream(), "{server}: nobody asked for progress");
-        // A client that takes no streams gets the answer alone; one that takes anything gets all.
+        // A client that does not accept streams gets only the response; a client that accepts anything gets all messages.
         let params = with_meta(tool, json!({"steps": 2}), json!({"progressToken": 1}));
         let post = Post::of(agent.message(json!(1), "tools/call", params).to_string());
         let plain = agent.send(&post.clone().adding("accept", "application/json")).await.expect(200);

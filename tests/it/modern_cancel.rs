@@ -1,5 +1,5 @@
-//! A modern client cancels by closing the response, before anything came and in the middle of a stream. The server
-//! that runs the call hears of it in the way of its own era and transport.
+//! A modern client cancels by closing the response, before the first byte or in the middle of a stream. The server that
+//! runs the call gets the cancellation of its own era and transport.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ async fn start(era: &str) -> (TestApp, Fake) {
     (app, fake)
 }
 
-/// A call that would go on for minutes; with a token it says so all the time.
+/// A call that would take minutes; with a token it sends progress all the time.
 fn endless(agent: &ModernAgent, tool: &str, token: Option<Value>) -> Value {
     let mut params = json!({"name": tool, "arguments": {"steps": 100_000, "ms": 10}});
     if let Some(token) = token {
@@ -42,7 +42,7 @@ async fn closing_before_the_answer_cancels_the_call() {
             let told = fake.seen_of("notifications/cancelled");
             match era {
                 "legacy" => assert_eq!(told.last().unwrap().params["requestId"], sent.id, "{method}"),
-                // There, closing the request says it.
+                // There, closing the request is the cancellation.
                 _ => assert!(told.is_empty(), "{method}"),
             }
         }
@@ -76,7 +76,7 @@ async fn closing_before_anything_came_cancels_the_call_over_every_kind_of_link()
         let held = agent.hold(&endless(&agent, &format!("{server}__progress"), None)).await;
         eventually(&format!("{server}: it runs"), async || {
             let seen = agent.call_text(&format!("{server}__seen"), json!({})).await;
-            // The call itself, and each of those that ask.
+            // The call itself, and each question.
             seen.matches("tools/call").count() >= 2
         })
         .await;
@@ -115,7 +115,7 @@ async fn a_cancelled_call_leaves_the_others_alone() {
         drop(leaving);
         assert_eq!(staying.answer().await["result"]["content"][0]["text"], "60 steps", "{era}");
         eventually("one is cancelled", async || fake.cancelled().len() == 1).await;
-        // What a notice says of an id means nothing here.
+        // A cancel notification with an id has no effect here.
         let notice = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         let mut third = agent.begin(&endless(&agent, "s__progress", Some(json!("t")))).await;
         third.expect("notifications/progress").await;

@@ -1,5 +1,4 @@
-//! Which requests count as modern, and what is refused about them before anybody looks at what they want: the order of
-//! the checks, their codes and their statuses.
+//! Which requests count as modern, and the checks before a request is handled: their order, codes and statuses.
 
 use serde_json::{Value, json};
 
@@ -43,7 +42,7 @@ async fn the_version_in_header_or_meta_makes_a_request_a_modern_one() {
         let agent = ModernAgent::at(&app, path);
         let works = agent.send(&Post::of(list(marks(json!(VERSION))))).await.expect(200).json();
         assert_eq!(works["result"]["resultType"], "complete");
-        // Without either it is a legacy request, which has no such thing.
+        // Without either it is a legacy request, and that era does not have this method.
         for post in [Post::bare(legacy), Post::bare(legacy).adding("mcp-protocol-version", "2025-06-18")] {
             let answer = agent.send(&post).await.expect(200).json();
             assert!(answer["result"].get("tools").is_some(), "{path}: {answer}");
@@ -53,7 +52,7 @@ async fn the_version_in_header_or_meta_makes_a_request_a_modern_one() {
             let post = Post::bare(legacy).adding("mcp-protocol-version", version);
             assert_refused(&agent.send(&post).await, 400, -32602, version);
         }
-        // Any value of the key will do, whatever the header says.
+        // Any value of the key is enough, whatever the header says.
         for value in [json!(5), json!(null), json!({}), json!([]), json!(true)] {
             for header in [None, Some("2025-11-25")] {
                 let mut post = Post::bare(list(marks(value.clone())));
@@ -103,7 +102,7 @@ async fn the_session_of_a_modern_request_is_ignored() {
 }
 
 #[tokio::test]
-async fn what_the_revision_took_away_is_unknown() {
+async fn methods_removed_by_the_revision_are_unknown() {
     let (app, fake) = start().await;
     fake.forget_seen();
     for path in PLACES {
@@ -137,7 +136,7 @@ async fn what_the_revision_took_away_is_unknown() {
 }
 
 #[tokio::test]
-async fn modern_requests_are_posts_alone() {
+async fn modern_requests_must_be_posts() {
     let (app, _fake) = start().await;
     let legacy = Agent::connect(&app, "/mcp").await;
     for path in PLACES {
@@ -158,7 +157,7 @@ async fn modern_requests_are_posts_alone() {
 }
 
 #[tokio::test]
-async fn batches_notices_and_answers_have_no_place_here() {
+async fn batches_notifications_and_responses_are_refused() {
     let (app, fake) = start().await;
     fake.forget_seen();
     let agent = ModernAgent::at(&app, "/mcp");
@@ -170,7 +169,7 @@ async fn batches_notices_and_answers_have_no_place_here() {
         .adding("mcp-method", "tools/call")
         .adding("mcp-name", "s__echo");
     assert_refused(&agent.send(&marked).await, 400, -32600, "a batch");
-    // Where batches are known, a modern request in one is not.
+    // In revisions with batches, a batch must not contain a modern request.
     let answers = agent.send(&batch).await.expect(200).json();
     assert_eq!(answers[0]["error"]["code"], -32600, "{answers}");
     for body in [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#]
@@ -200,7 +199,7 @@ async fn the_first_thing_that_is_wrong_decides() {
         json!({"jsonrpc": "2.0", "id": "o", "method": method, "params": {"_meta": meta}}).to_string()
     };
     let (strange, old) = ("no/such", json!("2099-01-01"));
-    // Each row has what is wrong with the next one, too.
+    // Each row also has the mistakes of the rows after it.
     let rows = [
         (Post::bare(r#"{"jsonrpc":"2.0","id":"o","method":"no/such"}"#), 400, -32602),
         (Post::bare(request(strange, json!({}))), 400, -32602),
@@ -224,7 +223,7 @@ async fn the_first_thing_that_is_wrong_decides() {
 }
 
 #[tokio::test]
-async fn an_unsupported_version_is_told_what_there_is() {
+async fn an_unsupported_version_gets_the_supported_ones() {
     let (app, _fake) = start().await;
     let agent = ModernAgent::at(&app, "/mcp");
     let discovered = agent.result("server/discover", json!({})).await;

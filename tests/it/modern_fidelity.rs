@@ -1,5 +1,5 @@
-//! What modern clients and servers of both eras say to each other arrives as it was written, byte for byte. Only ids,
-//! progress tokens, names and what belongs to one era alone change on the way.
+//! Messages between modern clients and servers of both eras arrive byte for byte. The gateway changes only ids, progress
+//! tokens, names and the fields that only one era has.
 
 use serde_json::{Value, json, value::RawValue};
 
@@ -24,7 +24,7 @@ const SERVERS: [&str; 7] = [
     "sse-legacy",
 ];
 
-/// A gateway with the same server behind it in every way, and a group with all of it.
+/// A gateway with the same server over every transport, and a group with all of them.
 struct Setup {
     app: TestApp,
     _fakes: Vec<Fake>,
@@ -60,7 +60,7 @@ impl Setup {
         Self { app, _fakes: fakes }
     }
 
-    /// Every endpoint with what `server`'s tool is called there.
+    /// Every endpoint, with the name of `server`'s tool there.
     fn places(server: &str, item: &str) -> [(String, String); 3] {
         [
             ("/mcp".into(), format!("{server}__{item}")),
@@ -70,7 +70,7 @@ impl Setup {
     }
 }
 
-/// All that comes back for a post, as it was written; the answer is the last.
+/// All messages that come back for a POST, unchanged; the response is the last.
 async fn ask(agent: &ModernAgent, post: &Post) -> Vec<String> {
     let answer = agent.send(post).await;
     if answer.headers["content-type"] == "application/json" {
@@ -85,7 +85,7 @@ async fn ask(agent: &ModernAgent, post: &Post) -> Vec<String> {
     messages
 }
 
-/// A call in an unusual order and with vendor keys at every level; `marks` are the members of `_meta` that only modern
+/// A call with an unusual key order and vendor keys at every level; `marks` are the members of `_meta` that only modern
 /// servers know.
 fn odd_call(id: &str, name: &str, token: &str, marks: &[String; 4]) -> String {
     let [first, second, third, fourth] = marks;
@@ -150,7 +150,7 @@ async fn marks_alone_leave_nothing_behind_at_a_legacy_server() {
     assert_eq!(arrived["params"]["_meta"], json!({}));
 }
 
-/// What a server may answer; `$ID` stands for the id, `$TYPE` for what a modern client wants to see besides.
+/// Possible responses of a server; `$ID` stands for the id, `$TYPE` for the member that only modern clients expect.
 fn odd_answers() -> [String; 4] {
     let result = format!(
         concat!(
@@ -181,7 +181,7 @@ async fn an_answer_comes_back_as_it_was_written_and_says_what_it_is() {
         for (path, name) in Setup::places(server, "verbatim") {
             let agent = ModernAgent::at(&setup.app, &path);
             for answer in odd_answers() {
-                // As a legacy server writes it, as a modern one does, and as a later one might.
+                // As a legacy server sends it, as a modern one does, and as a future one might.
                 for said in ["", complete, r#""resultType":"vendor/kind","#] {
                     let expected = match said {
                         "" => answer.replace("$TYPE", complete),

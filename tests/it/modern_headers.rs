@@ -1,5 +1,5 @@
-//! Headers that repeat what a modern request says in its body: method, name or URI, and the arguments that a tool's
-//! schema marks. Where they disagree nothing runs.
+//! Headers that repeat parts of a modern request's body: method, name or URI, and the arguments that a tool's schema
+//! marks. If they do not match, the request is refused.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ async fn method_and_name_must_be_those_of_the_body() {
                 let post = whole.clone().replacing(header, wrong);
                 assert_mismatch(&agent, &post, &format!("{method} {header} {wrong}")).await;
             }
-            // Twice the same is not the same either: others may read the first or the last.
+            // A header sent twice does not match either: other programs may read the first or the last.
             assert_mismatch(&agent, &whole.clone().adding(header, value), header).await;
             assert_mismatch(&agent, &whole.clone().adding(header, "other"), header).await;
         }
@@ -131,7 +131,7 @@ async fn marked_arguments_must_be_in_their_headers() {
             assert_eq!(fake.calls_of("region"), ran);
         }
         let last = fake.seen_of("tools/call").pop().unwrap();
-        // The server gets headers of our own making, or none where it is a legacy one.
+        // The server gets headers made by the gateway, or none if it is a legacy server.
         assert_eq!(
             last.headers.get("mcp-param-region").map(String::as_str),
             (era == "modern").then_some("eu")
@@ -141,7 +141,7 @@ async fn marked_arguments_must_be_in_their_headers() {
 }
 
 #[tokio::test]
-async fn a_tool_that_cannot_be_seen_betrays_nothing_by_its_headers() {
+async fn a_hidden_tool_reveals_nothing_through_its_headers() {
     let (app, _fake) = start("modern").await;
     app.post("/api/v0/tools/disable", json!({"entity": "s__region"})).await.expect(200);
     let agent = ModernAgent::at(&app, "/mcp");

@@ -1,5 +1,5 @@
-//! Modern and legacy clients that share one link to a server never meet, though they use the same ids and progress
-//! tokens: each gets its own progress, logs, questions and answers.
+//! Modern and legacy clients that share one link to a server are isolated, although they use the same ids and progress
+//! tokens: each gets only its own progress, logs, questions and responses.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::support::mcp::Talk;
 use crate::support::modern::LEVEL_KEY;
 use crate::support::{Agent, Kinds, ModernAgent, TestApp};
 
-/// Every client's call: the same id and the same token as everybody else's.
+/// Every client's call: all clients use the same id and the same token.
 fn params(tool: &str, arguments: Value) -> Value {
     json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}})
 }
 
-/// All of `steps` steps in order, under the client's own token, and then the answer.
+/// Checks that all steps come in order with the client's own token, and then the response.
 async fn assert_own_progress(mut talk: Talk, steps: u64, server: &str) {
     for step in 1..=steps {
         let notice = talk.expect("notifications/progress").await;
@@ -65,7 +65,7 @@ async fn a_log_line_goes_to_the_client_of_its_call_or_to_nobody() {
         let log = json!({"name": format!("{server}__log"), "arguments": {"data": "mine"},
             "_meta": {LEVEL_KEY: "debug"}});
         let mut talk = modern.begin(&modern.message(json!(1), "tools/call", log)).await;
-        // Over streamable HTTP a call has a stream of its own; elsewhere nobody knows whose line it is.
+        // Over streamable HTTP each call has its own stream; on other transports a log line cannot be assigned to a call.
         if server.starts_with("http") {
             assert_eq!(talk.expect("notifications/message").await["params"]["data"], "mine", "{server}");
         }
@@ -92,7 +92,7 @@ async fn two_hundred_calls_at_once_all_return_to_their_callers() {
             let (modern, legacy) = (modern.clone(), legacy.clone());
             let (tool, text) = (format!("{server}__echo"), format!("{server} says {number}"));
             calls.spawn(async move {
-                // Ten ids, each used by everybody.
+                // Ten ids, each used by every client.
                 let (id, arguments) = (json!(number % 10), json!({"text": text}));
                 let mut talk = match number % 2 {
                     0 => {
@@ -123,7 +123,7 @@ async fn a_question_to_a_legacy_client_stays_with_it() {
     let modern = ModernAgent::at(&app, "/mcp").with(json!({"elicitation": {}}));
     let mut talk = legacy.begin_call(json!(1), "http-legacy__ask", json!({})).await;
     let question = talk.expect("elicitation/create").await;
-    // A modern client cannot answer for it, whatever session it names.
+    // A modern client cannot answer instead, whatever session it names.
     let forged = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}});
     let post = crate::support::modern::Post::bare(forged.to_string())
         .adding("mcp-protocol-version", "2026-07-28")
@@ -137,7 +137,7 @@ async fn a_question_to_a_legacy_client_stays_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listeners_with_the_same_id_hear_their_own_alone() {
+async fn listeners_with_the_same_id_get_only_their_own_notifications() {
     let app = TestApp::start().await;
     let _kinds = Kinds::register(&app).await;
     let agent = ModernAgent::at(&app, "/v0/servers/http-legacy/mcp");

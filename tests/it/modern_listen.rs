@@ -1,5 +1,5 @@
-//! `subscriptions/listen`: what is granted is said first, everything carries the id of the request, only what was asked
-//! for comes, and the end is in good order whoever brings it about.
+//! `subscriptions/listen`: the first message says what was granted, all messages carry the id of the request, only
+//! requested notifications come, and the stream ends with a result, whatever the reason.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn to(uris: &[&str]) -> Value {
     json!({"resourceSubscriptions": uris})
 }
 
-/// The next notice, which must have this method and the mark of this subscription.
+/// The next notification, which must have this method and the id of this subscription.
 async fn tagged(talk: &mut Talk, method: &str, id: &Value) -> Value {
     let notice = talk.expect(method).await;
     assert_eq!(notice["params"]["_meta"][SUBSCRIPTION_KEY], *id, "{notice}");
@@ -64,7 +64,7 @@ async fn what_is_granted_is_said_first_and_once() {
             let (_talk, given) = agent.listen(json!("sub \"1\""), wanted.clone()).await;
             assert_eq!(given, granted, "{path}: {wanted}");
         }
-        // What no list has is unknown; of what is its own, one server knows best.
+        // A URI that is in no list is unknown; on a server's own endpoint, the server itself decides.
         let (_talk, given) = agent.listen(json!(1), to(&["fake://nothing"])).await;
         let granted = if path.contains("/servers/") { to(&["fake://nothing"]) } else { json!({}) };
         assert_eq!(given, granted, "{path}");
@@ -82,7 +82,7 @@ async fn an_endpoint_without_prompts_grants_none() {
 }
 
 #[tokio::test]
-async fn wishes_that_are_none_are_refused() {
+async fn invalid_filters_are_refused() {
     let (app, _fake) = start("modern").await;
     let agent = ModernAgent::at(&app, "/mcp");
     for params in [
@@ -102,7 +102,7 @@ async fn wishes_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn changes_are_told_to_whom_they_concern_and_who_asked() {
+async fn changes_reach_only_affected_listeners_that_asked() {
     let (app, fake) = start("modern").await;
     let other = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
     app.register_http("t", &other).await;
@@ -124,7 +124,7 @@ async fn changes_are_told_to_whom_they_concern_and_who_asked() {
         }
     }
     tagged(&mut prompts, "notifications/prompts/list_changed", &id).await;
-    // What another server changes concerns the endpoint of everything alone.
+    // A change of another server affects only the endpoint for all servers.
     app.post("/api/v0/prompts/disable?entity=t__plain", json!({})).await.expect(200);
     tagged(&mut all[0].0, "notifications/prompts/list_changed", &json!(0)).await;
     tagged(&mut prompts, "notifications/prompts/list_changed", &id).await;
@@ -134,7 +134,7 @@ async fn changes_are_told_to_whom_they_concern_and_who_asked() {
     }
 }
 
-/// Whether the server would tell of this resource now.
+/// Whether the server currently has a subscription to this resource.
 fn is_wanted(fake: &Fake, era: &str, uri: &str) -> bool {
     match era {
         "modern" => fake.seen_of("subscriptions/listen").last().is_some_and(|seen| {
@@ -177,7 +177,7 @@ async fn updates_carry_the_uri_that_was_subscribed_to() {
         }
         let notice = heard.expect("notifications/resources/updated").await;
         assert_eq!(notice["params"], json!({"uri": TEXT}), "{era}");
-        // Nobody else hears of it, and nobody hears of it twice.
+        // No other stream is notified, and none is notified twice.
         app.post("/api/v0/prompts/disable?entity=s__plain", json!({})).await.expect(200);
         tagged(&mut bystander, "notifications/prompts/list_changed", &json!(7)).await;
         fake.notify_resource_updated(TEXT);
@@ -199,7 +199,7 @@ async fn the_server_is_told_when_the_last_listener_leaves() {
         eventually("the server knows", async || is_wanted(&fake, era, TEXT)).await;
         drop(one);
         drop(two);
-        // Somebody still wants it; asked for again, it is known already.
+        // One subscriber is left; a further subscription uses the existing one.
         let (mut three, _) = agent.listen(json!(3), to(&[TEXT])).await;
         assert!(fake.seen_of("resources/unsubscribe").is_empty());
         legacy.end().await.expect(204);
@@ -232,7 +232,7 @@ async fn a_resource_that_the_server_refuses_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_holds_up_nobody() {
+async fn an_unresponsive_server_delays_no_listener() {
     let (app, fake) = start("legacy").await;
     let other = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
     app.register_http("t", &other).await;
@@ -246,7 +246,7 @@ async fn a_server_that_does_not_answer_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn an_update_of_a_part_is_one_of_the_whole() {
+async fn an_update_of_a_sub_resource_counts_for_the_resource() {
     for era in ["legacy", "modern"] {
         let (app, fake) = start(era).await;
         fake.update(|behaviour| behaviour.show_tools(&["verbatim".into()]));
@@ -351,7 +351,7 @@ async fn a_subscription_that_is_not_read_is_closed_and_nobody_else_notices() {
 }
 
 #[tokio::test]
-async fn two_first_subscribers_both_wait_for_the_servers_word() {
+async fn two_first_subscribers_both_wait_for_the_servers_response() {
     let (app, fake) = start("legacy").await;
     fake.update(|behaviour| {
         behaviour.delay_ms.insert("resources/subscribe".into(), 400);
@@ -367,7 +367,7 @@ async fn two_first_subscribers_both_wait_for_the_servers_word() {
         agent.listen(json!(1), to(&[TEXT])),
     );
     assert_eq!((&one["code"], &two["code"], granted), (&json!(-32099), &json!(-32099), json!({})));
-    // Where the server agrees it is asked once.
+    // A server that agrees is asked once.
     fake.update(|behaviour| behaviour.fail.clear());
     fake.forget_seen();
     let (one, two, (_talk, granted)) = tokio::join!(

@@ -1,5 +1,5 @@
-//! `server/discover` and the lists as modern clients get them: the same content as everybody, with how long and for whom
-//! it is good.
+//! `server/discover` and the lists for modern clients: the same content as for all clients, with `ttlMs` and
+//! `cacheScope`.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn group(app: &TestApp, name: &str, servers: &[&str]) {
     app.post("/api/v0/tool-groups", group).await.expect(201);
 }
 
-/// How long and for whom, as said by a result.
+/// `ttlMs` and `cacheScope` of a result.
 fn caching(result: &Value) -> (u64, &str) {
     let ttl = result["ttlMs"].as_u64().unwrap_or_else(|| panic!("no ttlMs: {result}"));
     (ttl, result["cacheScope"].as_str().unwrap_or_else(|| panic!("no cacheScope: {result}")))
@@ -45,7 +45,7 @@ async fn every_endpoint_says_what_it_is() {
         assert_eq!(result["resultType"], "complete", "{path}");
         let versions = result["supportedVersions"].as_array().unwrap();
         assert_eq!((versions.len(), &versions[0]), (5, &json!(VERSION)), "{path}");
-        // What a legacy client hears from the same endpoint.
+        // What a legacy client gets from the same endpoint.
         let legacy = Agent::connect(&app, path).await.greeting;
         assert_eq!(result["_meta"][SERVER_KEY], legacy["serverInfo"], "{path}");
         assert_eq!(result["capabilities"], legacy["capabilities"], "{path}");
@@ -83,7 +83,7 @@ async fn lists_are_those_of_everybody_with_their_lifetimes() {
 }
 
 #[tokio::test]
-async fn the_shortest_life_and_the_smallest_circle_count() {
+async fn the_shortest_ttl_and_the_strictest_cache_scope_win() {
     let modern = |ttl: u64, scope: &str, more: Value| {
         let mut behaviour = json!({"era": "modern", "ttl_ms": ttl, "cache_scope": scope});
         behaviour.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -106,7 +106,7 @@ async fn the_shortest_life_and_the_smallest_circle_count() {
     let of = async |path: &str, method: &str| at(path).result(method, json!({})).await;
     assert_eq!(caching(&of("/mcp", "tools/list").await), (1234, "private"));
     assert_eq!(caching(&of("/mcp", "server/discover").await), (0, "private"));
-    // Servers that have no part in a list have no say in it either.
+    // Servers without items in a list do not affect its lifetime.
     assert_eq!(caching(&of("/mcp", "prompts/list").await), (0, "public"));
     assert_eq!(caching(&of("/mcp", "resources/list").await), (90_000, "public"));
     assert_eq!(caching(&of("/v0/groups/both/mcp", "tools/list").await), (1234, "public"));
@@ -114,7 +114,7 @@ async fn the_shortest_life_and_the_smallest_circle_count() {
     assert_eq!(caching(&of("/v0/groups/private/mcp", "tools/list").await), (70_000, "private"));
     assert_eq!(caching(&of("/v0/groups/one/mcp", "tools/list").await), (90_000, "public"));
     assert_eq!(caching(&of("/v0/servers/secret/mcp", "tools/list").await), (70_000, "private"));
-    // What a server says later counts from then on.
+    // A later value of a server applies from then on.
     fakes[0].update(|behaviour| behaviour.ttl_ms = 500);
     app.post("/api/v0/servers/long/refresh", json!({})).await.expect(200);
     eventually("the new time is known", async || {

@@ -1,5 +1,5 @@
-//! Servers that need input: a modern one answers `input_required` and gets its state back with the next round, which
-//! nobody but the client that it was given to can bring. A legacy one that asks during a modern call is refused.
+//! Servers that need input: a modern server responds with `input_required` and gets its state back in the next round,
+//! but only from the client that the state was given to. A legacy server that asks during a modern call is refused.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn agent(app: &TestApp, path: &str) -> ModernAgent {
     ModernAgent::at(app, path).with(json!({"elicitation": {}}))
 }
 
-/// A call in whose first answer the server asks for something and gives this state, as JSON.
+/// A call whose first response asks for input and contains this state, as JSON.
 fn asking(tool: &str, state: &str) -> Value {
     let answer = format!(
         r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"x-first":1.0,"resultType":"input_required","inputRequests":{{"q":{{"method":"elicitation/create","params":{{"message":"m","requestedSchema":{{"type":"object","properties":{{}}}}}}}}}},"requestState":{state},"x-last":98765432109876543210}}}}"#
@@ -42,7 +42,7 @@ async fn the_state_of_a_server_is_sealed_on_its_way_and_comes_back_as_it_was() {
         [("/mcp", "s__verbatim"), ("/v0/groups/g/mcp", "s__verbatim"), ("/v0/servers/s/mcp", "verbatim")]
     {
         let agent = agent(&app, path);
-        // The state as the server writes it, and what that means.
+        // The state as the server writes it, and its value.
         for (written, state) in [
             (r#""plain-state""#, "plain-state"),
             (r#""s\u00e9\"\ud83d\ude00 😀\/\u0000""#, "sé\"😀 😀/\u{0}"),
@@ -54,7 +54,7 @@ async fn the_state_of_a_server_is_sealed_on_its_way_and_comes_back_as_it_was() {
             let text = answer.text();
             let message = answer.json();
             let given = &message["result"]["requestState"];
-            // Everything but id and state is as the server wrote it.
+            // Everything except id and state is as the server wrote it.
             let expected = params["arguments"]["answer"].as_str().unwrap();
             let expected = expected
                 .replace("$ID", r#""r""#)
@@ -93,7 +93,7 @@ async fn there_may_be_several_rounds() {
         assert_ne!(result["requestState"], state);
         state = result["requestState"].clone();
     }
-    // The standard tool of the server does it with a real question.
+    // The server's standard tool asks a real question.
     let asked = agent.call("s__ask", json!({})).await;
     assert_eq!(asked["inputRequests"]["colour"]["method"], "elicitation/create");
     let mut params = json!({"name": "s__ask", "requestState": asked["requestState"]});
@@ -104,7 +104,7 @@ async fn there_may_be_several_rounds() {
 }
 
 #[tokio::test]
-async fn a_state_is_good_for_its_own_request_alone() {
+async fn a_state_is_valid_only_for_its_own_request() {
     let (app, fake, other) = start().await;
     let agent = agent(&app, "/mcp");
     let given = agent.result("tools/call", asking("s__verbatim", r#""mine""#)).await["requestState"].clone();
@@ -118,18 +118,18 @@ async fn a_state_is_good_for_its_own_request_alone() {
     other.forget_seen();
     let last = sealed.len() - 1;
     for (tool, state) in [
-        // Changed, cut, or never given out at all.
+        // Changed, cut off, or never issued.
         ("s__verbatim", flip(0)),
         ("s__verbatim", flip(last / 2)),
         ("s__verbatim", json!(sealed[..last - 3])),
         ("s__verbatim", json!(format!("{sealed}AAAA"))),
         ("s__verbatim", json!("mine")),
         ("s__verbatim", json!("")),
-        // No text at all, which a lax server might take for one.
+        // Not a string, which a lenient server might accept.
         ("s__verbatim", json!(5)),
         ("s__verbatim", json!({"mine": true})),
         ("s__verbatim", json!(["mine"])),
-        // Given out for another tool, and for another server.
+        // Issued for another tool, and for another server.
         ("s__other", given.clone()),
         ("t__verbatim", given.clone()),
     ] {
@@ -213,12 +213,12 @@ async fn a_legacy_server_that_asks_is_told_that_it_cannot() {
                     json!({"name": format!("{server}__ask"), "arguments": {"method": method}}),
                 ))
                 .await;
-            // The question itself never reaches a client that could not answer it.
+            // The question never reaches a client that could not answer it.
             let answer = talk.next().await.unwrap();
             let told = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
             assert!(told.contains("-32601") && told.contains(method), "{server}: {told}");
         }
-        // Nobody could ever answer it for a client that does not know of such things.
+        // A client that does not know this feature could never answer it.
         let unable = ModernAgent::at(&app, "/mcp").with(json!({"sampling": {}}));
         let (status, error) = unable.error("tools/call", json!({"name": format!("{server}__ask")})).await;
         assert_eq!((status, &error["code"]), (400, &json!(-32021)), "{server}: {error}");
@@ -227,7 +227,7 @@ async fn a_legacy_server_that_asks_is_told_that_it_cannot() {
         let told = agent.call_text(&format!("{server}__ask"), arguments).await;
         assert_eq!(told, r#"{"roots":[]}"#, "{server}");
     }
-    // Legacy clients with the same server are still asked.
+    // Legacy clients of the same server are still asked.
     let legacy = Agent::connect_with(&app, "/mcp", json!({"elicitation": {}})).await;
     let mut talk = legacy.begin_call(json!(1), "http__ask", json!({})).await;
     let question = talk.expect("elicitation/create").await;

@@ -1,5 +1,5 @@
-//! Stateful servers and callers without a session, which are modern clients and people over REST: they have an upstream
-//! session or process of their own, apart from those of sessions, until nobody used it for the idle time-out.
+//! Stateful servers and callers without a session (modern clients, and users over REST): each such caller has its own
+//! upstream session or process, separate from those of sessions, until the idle timeout.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn callers_without_a_session_have_an_upstream_session_apart_from_sessions(
     let agent = ModernAgent::at(&app, "/mcp");
     let ours = session_of(&agent).await;
     assert_ne!(ours, theirs);
-    // In development nobody is asked who they are, so they are one caller.
+    // In development mode callers have no identity, so they all count as one caller.
     assert_eq!(session_of(&ModernAgent::at(&app, "/mcp")).await, ours);
     assert_eq!(session_in(&app.call("s__headers", json!({})).await), ours, "people over REST, too");
     assert_eq!(fake.sessions().len(), 3, "the two and the gateway's own");
@@ -70,16 +70,16 @@ async fn callers_without_a_session_have_a_process_apart_from_sessions() {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_any_more_is_ended() {
+async fn an_idle_upstream_session_is_ended() {
     let (app, fake) = with_http("legacy", Some(Duration::from_millis(400))).await;
     let agent = ModernAgent::at(&app, "/mcp");
     let first = session_of(&agent).await;
-    // A call that runs is no idleness, however long it takes.
+    // A session with a running call is not idle, however long the call takes.
     let long = agent.call_text("s__slow", json!({"ms": 1500}));
     assert_eq!(long.await, "done");
     assert!(fake.deleted_sessions().is_empty());
     eventually("it ends", async || fake.deleted_sessions() == [first.clone()]).await;
-    // Whoever comes then gets a new one.
+    // The next caller gets a new one.
     let second = session_of(&agent).await;
     assert_ne!(first, second);
     eventually("it ends, too", async || fake.deleted_sessions() == [first.clone(), second.clone()]).await;
@@ -96,7 +96,7 @@ async fn an_idle_process_is_ended() {
     eventually("it ends", async || !is_running(&first)).await;
     let second = agent.call_text("s__pid", json!({})).await;
     assert_ne!(first, second);
-    // The gateway's own is always there, for the lists.
+    // The gateway's own session is always open, for the lists.
     assert_eq!(app.server("s").await["status"], "connected");
 }
 

@@ -1,4 +1,4 @@
-//! Registering servers that want OAuth, over REST: what the gateway asks for, and what becomes of the answer.
+//! Registering servers that require OAuth, over REST: the authorization request, and how its result is handled.
 
 use serde_json::{Value, json};
 use url::Url;
@@ -18,7 +18,7 @@ pub fn input(fake: &Fake) -> Value {
     json!({ "name": "web", "transport": "streamable_http", "url": fake.url(), "oauth_redirect_uri": REDIRECT })
 }
 
-/// Registers, and gives the session that waits for a person.
+/// Registers a server and returns the pending session.
 pub async fn ask(app: &TestApp, input: Value) -> Value {
     let answer = app.post("/api/v0/servers", input).await.expect(202).json();
     let object = answer.as_object().unwrap();
@@ -72,7 +72,7 @@ async fn a_person_authorizes_a_server_and_it_works_from_then_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_way_back_the_answer_is_a_refusal_that_programs_can_tell() {
+async fn without_a_redirect_uri_the_error_has_a_code() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules::default()).await;
     let plain = json!({ "name": "web", "transport": "streamable_http", "url": fake.url() });
@@ -126,7 +126,7 @@ async fn a_client_registered_by_hand_is_used_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn machines_need_no_person_where_the_grant_is_offered() {
+async fn client_credentials_need_no_person() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules { grants_to_machines: true, ..Rules::default() }).await;
     let mut machine = input(&fake);
@@ -137,7 +137,7 @@ async fn machines_need_no_person_where_the_grant_is_offered() {
     assert_eq!(server["status"], "connected");
     let asked = &provider.tokens("client_credentials")[0];
     assert_eq!(asked.params["resource"], fake.url().trim_end_matches("/mcp"));
-    // Another token is had the same way, also after a restart.
+    // The next token is obtained in the same way, also after a restart.
     fake.update(|behaviour| behaviour.bearer = Some("the old one is over".into()));
     assert_eq!(app.call("web__echo", json!({ "text": "hi" })).await, "hi");
     let app = app.restart().await;
@@ -147,7 +147,7 @@ async fn machines_need_no_person_where_the_grant_is_offered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_back_must_belong_to_the_session() {
+async fn the_redirect_must_belong_to_the_session() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules::default()).await;
     let session = ask(&app, input(&fake)).await;

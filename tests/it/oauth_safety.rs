@@ -1,4 +1,4 @@
-//! What must hold when things go wrong: metadata that points where it must not, a store that fails, a gateway that dies.
+//! OAuth under failures: metadata that points to forbidden addresses, a failing store, a gateway that is killed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::oauth_register::{REDIRECT, complete, input, protected, register};
 use crate::support::provider::Rules;
 use crate::support::{Process, Provider, TestApp, eventually};
 
-/// Changes the database behind the gateway's back.
+/// Changes the database directly, without the gateway.
 async fn alter(database: &Path, sql: &'static str) {
     let address = format!("sqlite:{}", database.display());
     let mut connection = SqliteConnection::connect(&address).await.unwrap();
@@ -53,7 +53,7 @@ async fn metadata_cannot_send_the_gateway_to_private_places() {
 async fn a_redirect_to_another_origin_is_not_followed() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules::default()).await;
-    // Under the other loopback name it is another origin.
+    // The other loopback name makes it another origin.
     let elsewhere = provider.issuer().replace("127.0.0.1", "localhost");
     provider.change(|rules| rules.redirects_metadata_to = Some(elsewhere));
     let error = app.post("/api/v0/servers", input(&fake)).await.expect(500).error();

@@ -1,4 +1,4 @@
-//! Codes, tokens, verifiers and client secrets are in no answer, no page, no log and no file, however talkative the log.
+//! Codes, tokens, verifiers and client secrets never appear in a response, a page, a log of any level, or a file.
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -7,7 +7,7 @@ use crate::oauth_register::protected;
 use crate::support::provider::Rules;
 use crate::support::{Answer, Process, eventually};
 
-/// How everything secret begins that the provider gives out, and what the test itself gives.
+/// The prefixes of all secrets that the provider issues, and the secrets of the test itself.
 const PLANTED: [&str; 5] = [
     "planted-code-",
     "planted-access-token-",
@@ -30,7 +30,7 @@ fn clean(place: &str, answer: Answer) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_was_granted_is_ever_seen_again() {
+async fn granted_secrets_never_appear_anywhere() {
     let talkative =
         [("RUST_LOG", "trace,rmcp=trace,rmcp::transport::auth=trace,oauth2=trace,reqwest=trace,hyper=trace")];
     let process = Process::start_in(TempDir::new().unwrap(), &talkative).await;
@@ -48,7 +48,7 @@ async fn nothing_that_was_granted_is_ever_seen_again() {
     let call = json!({ "name": "web__echo", "text": "hi" });
     clean("the result", process.post("/api/v0/tools/invoke", &call).await).expect(200);
 
-    // Renewed, then refused by a server that repeats what it was told, then over.
+    // The token is refreshed, then refused by a server that repeats it in its error, then the grant ends.
     fake.update(|behaviour| behaviour.bearer = Some("the old one is over".into()));
     clean("the result", process.post("/api/v0/tools/invoke", &call).await).expect(200);
     fake.update(|behaviour| behaviour.repeats_tokens = true);
@@ -65,7 +65,7 @@ async fn nothing_that_was_granted_is_ever_seen_again() {
         clean(path, process.get(path).await).expect(200);
     }
 
-    // A client registered by hand whose secret the provider does not like.
+    // A client registered by hand, whose secret the provider refuses.
     provider.change(|rules| rules.revoked = false);
     let mut by_hand = input.clone();
     by_hand["name"] = json!("hand");

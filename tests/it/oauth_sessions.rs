@@ -1,5 +1,5 @@
-//! Authorizing from the browser: the gateway itself is where the person comes back to, and the session tells how it
-//! went to whoever asks, also after a restart, until it is forgotten.
+//! Authorization from the browser: the gateway itself is the redirect URI, and the status of the session can be read,
+//! also after a restart, until the session is deleted.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A grant in use: it is renewed before anybody notices, survives restarts, and says so when it is over.
+//! A grant in use: it is refreshed in time, survives restarts, and is reported when it has ended.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::oauth_register::{REDIRECT, complete, input, protected, register};
 use crate::support::provider::Rules;
 use crate::support::{Behaviour, Fake, Provider, TestApp, eventually, request};
 
-/// Goes through the authorization of a server that is registered.
+/// Authorizes a registered server again.
 async fn reauthorize(app: &TestApp, provider: &Provider) {
     let answer = app.post("/api/v0/servers/web/reauthorize", json!({})).await.expect(202).json();
     let session = answer["authorization_required"].clone();
@@ -135,7 +135,7 @@ async fn a_revoked_grant_is_shown_and_reauthorizing_restores_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_moment_of_the_provider_is_no_end() {
+async fn a_temporary_failure_of_the_provider_does_not_end_the_grant() {
     let app = TestApp::start().await;
     let (fake, provider) = protected(Rules::default()).await;
     register(&app, &provider, input(&fake)).await;

@@ -1,4 +1,4 @@
-//! The program itself: how it starts, why it refuses to, and how it ends.
+//! The program itself: how it starts, why it refuses to start, and how it stops.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::support::process::{command, run};
 use crate::support::{Behaviour, Fake, Process, client, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn start_says_where_it_listens_and_does() {
+async fn start_prints_its_address_and_listens_there() {
     let gateway = Process::start().await;
     assert!(gateway.address.starts_with("127.0.0.1:"), "{}", gateway.address);
     gateway.get("/health").await.expect(200);
@@ -158,7 +158,7 @@ async fn a_signal_ends_it_with_0_and_calls_under_way_are_finished() {
         let fake = Fake::start(Behaviour::default()).await;
         let input = json!({ "name": "s", "transport": "streamable_http", "url": fake.url() });
         gateway.post("/api/v0/servers", &input).await.expect(201);
-        // Neither a connection at rest nor one that never asked anything is waited for.
+        // The stop waits neither for an idle connection nor for one that never sent a request.
         let address = gateway.address.clone();
         let _silent = TcpStream::connect(&address).await.unwrap();
         let _resting = client::open(&address, "GET", "/health", &[], Vec::new()).await;
@@ -199,7 +199,7 @@ async fn a_call_without_end_gets_ten_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_signal_waits_for_nobody() {
+async fn a_second_signal_stops_immediately() {
     let gateway = Process::start().await;
     let fake = Fake::start(Behaviour::default()).await;
     let input = json!({ "name": "s", "transport": "streamable_http", "url": fake.url() });
@@ -270,7 +270,7 @@ async fn no_task_panics_when_a_server_ends_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_right_after_the_start_is_a_good_end_too() {
+async fn a_signal_right_after_the_start_stops_gracefully_too() {
     for _ in 0..5 {
         let gateway = Process::start().await;
         gateway.signal(libc::SIGTERM);

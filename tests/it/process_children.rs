@@ -1,4 +1,4 @@
-//! Servers that run as child processes: what they inherit, and that nothing of them outlives the gateway.
+//! Servers that run as child processes: what they inherit, and that no process outlives the gateway.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::support::app::stdio_input;
 use crate::support::process::is_alive;
 use crate::support::{Behaviour, Process, eventually};
 
-/// Whether a `sleep` of that many seconds runs; each test has a number of its own.
+/// Whether a `sleep` of this many seconds runs; each test uses its own number.
 fn sleeps(seconds: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let is_ours = |line: Vec<u8>| String::from_utf8_lossy(&line) == format!("sleep\0{seconds}\0");
     processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(is_ours)
 }
 
-/// A server with processes of its own of every kind; returns their ids.
+/// Registers a server with child processes of every kind; returns their ids.
 async fn family(gateway: &Process, name: &str, behaviour: Value) -> Vec<String> {
     gateway.post("/api/v0/servers", &stdio_input(name, &Behaviour::of(behaviour))).await.expect(201);
     let spawn = format!("{name}__spawn_grandchild");

@@ -1,4 +1,4 @@
-//! Guards under attack: killed, stopped, or faced with offspring that forks, hides or stops. Nothing may be left.
+//! Guards that are killed or stopped, or whose processes fork, hide or stop. No process may be left.
 
 use std::path::Path;
 use std::process::Command;
@@ -57,13 +57,13 @@ fn send(signal: libc::c_int, pid: &str) {
     send_signal_to(pid.parse().unwrap(), signal);
 }
 
-/// Three processes of the server in hiding: in its group, in a session of its own, and without environment.
+/// Three hidden processes of the server: in its group, in their own session, and without environment.
 fn hiders(marker: &str) -> String {
     let sleep = format!("sleep 300 {marker} </dev/null >/dev/null 2>&1 &");
     format!("{sleep} (setsid {sleep}) ; (env -i setsid {sleep}) ; ")
 }
 
-/// Registers a server with hidden offspring; returns its guard, the gateway, and all processes of the server.
+/// Registers a server with hidden processes; returns its guard, the gateway, and all processes of the server.
 async fn server_with_hiders(gateway: &Process, name: &str, marker: &str) -> (String, String, Vec<String>) {
     gateway.post("/api/v0/servers", &input(name, &hiders(marker))).await.expect(201);
     eventually("its offspring runs", async || running(marker).len() == 3).await;
@@ -130,7 +130,7 @@ async fn a_stopped_process_is_asked_to_end_like_any_other() {
     gateway.post("/api/v0/servers", &input("s", &script)).await.expect(201);
     eventually("it runs", async || running(&marker).len() == 1).await;
     let careful = running(&marker).remove(0);
-    // It reacts only after it has set the trap.
+    // It reacts only after it has installed the handler.
     let catches_term = async || catches(&careful, 15);
     eventually("the trap is set", catches_term).await;
     send(libc::SIGSTOP, &careful);
@@ -147,7 +147,7 @@ fn catches(pid: &str, signal: u32) -> bool {
         .is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
-/// A shell script that goes on in a new process and ends, again and again, at most `$1` times.
+/// A shell script that starts itself in a new process and ends, at most `$1` times.
 fn write_chain(folder: &Path, leaves_session: bool) -> String {
     let path = folder.join("chain.sh").display().to_string();
     let text = match leaves_session {
@@ -166,7 +166,8 @@ async fn offspring_that_is_always_a_new_process_is_caught() {
         let gateway = Process::start().await;
         let folder = TempDir::new().unwrap();
         let chain = write_chain(folder.path(), leaves_session);
-        // A list of processes nearly always misses such a one. But it holds a pipe, which ends with its last writer.
+        // A list of processes nearly always misses such a process. But it holds a pipe, which closes with its last
+        // writer.
         let fifo = folder.path().join("alive");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let mut alive = pipe::OpenOptions::new().open_receiver(&fifo).unwrap();
@@ -184,7 +185,7 @@ async fn offspring_that_is_always_a_new_process_is_caught() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_started_before_the_gateway_is_spared() {
+async fn processes_started_before_the_gateway_are_spared() {
     let stranger = marker(9);
     let gateway = Process::start_beside(&format!("sleep 300 {stranger} </dev/null >/dev/null 2>&1")).await;
     eventually("it runs", async || running(&stranger).len() == 1).await;

@@ -1,4 +1,4 @@
-//! Prompts as people list, render and switch them.
+//! Prompts over REST: listing, rendering, enabling and disabling.
 
 use serde_json::{Value, json};
 
@@ -227,7 +227,7 @@ async fn a_disabled_prompt_is_listed_as_disabled_and_still_renders() {
         app.post("/api/v0/prompts/render", input).await.expect(200);
         app = app.restart().await;
     }
-    // Gone and back again, it is still off.
+    // After it disappeared and came back, it is still disabled.
     let original = Behaviour::default().prompts();
     fake.update(|behaviour| behaviour.prompts = Some(original[1..].to_vec()));
     app.post("/api/v0/servers/s/refresh", json!({})).await.expect(200);
@@ -253,7 +253,7 @@ async fn switching_a_servers_prompts_names_those_that_changed() {
     let tools = app.get("/api/v0/tools").await.json();
     assert!(tools.as_array().unwrap().iter().all(|tool| tool["enabled"] == true), "tools are another matter");
 
-    // The server's own flag hides them all and forgets nothing.
+    // Disabling the server hides all prompts and keeps their own flags.
     let hidden = app.post("/api/v0/servers/s/disable", json!({})).await.expect(200).json();
     assert_eq!(hidden["prompts_affected"], json!(["s__picture", "s__plain"]));
     assert_eq!(switch(&app, "enable", "s__greet").await, json!(["s__greet"]));

@@ -1,4 +1,4 @@
-//! Resources and templates as people list and read them.
+//! Resources and templates over REST: listing and reading.
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ async fn a_uri_of_one_server_needs_no_qualifying() {
         assert_eq!(contents["contents"][0]["uri"], uri);
     }
     assert_eq!(fake.seen_of("resources/read").len(), 3);
-    // A template makes URIs, not records.
+    // A URI of a template can be read but has no record.
     get(&app, "fake://item/1").await.expect(404).error();
 }
 
@@ -183,7 +183,7 @@ async fn a_uri_that_several_servers_have_is_never_guessed() {
         }
         fake.forget_seen();
     }
-    // Once only one of them serves, there is nothing to choose.
+    // When only one of them is in service, the URI is not ambiguous.
     app.post("/api/v0/servers/t/disable", json!({})).await.expect(200);
     read(&app, "fake://text").await.expect(200);
     read(&app, "fake://item/1").await.expect(200);

@@ -1,4 +1,4 @@
-//! A gateway that starts again: everything comes back as it was, whether or not the servers do.
+//! Restarts of the gateway: everything is as before, whether or not the servers are reachable.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A token that is deleted or replaced is dead at once: streams end, calls fail, upstream sessions close.
+//! A deleted or replaced token stops working at once: streams end, calls fail, upstream sessions close.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn start() -> (TestApp, Fake) {
     (app, fake)
 }
 
-/// The two ways of taking a client's token away.
+/// The two ways to revoke a client's token.
 async fn revoke(app: &TestApp, how: &str) {
     match how {
         "delete" => drop(app.delete("/api/v0/clients/agent").await.expect(204)),
@@ -70,7 +70,7 @@ async fn calls_in_flight_fail_and_are_cancelled_upstream() {
     }
 }
 
-/// Begins calls of a client at every MCP door, revokes its token and sees how they end.
+/// Starts calls of a client at every MCP door, revokes its token and checks how the calls end.
 async fn end_calls(app: &Arc<TestApp>, server: &Server, how: &str) {
     let token = app.create_client("agent", &["*"]).await;
     let before = Tally::of(app).await;
@@ -104,7 +104,7 @@ async fn end_calls(app: &Arc<TestApp>, server: &Server, how: &str) {
     for mark in &marks {
         eventually(&format!("{mark} runs"), async || server.ran(mark) == 1).await;
     }
-    // Disconnecting does not cancel a legacy call, so these run on without anybody who waits.
+    // Disconnecting does not cancel a legacy call, so these continue although the client is gone.
     abandoned.shutdown().await;
     revoke(app, how).await;
     for answer in answers.join_all().await {

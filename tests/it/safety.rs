@@ -1,4 +1,4 @@
-//! Who may ask: Host and Origin rules, and CORS for the origins that people allowed.
+//! The rules for Host and Origin, and CORS for allowed origins.
 
 use toolgate::config::Bind;
 use url::Url;

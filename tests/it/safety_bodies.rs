@@ -1,4 +1,4 @@
-//! What may be sent: no body, path or query makes a 500, a panic or a dropped connection.
+//! Hostile requests: no body, path or query causes a 500, a panic or a dropped connection.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ async fn a_chunked_body_over_the_limit_is_413_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_stops_in_the_middle_of_too_much_is_told_after_five_seconds() {
+async fn a_sender_that_stalls_in_an_oversized_body_is_answered_after_five_seconds() {
     let app = TestApp::start().await;
     let head = format!("POST /init HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", 3 * LIMIT);
     let mut stream = client::raw(&app.address, head.as_bytes()).await;
@@ -74,7 +74,7 @@ async fn one_who_stops_in_the_middle_of_too_much_is_told_after_five_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_reaches_one_who_sends_a_large_body() {
+async fn a_refusal_reaches_the_sender_of_a_large_body() {
     let app = TestApp::start().await;
     let big = "x".repeat(LIMIT);
     for headers in [[("origin", "https://evil.example")], [("host", "evil.example")]] {
@@ -101,7 +101,7 @@ async fn bodies_are_json_whatever_their_content_type_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_body_is_too_odd_to_be_answered() {
+async fn every_odd_body_is_answered() {
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::default()).await;
     app.register_http("s", &fake).await;

@@ -88,7 +88,7 @@ async fn a_record_masks_user_info_and_query_values_but_the_server_gets_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_words_about_itself_has_empty_ones() {
+async fn a_server_without_info_and_instructions_has_empty_ones() {
     let app = TestApp::start().await;
     let behaviour = json!({ "era": "legacy", "server_info": null, "instructions": null, "tools": [],
         "prompts": [], "resources": [], "templates": [] });

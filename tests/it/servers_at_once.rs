@@ -1,4 +1,4 @@
-//! Many people at once, people who leave in the middle, and what must not stay behind.
+//! Concurrent changes of servers, callers that disconnect, and the cleanup after failures.
 
 use std::time::{Duration, Instant};
 
@@ -87,7 +87,7 @@ async fn a_client_that_hangs_up_leaves_a_whole_server_or_none() {
             answer = register => panic!("too early: {}", answer.text()),
             () = under_way => {}
         }
-        // While it goes on the name is taken; afterwards it tells how it ended.
+        // The name is taken until the registration has ended.
         app.post("/api/v0/servers", input).await.expect(409);
         if is_good {
             let path = format!("/api/v0/servers/{name}");
@@ -203,7 +203,7 @@ async fn removing_a_server_that_is_connecting_ends_the_calls_that_wait_for_it() 
         fake.restart().await;
         eventually("it is connecting", async || app.server("web").await["status"] == "connecting").await;
         let begun = Instant::now();
-        // The head of an event stream arrives as soon as the call is under way.
+        // The head of an event stream arrives as soon as the call is in flight.
         let mut call = app.post_for_events("/api/v0/tools/invoke", json!({ "name": "web__echo" })).await;
         match change {
             "remove" => app.delete("/api/v0/servers/web").await.expect(204),

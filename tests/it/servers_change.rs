@@ -1,4 +1,4 @@
-//! Changing a server that is there: replace, amend, switch, refresh, remove.
+//! Changes of a registered server: replace, update, enable, disable, refresh, remove.
 
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ async fn an_amendment_merges_variables_by_name() {
     input.as_object_mut().unwrap().insert("env".into(), given);
     app.register(input.clone()).await;
     let variable = async |name: &str| {
-        // An argument called `name` leaves no room for the tool's in the other route.
+        // The other route cannot be used, because there `name` is the name of the tool.
         let call = app.post("/api/dashboard/tools/web__env/invoke", json!({ "name": name }));
         call.await.expect(200).json()["content"][0]["text"].as_str().unwrap().to_owned()
     };

@@ -1,4 +1,4 @@
-//! What a registration may not say: each mistake is 400 and its sentence names the field.
+//! Invalid registrations: each mistake is answered with 400 and an error that names the field.
 
 use serde_json::{Map, Value, json};
 
@@ -178,7 +178,7 @@ async fn every_good_name_works() {
     eventually("all links are closed", async || fake.open_streams() == 0).await;
 }
 
-/// An item of the export without the keys that say nothing new.
+/// An item of the export without the keys that have their default.
 fn exported(app_configs: &Value, name: &str) -> Map<String, Value> {
     let items = app_configs.as_array().unwrap();
     items.iter().find(|item| item["name"] == name).unwrap().as_object().unwrap().clone()

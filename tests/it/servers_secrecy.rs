@@ -1,5 +1,5 @@
-//! What people entrust to the gateway is in no record, no error, no log and no file. The gateway runs as a process
-//! of its own here, with the most talkative log there is.
+//! Secrets never appear in a record, an error, a log or a file. The gateway runs as a separate process here, with the
+//! most verbose log.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use crate::support::{Answer, Behaviour, Fake, TestApp, eventually, request};
 
-/// The beginnings of everything secret below: not even a part may show.
+/// The prefixes of all secrets below: not even a part of one may appear.
 const SECRETS: [&str; 9] =
     ["quok", "narw", "okap", "tapi", "axol", "dugo", "lemu", "b2thcGk6YXhvbG90", "MIIBlem"];
 
@@ -56,7 +56,7 @@ impl Process {
         request(&self.address, method, path, &[], body.to_string().into()).await
     }
 
-    /// The log and every file of the database, whatever it is called.
+    /// The log and every file of the database, whatever its name.
     fn assert_files_clean(&self) {
         let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap();
         assert!(log.contains("DEBUG"), "the log is talkative: {log}");
@@ -73,7 +73,7 @@ fn lossy(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned()
 }
 
-/// A server that answers everything with a status and the whole request, again and again.
+/// A server that responds to everything with a status and the whole request, repeated many times.
 async fn parrot() -> String {
     let repeat = async |uri: Uri, headers: HeaderMap| {
         let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value:?}")).collect();
@@ -94,7 +94,7 @@ async fn a_server_that_repeats_what_it_was_told_gives_no_secret_away() {
     let url = format!("http://okapi:axolotl%2F1@{address}/mcp?key=tapir%2F2&narwhal");
     for transport in ["streamable_http", "sse"] {
         for credentials in [json!({ "bearer_token": "quokka-0003" }), json!({})] {
-            // Longer and longer, so that an excerpt ends in the middle of each secret.
+            // With increasing length, so that an excerpt ends in the middle of each secret.
             for padding in 0..40 {
                 let mut input = json!({ "name": "web", "transport": transport, "url": url });
                 input["headers"] = json!({ "X-Pad": "=".repeat(padding), "X-Key": "dugong  0004" });

@@ -1,4 +1,4 @@
-//! The first thing anybody does, over each transport and in each era.
+//! The first steps of every user, over each transport and in each era.
 
 use serde_json::json;
 

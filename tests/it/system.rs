@@ -1,4 +1,4 @@
-//! Routes about the gateway itself, and what every route has in common.
+//! Routes about the gateway itself, and common behaviour of all routes.
 
 use std::net::Ipv4Addr;
 
@@ -223,7 +223,7 @@ async fn head_answers_like_get_without_a_body() {
 async fn a_burst_of_connections_waits_its_turn() {
     let app = TestApp::start().await;
     let address = app.address.parse().unwrap();
-    // Nothing is accepted meanwhile: gateway and test share this thread, and connecting here blocks it.
+    // No connection is accepted meanwhile: gateway and test share this thread, and connecting blocks it.
     let connect = |_| std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_millis(500));
     let connected: Result<Vec<_>, _> = (0..500).map(connect).collect();
     assert!(connected.is_ok(), "{connected:?}");

@@ -1,10 +1,10 @@
-//! Callers who leave, and servers that take only so many calls at once.
+//! Callers that disconnect, and servers with a maximum of concurrent calls.
 
 use serde_json::{Value, json};
 
 use crate::support::{Behaviour, Fake, Kinds, TestApp, eventually};
 
-/// How many calls the server has received, this question not counted; works over every transport.
+/// How many calls the server has received, without this one; works over every transport.
 async fn calls_seen(app: &TestApp, server: &str, asked: &mut usize) -> usize {
     *asked += 1;
     let seen = app.call(&format!("{server}__seen"), json!({})).await;
@@ -77,7 +77,7 @@ async fn no_more_calls_run_at_once_than_the_server_takes() {
         held.push(app.invoke_and_hold(&json!({ "name": "two__slow", "ms": 60_000 })).await);
     }
     eventually("two run", async || fake.calls_of("slow") == 2).await;
-    // A waiting call that is given up frees nothing and runs nothing; a running one makes room.
+    // Cancelling a waiting call frees no slot and runs nothing; cancelling a running call frees its slot.
     held.push(app.invoke_and_hold(&json!({ "name": "two__slow", "ms": 60_000 })).await);
     let echo = app.call("two__echo", json!({ "text": "in turn" }));
     tokio::pin!(echo);

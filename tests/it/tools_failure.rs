@@ -1,4 +1,4 @@
-//! Calls that do not work: what is wrong with the request, and what went wrong upstream.
+//! Failed calls: invalid requests, and failures of the upstream.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `POST /api/v0/tools/invoke`: what goes to the tool, and what comes back from it.
+//! `POST /api/v0/tools/invoke`: the arguments that the tool gets, and the result that the caller gets.
 
 use serde_json::json;
 
@@ -116,7 +116,7 @@ async fn a_huge_result_arrives() {
         let said = app.call(&format!("{server}__huge"), json!({ "bytes": 1 << 20 })).await;
         assert_eq!(said.len(), 1 << 20, "{server}");
     }
-    // The limit of what callers may send is none for what they get.
+    // The size limit for requests does not apply to results.
     let said = app.call("http-modern__huge", json!({ "bytes": 5 << 20 })).await;
     assert_eq!(said.len(), 5 << 20);
 }

@@ -1,4 +1,4 @@
-//! `GET /api/v0/tools` and `GET /api/v0/tool`: which tools there are, and what a record says.
+//! `GET /api/v0/tools` and `GET /api/v0/tool`: which tools are listed, and the content of a record.
 
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ async fn tools_of_a_disabled_server_are_listed_only_on_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_questions_get_a_sentence_that_names_what_is_wrong() {
+async fn bad_requests_get_a_sentence_that_names_the_mistake() {
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::default()).await;
     app.register_http("s", &fake).await;

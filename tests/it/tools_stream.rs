@@ -69,7 +69,7 @@ async fn failures_after_the_start_of_a_stream_are_its_last_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_steps_at_once_never_cost_the_result() {
+async fn a_burst_of_progress_never_loses_the_result() {
     let app = TestApp::start().await;
     app.register_stdio("s", &Behaviour::default()).await;
     let body = json!({ "name": "s__progress", "steps": 400, "ms": 0 });
@@ -82,7 +82,7 @@ async fn many_steps_at_once_never_cost_the_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_stream_nobody_asks_the_upstream_for_progress() {
+async fn without_a_stream_no_progress_is_requested_upstream() {
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::default()).await;
     app.register_http("s", &fake).await;

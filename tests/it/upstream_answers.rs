@@ -1,5 +1,5 @@
-//! Answers of upstreams that are none: cut, with bytes behind them, contradictory, or under an id that is not the
-//! request's. Callers get an error that says so, never the broken bytes and never what belongs to another caller.
+//! Invalid responses of upstreams: cut off, followed by extra bytes, contradictory, or with a wrong id. Callers get an
+//! error that says so, never the broken bytes and never the response of another caller.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,14 +17,14 @@ use crate::support::TestApp;
 use crate::support::mcp::Agent;
 use crate::support::modern::ModernAgent;
 
-/// What a call is answered with; `ID` stands for the id of the request.
+/// The response to a call; `ID` stands for the id of the request.
 #[derive(Clone)]
 struct Upstream {
     answer: Arc<Mutex<Vec<u8>>>,
-    /// Calls wait here for each other and are then answered under each other's id.
+    /// Calls wait here for each other; their responses are then sent with swapped ids.
     swap: Option<Arc<Swap>>,
     held: Arc<Held>,
-    /// Has a listening stream, on which the held call is answered.
+    /// Has a listening stream, on which the response to the held call is sent.
     strays: bool,
 }
 
@@ -221,7 +221,7 @@ async fn neither_progress_nor_answers_come_to_a_call_from_elsewhere() {
     let held = tokio::spawn(async move { one.post(&call).await.expect(200).text() });
     upstream.held.id.subscribe().wait_for(Option::is_some).await.unwrap();
     assert_eq!(two.call_text("s__t", json!({"text": "meddle"})).await, "meddle");
-    // The stream that answered the held call was read to its end when it is opened again.
+    // When the stream is opened again, the one with the response was read to its end.
     upstream.held.listened.subscribe().wait_for(|count| *count > 1).await.unwrap();
     upstream.held.release.notify_one();
     let said = held.await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers that cannot be connected to: the sentence says to what, what happened, and what to do; nothing is left.
+//! Servers that cannot be connected: the error names the server, the problem and the solution; nothing is left behind.
 
 use std::time::Duration;
 

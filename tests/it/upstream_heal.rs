@@ -1,4 +1,4 @@
-//! Links that die come back by themselves, and calls wait for them. Which calls are sent again is in `doors_heal`.
+//! Lost links reconnect by themselves, and calls wait for them. Which calls are retried is in `doors_heal`.
 
 use std::time::{Duration, Instant};
 
@@ -45,11 +45,11 @@ async fn calls_while_a_process_comes_back_wait_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_a_dying_process_never_heard_are_made_to_the_next_one() {
+async fn calls_that_never_reached_a_dying_process_go_to_the_next_one() {
     let app = TestApp::start().await;
     app.register_stdio("s", &legacy()).await;
     app.call("s__die", json!({ "after_ms": 30 })).await;
-    // From before until after its end: every one is answered, or was heard by the process that ended.
+    // Calls from before until after its end: each is answered, or had reached the process that ended.
     let mut lost = 0;
     for _ in 0..60 {
         let answer = app.invoke("s__counter", json!({})).await;
@@ -85,7 +85,7 @@ async fn a_lost_session_costs_no_call_however_the_server_says_it() {
             let name = format!("s{number}{get_stream}");
             app.register_http(&name, &fake).await;
             fake.drop_sessions();
-            // Not marked as repeatable, and still it must be made: the server refused to run it.
+            // Not marked as idempotent, but it must be retried: the server refused to run it.
             assert_eq!(app.call(&format!("{name}__counter"), json!({})).await, "1", "{stranger}");
             assert_eq!(fake.seen_of("initialize").len(), 2, "{stranger}");
         }
@@ -130,7 +130,7 @@ async fn a_restarted_http_server_is_found_again_and_read_again() {
         eventually("it listens", async || fake.open_streams() == 1).await;
         fake.update(|behaviour| behaviour.show_tools(&["echo".to_owned(), "later".to_owned()]));
         fake.restart().await;
-        // Nobody calls: the gateway notices by itself.
+        // Without a call: the gateway notices by itself.
         let query = format!("?server={name}");
         eventually("its new lists are known", async || app.tools(&query).await.len() == 2).await;
         heals(&app, name).await;
@@ -227,7 +227,7 @@ async fn a_crash_loop_shows_as_failed_with_the_reason_and_backs_off() {
     eventually("it failed", async || app.server("s").await["status"] == "failed").await;
     let reason = app.server("s").await["status_reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("exit status: 9") && reason.contains("out of luck today"), "{reason}");
-    // A call does not wait, says why, and brings it back.
+    // A call does not wait, fails with the reason, and makes the gateway reconnect.
     let begun = Instant::now();
     let error = app.invoke("s__echo", json!({})).await.expect(500).error();
     assert!(error.contains("exit status: 9") && begun.elapsed() < Duration::from_secs(5), "{error}");
@@ -240,7 +240,7 @@ async fn calls_to_a_failed_server_answer_at_once_and_bring_it_back() {
     let mut fake = Fake::start(Behaviour::of(json!({ "era": "legacy", "get_stream": false }))).await;
     app.register_http("s", &fake).await;
     fake.stop().await;
-    // A call whose connection breaks under it may have run, so the first reason may be another.
+    // A call whose connection breaks may have run, so the first error may have another reason.
     app.invoke("s__echo", json!({})).await.expect(500);
     eventually("it failed", async || app.server("s").await["status"] == "failed").await;
     let error = app.invoke("s__echo", json!({})).await.expect(500).error();
@@ -317,7 +317,7 @@ async fn the_era_is_remembered_and_probed_again_after_a_failure() {
     let app = app.restart().await;
     assert_eq!(app.call("s__echo", json!({ "text": "hi" })).await, "hi");
     assert!(fake.seen_of("server/discover").is_empty(), "the verdict of the last run counts");
-    // The same address now speaks the other era.
+    // The server at this address now uses the other era.
     fake.stop().await;
     fake.update(|behaviour| *behaviour = Behaviour::of(json!({ "era": "modern" })));
     fake.restart().await;

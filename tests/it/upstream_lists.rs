@@ -1,4 +1,4 @@
-//! What servers list: read to the last page, read again when it changes, and kept when they cannot be read.
+//! Lists of servers: read to the last page, read again when they change, and kept if reading fails.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ async fn all_four_lists_are_read_to_the_last_page_on_every_transport() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_goes_round_in_circles_is_refused_by_name() {
+async fn a_list_with_circular_pages_is_refused_by_name() {
     let app = TestApp::start().await;
     let lists = [
         ("tools", "tools/list"),
@@ -200,7 +200,7 @@ async fn a_server_that_floods_announcements_is_read_rarely_and_removed_at_once()
     }
     let readings = fake.seen_of("tools/list").len();
     assert!((1..=20).contains(&readings), "{readings} readings for {announced} announcements");
-    // Neither a refresh nor the end waits for the next reading, which is up to 5 s away.
+    // Neither a refresh nor a removal waits for the next scheduled read, which is up to 5 s away.
     let begun = Instant::now();
     fake.update(|behaviour| behaviour.show_tools(&["one".to_owned()]));
     app.post("/api/v0/servers/s/refresh", json!({})).await.expect(200);

@@ -1,5 +1,5 @@
-//! Which era a server is of: everything servers in the wild answer to the probe leads to a working link or to a
-//! sentence that says why not.
+//! Detection of a server's era: every response to the probe that is seen in practice leads to a working link or to an
+//! error with the reason.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ async fn whatever_a_legacy_process_says_to_the_probe_the_handshake_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_swallows_the_probe_is_greeted_all_the_same() {
+async fn a_server_that_ignores_the_probe_still_gets_the_handshake() {
     let app = TestApp::start_with(|config| config.init_timeout = std::time::Duration::from_secs(6)).await;
     let fake = Fake::start(legacy("silence")).await;
     let behaviour = legacy("silence");
@@ -72,7 +72,7 @@ async fn a_slow_modern_process_is_still_found_to_be_modern() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_overloaded_server_fails_with_its_status_and_is_not_greeted() {
+async fn an_overloaded_server_fails_with_its_status_and_gets_no_handshake() {
     let app = TestApp::start().await;
     for status in [429, 502, 503, 504] {
         let (error, fake) = refusal(&app, "busy", failing("server/discover", json!(status))).await;
@@ -98,7 +98,7 @@ async fn a_modern_server_of_unknown_revisions_is_refused_by_naming_them() {
     let (error, fake) = refusal(&app, "future", failing("server/discover", failure)).await;
     assert!(error.contains("2031-01-01"), "{error}");
     assert!(fake.seen_of("initialize").is_empty());
-    // A legacy revision among them is common ground.
+    // A legacy revision among them can be used.
     let both =
         json!({ "code": -32022, "message": "no", "data": { "supported": ["2031-01-01", "2025-06-18"] } });
     let fake = Fake::start(failing("server/discover", both)).await;
@@ -151,7 +151,7 @@ async fn every_legacy_revision_is_agreed_on_and_sent_as_header() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_asked_before_the_server_knows_that_the_handshake_is_over() {
-    // The fake refuses such requests, so that registering many times would fail sooner or later.
+    // The fake refuses such requests, so one of many registrations would fail.
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await;
     for round in 0..20 {

@@ -1,4 +1,4 @@
-//! Calls on a shared link: everybody gets the own answer, whatever its size, and nothing of the caller leaks.
+//! Calls on a shared link: each caller gets its own response of any size, and no header of the caller leaks.
 
 use std::time::{Duration, Instant};
 
@@ -195,7 +195,7 @@ async fn a_tool_whose_header_annotation_is_invalid_is_hidden_and_the_others_stay
     let tools = app.tools("").await;
     assert!(!tools.contains(&"s__bad_header".to_owned()) && tools.contains(&"s__region".to_owned()));
     app.invoke("s__bad_header", json!({})).await.expect(404);
-    // It concerns HTTP of the modern era only.
+    // This applies only to HTTP in the modern era.
     let legacy = Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await;
     assert_eq!(app.register_http("old", &legacy).await["status"], "connected");
     let child = app.register_stdio("child", &Behaviour::of(json!({ "era": "modern" }))).await;

@@ -78,11 +78,11 @@ async fn names_and_tokens_are_unique() {
     let taken = json!({"name": "other", "access_token": "token-of-a"});
     conflict(app.post("/api/v0/clients", taken.clone()).await, "access_token").await;
     conflict(app.put("/api/v0/clients/agent", taken).await, "access_token").await;
-    // Nothing of a refused change happened.
+    // A refused change has no effect.
     assert_eq!(status_of(&app, "token-of-a").await, 200);
     let users = app.get("/api/v0/users").await.expect(200).json();
     assert_eq!(users.as_array().unwrap().len(), 3);
-    // A name may be that of a client at the same time; a token that was let go may be used again.
+    // A client may have the same name; a released token may be used again.
     app.create_client("a", &[]).await;
     app.delete("/api/v0/users/a").await.expect(204);
     app.post("/api/v0/users", json!({"username": "c", "access_token": "token-of-a"})).await.expect(201);
@@ -109,7 +109,7 @@ async fn a_change_keeps_what_it_does_not_name_and_counts_at_once() {
     assert_eq!(status_of(&app, &token).await, 401);
     assert_eq!(status_of(&app, "another-token").await, 200);
     app.send_as("another-token", "GET", "/api/v0/users", json!({})).await.expect(403).error();
-    // The same again is no change.
+    // Repeating the same values changes nothing.
     app.put("/api/v0/users/b%20c", json!({"username": "b c", "access_token": "another-token"}))
         .await
         .expect(200);
@@ -145,7 +145,7 @@ async fn there_is_always_an_admin_left() {
     };
     last(app.delete("/api/v0/users/admin").await).await;
     last(app.put("/api/v0/users/admin", json!({"role": "user"})).await).await;
-    // All or nothing: the token did not change either.
+    // The change is atomic: the token did not change either.
     last(app.put("/api/v0/users/admin", json!({"role": "user", "access_token": "a-new-token"})).await).await;
     app.put("/api/v0/users/admin", json!({"username": "root"})).await.expect(200);
     last(app.delete("/api/v0/users/root").await).await;
@@ -219,7 +219,7 @@ async fn the_scheme_of_the_header_is_read_in_any_case() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_lost_while_the_body_is_sent_is_lost() {
+async fn rights_lost_while_the_body_is_sent_no_longer_apply() {
     let app = TestApp::start_enterprise().await;
     for (name, take_away) in [("demoted", Some(json!({"role": "user"}))), ("deleted", None)] {
         let token = app.create_user(name, "admin").await;
@@ -231,7 +231,7 @@ async fn a_right_that_is_lost_while_the_body_is_sent_is_lost() {
             body.len()
         );
         let mut stream = client::raw(&app.address, head.as_bytes()).await;
-        // The gateway asks for the body, so the first look is over.
+        // The gateway asks for the body, so the first access check has passed.
         let mut said = [0; 12];
         stream.read_exact(&mut said).await.unwrap();
         assert_eq!(&said, b"HTTP/1.1 100");

@@ -1,4 +1,4 @@
-// The entrance: puts the dashboard onto the page.
+// The entry point: mounts the dashboard.
 
 import { mount } from 'svelte'
 import App from './App.svelte'

@@ -1,4 +1,4 @@
-// The built files that are committed: the compressed twins hold the same text, and nothing in them is inline.
+// The committed build: the compressed files have the same content, and the page has no inline scripts or styles.
 
 import { readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'

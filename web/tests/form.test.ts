@@ -1,4 +1,4 @@
-// The values behind a form: where it begins, what is wrong with it, what is sent.
+// The values of a form: initial values, validation, and what is sent.
 
 import { expect, test } from 'vitest'
 import { check, choose, initial, prune, readNumber } from '../src/logic/form'

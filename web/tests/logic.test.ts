@@ -1,4 +1,4 @@
-// The small rules of the dashboard: finding, naming, command lines, templates, group members, words.
+// The small rules of the dashboard: search, names, command lines, templates, group members, formats.
 
 import { expect, test } from 'vitest'
 import { quote, split } from '../src/logic/commandline'

@@ -1,4 +1,4 @@
-// What a form sees of a JSON Schema.
+// How a form reads a JSON Schema.
 
 import { expect, test } from 'vitest'
 import { choices, describe, kindOf, options, properties, resolve, settle } from '../src/logic/schema'

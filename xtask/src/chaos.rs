@@ -1,5 +1,5 @@
 //! Fault injection: builds the program under test, the fault layer and the harness in `chaos/`, and runs the harness.
-//! What is broken and what must hold is in the harness; its exit code is the verdict.
+//! The faults and the checks are in the harness; its exit code is the result.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,20 +9,20 @@ use anyhow::{Context, Result};
 use crate::command;
 use crate::run::Run;
 
-/// The seed of the short run, the same for everybody. With this one every kind of fault has its turn.
+/// Seed of the short run. It is fixed, and chosen so that every kind of fault occurs.
 const SEED: &str = "4";
-/// The duration of the short run in seconds, shared by the four parts.
+/// Duration of the short run in seconds, shared by the four parts.
 const SECONDS: &str = "60";
 
 /// A short run of every part against the debug build, as a step of `cargo xtask test`.
 pub fn short(run: &mut Run) -> Result<()> {
-    // The whole workspace, as for the tests, so that nothing is built a second time with other features.
+    // Builds the whole workspace, like the tests, so that nothing is built twice with different features.
     let build = ["cargo", "build", "--workspace", "--lib", "--bins", "--locked", "--quiet"];
     command::show(&run.root, &build)?;
     start(run, "debug", &["--seconds", SECONDS, "--seed", SEED])
 }
 
-/// The command: the words go to the harness, the release build is tested.
+/// `cargo xtask chaos`: passes the arguments to the harness and tests the release build.
 pub fn run(words: &[&str]) -> ExitCode {
     let run = Run::new(None);
     let begun = Instant::now();

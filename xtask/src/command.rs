@@ -1,4 +1,4 @@
-//! Runs other programs in the repository's root. A command line is a slice whose first word is the program;
+//! Runs other programs in the root of the repository. A command line is a slice whose first item is the program;
 //! no shell is involved.
 
 use std::env;
@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Runs with our terminal as its own.
+/// Runs a command that inherits our terminal.
 pub fn show(root: &Path, line: &[&str]) -> Result<()> {
     show_with(root, line, &[])
 }
@@ -20,12 +20,12 @@ pub fn show_with(root: &Path, line: &[&str], variables: &[(&str, &str)]) -> Resu
     check(line, status)
 }
 
-/// Runs and passes on what it prints line by line, with a look at each.
+/// Runs a command, passes its output on line by line, and calls a function with each line.
 pub fn watch(root: &Path, line: &[&str], mut look: impl FnMut(&str)) -> Result<()> {
     let mut child = prepare(root, line).stdout(Stdio::piped()).spawn().with_context(|| not_started(line))?;
     let mut printed = BufReader::new(child.stdout.take().context("the child has no stdout")?);
     let mut bytes = Vec::new();
-    // Bytes, not `lines()`: a test may print what is not UTF-8.
+    // Bytes, not `lines()`: the output of a test may not be UTF-8.
     while printed.read_until(b'\n', &mut bytes)? > 0 {
         std::io::stdout().write_all(&bytes)?;
         look(String::from_utf8_lossy(&bytes).trim_end());
@@ -34,27 +34,27 @@ pub fn watch(root: &Path, line: &[&str], mut look: impl FnMut(&str)) -> Result<(
     check(line, child.wait()?)
 }
 
-/// Runs and returns what it printed on stdout.
+/// Runs a command and returns its stdout.
 pub fn read(root: &Path, line: &[&str]) -> Result<String> {
     let output = prepare(root, line).stderr(Stdio::inherit()).output().with_context(|| not_started(line))?;
     check(line, output.status)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether the command can be started and succeeds; silent.
+/// Whether the command can be started and succeeds. Its output is discarded.
 pub fn works(root: &Path, line: &[&str]) -> bool {
     let mut command = prepare(root, line);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A command that was not started yet, for those who want its streams.
+/// Prepares a command without starting it, for callers that need its streams.
 pub fn prepare(root: &Path, line: &[&str]) -> Command {
     let (program, arguments) = line.split_first().unwrap_or((&"", &[]));
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root);
-    // `cargo run` describes xtask to xtask in these. Build scripts that watch them (ring's does) would
-    // be run again each time the same build is started from here and by hand.
+    // `cargo run` sets these variables for xtask itself. Build scripts that watch them (ring's does) would
+    // run again each time the same build is started once from here and once by hand.
     for (name, _) in env::vars_os() {
         let told = name.to_string_lossy();
         if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {

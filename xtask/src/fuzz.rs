@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: builds the fuzzing program and hands the words over to it.
+//! `cargo xtask fuzz`: builds the fuzzing program and passes the arguments to it.
 
 use std::path::Path;
 

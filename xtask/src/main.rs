@@ -1,5 +1,5 @@
 //! The project's own commands, run as `cargo xtask <command>`.
-//! Only the words are read here; what a command does is a table in `steps.rs`.
+//! This file only parses the arguments; what each command does is a table in `steps.rs`.
 
 mod chaos;
 mod clients;
@@ -17,23 +17,23 @@ use std::process::ExitCode;
 use run::Run;
 
 const HELP: &str = "\
-cargo xtask test [FILTER]   format check, clippy, all tests, faults, documentation; FILTER narrows the tests by name
+cargo xtask test [FILTER]   all checks; with FILTER only the tests whose name contains it
 cargo xtask conformance [FILTER]
-                            the official suite alone; FILTER narrows the cases by name, such as client-modern
+                            only the official suite; FILTER selects cases by name, such as client-modern
 cargo xtask clients [FILTER]
-                            the real clients alone; FILTER narrows them by name, such as Python
-cargo xtask dashboard       format, lint, types, unit tests and build of the dashboard alone
+                            only the real clients; FILTER selects them by name, such as Python
+cargo xtask dashboard       only format, lint, types, unit tests and build of the dashboard
 cargo xtask browser [FILTER]
-                            the dashboard in a real browser alone; FILTER narrows the scripts by name
+                            only the dashboard in a real browser; FILTER selects scripts by name
 cargo xtask chaos [PART...] [--minutes N] [--seed N] [--toolgate FILE]
                             fault injection against the release build, or against FILE; all parts by default
 cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
-                            fuzzing alone; `cargo xtask fuzz --help` tells the targets and the other words
-cargo xtask extra           what a fresh machine lacks: cargo-deny
+                            only fuzzing; `cargo xtask fuzz --help` lists the targets and options
+cargo xtask extra           checks that need tools of their own: cargo-deny
 cargo xtask help            this text
 
-A step that cannot run here is skipped with the reason; with CI=true it is a failure.";
+A step that cannot run here is skipped with the reason; with CI=true it fails instead.";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

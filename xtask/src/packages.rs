@@ -1,6 +1,6 @@
 //! npm packages at the versions of a lock file, installed into a folder that git ignores. They are installed and run
-//! with the npm and the Node of `xtask/node`: packages with native parts leave those out under a Node that is too old
-//! for them, and the machine's may be.
+//! with the npm and the Node of `xtask/node`: the machine's Node may be too old, and npm then leaves out the native
+//! parts of packages.
 
 use std::env;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::command;
 
-/// Not `npm ci`: it insists on the optional packages of all platforms, which not every registry has.
+/// Not `npm ci`: it requires the optional packages of all platforms, which some registries do not have.
 const INSTALL: &[&str] = &["npm", "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
 
 pub struct Packages {
@@ -19,10 +19,10 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// Installs what `source` wants into `folder`; does nothing where that is installed already.
+    /// Installs the packages of `source` into `folder`; does nothing if they are installed already.
     pub fn install(root: &Path, source: &Path, folder: &Path) -> Result<Packages> {
         let node = Node::install(root)?;
-        // With Node's lock, because native parts fit the Node that installed them.
+        // Node's lock file is included, because native parts work only with the Node that installed them.
         let wanted = [fs::read(source.join(LOCK))?, node.lock.clone()].concat();
         install(source, folder, &wanted, || node.show(folder, INSTALL, &[]))?;
         Ok(Packages { folder: folder.to_owned(), node })
@@ -42,12 +42,12 @@ impl Packages {
         self.node.show(&self.folder, &[&[self.node()?, file], arguments].concat(), variables)
     }
 
-    /// The path of Node, for those who start it themselves.
+    /// The path of Node, for callers that start it themselves.
     pub fn node(&self) -> Result<&str> {
         self.node.program.to_str().context("the path of Node is not text")
     }
 
-    /// The path of something in the folder.
+    /// The path of a file in the folder.
     pub fn path(&self, inner: &str) -> Result<String> {
         let path = self.folder.join(inner);
         Ok(path.to_str().context("the path of the packages is not text")?.to_owned())
@@ -57,13 +57,13 @@ impl Packages {
 /// The npm and the Node of `xtask/node`.
 struct Node {
     program: PathBuf,
-    /// The `PATH` on which they come first.
+    /// A `PATH` that finds them first.
     path: String,
     lock: Vec<u8>,
 }
 
 impl Node {
-    /// Installs both with the npm of the machine, which has nothing to do afterwards.
+    /// Installs both with the npm of the machine, which is not used for anything else.
     fn install(root: &Path) -> Result<Node> {
         let (source, folder) = (root.join("xtask/node"), root.join(".cache/node"));
         let lock = fs::read(source.join(LOCK))?;
@@ -85,7 +85,7 @@ impl Node {
 
 const LOCK: &str = "package-lock.json";
 
-/// Puts the package files of `source` into `folder` and installs there, unless that was done for the same `wanted`.
+/// Copies the package files of `source` into `folder` and installs there, unless that was done for the same `wanted`.
 fn install(source: &Path, folder: &Path, wanted: &[u8], work: impl FnOnce() -> Result<()>) -> Result<()> {
     let stamp = folder.join("node_modules/installed-package-lock.json");
     if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {

@@ -1,5 +1,5 @@
-//! Walks a table of steps: says what it does and how long it took, stops at the first failure,
-//! and ends with one line that tells the outcome. What the steps are is in `steps.rs`.
+//! Runs a table of steps: prints each step and how long it took, stops at the first failure,
+//! and ends with one line that has the result. The steps themselves are in `steps.rs`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ pub struct Step {
     pub run: fn(&mut Run) -> Result<()>,
 }
 
-/// What the machine must offer before a step can run.
+/// What must be installed on the machine before a step can run.
 pub enum Need {
-    /// A command that succeeds, and how to come by it.
+    /// A command that must succeed, and how to get it.
     Works { probe: &'static [&'static str], remedy: &'static str },
-    /// A command that succeeds, and the Debian packages that bring it; installed here when we are root.
+    /// A command that must succeed, and the Debian packages that contain it, which are installed if we are root.
     Debian { probe: &'static [&'static str], packages: &'static [&'static str] },
 }
 
@@ -46,7 +46,7 @@ impl Run {
             if let Some(reason) = step.needs.iter().find_map(|need| need.missing(&self.root)) {
                 if strict {
                     return self
-                        .fail(&title, &format!("cannot run, and CI=true allows no skipping: {reason}"));
+                        .fail(&title, &format!("cannot run, and with CI=true no step is skipped: {reason}"));
                 }
                 println!("{title}: skipped, {reason}");
                 skipped.push(step.name);
@@ -100,7 +100,7 @@ impl Need {
     }
 }
 
-/// Installs Debian packages where that is possible without asking anybody.
+/// Installs Debian packages, if that is possible without a password.
 fn install(root: &Path, packages: &[&str]) -> bool {
     let is_root = command::read(root, &["id", "-u"]).is_ok_and(|id| id.trim() == "0");
     if !is_root || !command::works(root, &["apt-get", "--version"]) {

@@ -1,5 +1,5 @@
 //! The tables of steps: what `cargo xtask test` and `cargo xtask extra` do, in this order.
-//! A new step is a row here and a function below; walking the rows is in `run.rs`.
+//! A new step is a row here and a function below; `run.rs` runs the rows.
 
 use anyhow::Result;
 
@@ -39,7 +39,7 @@ pub const WEB: &[Step] = &[Step { name: "build of the dashboard", needs: &[NPM],
 
 pub const EXTRA: &[Step] = &[Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies }];
 
-/// Proves the fixture, without which a failure behind the gateway would tell nothing.
+/// Tests the fixture alone first: otherwise a failure behind the gateway could be the fixture's fault.
 const CONFORMANCE_DIRECT: Step =
     Step { name: "conformance of the fixture", needs: &[NPM], run: conformance::direct };
 const CONFORMANCE_GATEWAY: Step =
@@ -49,7 +49,7 @@ const CONFORMANCE_LINKS: Step =
 
 const REAL_CLIENTS: Step = Step { name: "real clients", needs: &[NPM, PYTHON], run: clients::run };
 
-/// Sources, unit tests, and that what is committed is what they give.
+/// Checks the sources, runs the unit tests, and checks that the committed build is up to date.
 const DASHBOARD: Step = Step { name: "dashboard", needs: &[NPM], run: dashboard::check };
 const BROWSER: Step =
     Step { name: "dashboard in a browser", needs: &[NPM, CHROMIUM], run: dashboard::browse };
@@ -85,7 +85,7 @@ fn tests(run: &mut Run) -> Result<()> {
     outcome
 }
 
-/// Links between items. Links between pages are kept by `tests/tidy.rs`.
+/// Checks links between items. Links between pages are checked by `tests/tidy.rs`.
 fn documentation(run: &mut Run) -> Result<()> {
     let line = ["cargo", "doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
     command::show_with(&run.root, &line, &[("RUSTDOCFLAGS", "-D warnings")])
@@ -95,7 +95,7 @@ fn dependencies(run: &mut Run) -> Result<()> {
     command::show(&run.root, &["cargo", "deny", "--locked", "check"])
 }
 
-/// Each target for as long as the fuzzing program does by default.
+/// Runs each target for the default time of the fuzzing program.
 fn fuzzing(run: &mut Run) -> Result<()> {
     fuzz::run(&run.root, &[])
 }

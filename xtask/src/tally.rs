@@ -9,7 +9,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...`; any other is ignored.
+    /// Counts a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...`; any other line is ignored.
     pub fn read(&mut self, line: &str) {
         let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
         else {

@@ -1,5 +1,5 @@
-//! Clients in a closed loop: each sends its next request when it has the answer to the last, and looks at every one.
-//! Prints one line of JSON with what they saw and what it cost the process that is watched.
+//! Clients in a closed loop: each sends its next request after the response to the last one, and checks every response.
+//! Prints one line of JSON with the latencies and the CPU time of the watched process.
 //!
 //! bench-load --address 127.0.0.1:8080 --pid 1234 --era legacy|modern --work call|list [--tool up__echo] [--clients 32] [--seconds 4] [--token T]
 
@@ -19,7 +19,7 @@ struct Plan {
     is_modern: bool,
     method: &'static str,
     tool: String,
-    /// A header line, or nothing.
+    /// A header line, or empty.
     authorization: String,
     clients: usize,
     time: Duration,
@@ -71,7 +71,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Every latency, and the time that the watched process spent meanwhile.
+/// All latencies, and the CPU time of the watched process during the run.
 async fn run(plan: Plan) -> Result<(Vec<Duration>, Duration)> {
     let mut ready = Vec::new();
     for _ in 0..plan.clients {

@@ -1,4 +1,4 @@
-//! An MCP server that costs next to nothing: it looks for a few words in a request and answers from memory.
+//! An MCP server with minimal cost: it searches for a few words in a request and responds from memory.
 //!
 //! bench-upstream --listen 127.0.0.1:9100 [--tools 50] [--era legacy|modern]
 

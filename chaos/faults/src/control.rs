@@ -9,10 +9,10 @@ pub const CONTROL_VARIABLE: &str = "TOOLGATE_FAULTS_CONTROL";
 /// The environment variable with the file name by which database files are recognized.
 pub const DATABASE_VARIABLE: &str = "TOOLGATE_FAULTS_DATABASE";
 
-/// The environment variable with the seconds by which the clock of the program is late.
+/// The environment variable with the seconds by which the clock of the program is set back.
 pub const CLOCK_VARIABLE: &str = "TOOLGATE_FAULTS_CLOCK";
 
-/// Everything passes.
+/// No fault.
 pub const OFF: u32 = 0;
 /// Writes that would make a file longer fail with ENOSPC.
 pub const FULL_DISK: u32 = 1;
@@ -24,7 +24,7 @@ pub const WRITE_ERRORS: u32 = 3;
 pub const SYNC_ERROR: u32 = 4;
 /// Every sync fails with EIO.
 pub const SYNC_ERRORS: u32 = 5;
-/// One write in four stores only half of its bytes and says so.
+/// One write in four stores only half of its bytes and returns that length.
 pub const SHORT_WRITES: u32 = 6;
 /// Every sync takes `delay_ms` longer.
 pub const SLOW_SYNCS: u32 = 7;
@@ -39,7 +39,7 @@ pub struct Control {
     pub delay_ms: AtomicU32,
     /// Counts down to the call that fails.
     pub countdown: AtomicI64,
-    /// Where the countdown begins again; 0 when it does not.
+    /// The value at which the countdown starts again; 0 if it does not.
     pub period: AtomicI64,
     /// Calls on database files that failed, were cut short or were delayed.
     pub injected: AtomicU64,

@@ -1,6 +1,6 @@
-//! A fault layer between a program and its database files: loaded with LD_PRELOAD, it stands in for the libc
-//! functions that change files and lets some of them fail, as the mapped `Control` says. Nothing here allocates
-//! or locks, and descriptors of other files (sockets, logs, keys) always pass.
+//! A fault layer between a program and its database files. Loaded with LD_PRELOAD, it replaces the libc functions that
+//! change files and makes some calls fail, as the mapped `Control` says. Nothing here allocates or locks, and calls on
+//! other files (sockets, logs, keys) are never changed.
 #![allow(unsafe_code)]
 
 mod control;
@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 
 use control::Control;
 
-/// Longer than the paths that a test uses; a longer one does not belong to a test.
+/// Longer than any path that a test uses.
 const LONGEST_PATH: usize = 4096;
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
 static DATABASE: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
-/// The seconds by which the clock is late.
+/// The seconds by which the clock is set back.
 static LATE: AtomicI64 = AtomicI64::new(0);
 
-/// What a call wants to do to a file.
+/// The effect of a call on a file.
 #[derive(Clone, Copy)]
 enum Act {
     /// A write at a position, or at that of the descriptor.
@@ -34,7 +34,7 @@ enum Act {
     Sync,
 }
 
-/// What becomes of a call.
+/// What to do with a call.
 enum Verdict {
     Pass,
     Fail(c_int),
@@ -92,7 +92,7 @@ fn judge(file: c_int, act: Act) -> Verdict {
     // SAFETY: null, or a mapping that stays until the process ends.
     let Some(control) = (unsafe { CONTROL.load(Ordering::SeqCst).as_ref() }) else { return Verdict::Pass };
     let mode = control.mode.load(Ordering::SeqCst);
-    // Descriptors are looked at only while a fault is on, each time anew: their numbers are used again.
+    // Descriptors are checked only while a fault is on, and each time again, because their numbers are reused.
     if mode == control::OFF || !concerns(mode, act) || !is_of_database(file) {
         return Verdict::Pass;
     }
@@ -152,7 +152,7 @@ fn concerns(mode: u32, act: Act) -> bool {
     }
 }
 
-/// Whether the path of a descriptor has the name of the database in it, so that its log and index belong to it too.
+/// Whether the path of a descriptor contains the name of the database; its log and index count too.
 fn is_of_database(file: c_int) -> bool {
     let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
     let mut digits = [0_u8; 10];
@@ -178,7 +178,7 @@ fn is_of_database(file: c_int) -> bool {
     path.windows(name.to_bytes().len().max(1)).any(|window| window == name.to_bytes())
 }
 
-/// Where a write would end.
+/// The file position at which a write would end.
 fn end(file: c_int, from: Option<i64>, count: usize) -> i64 {
     // SAFETY: a plain system call without memory.
     let from = from.unwrap_or_else(|| unsafe { libc::lseek(file, 0, libc::SEEK_CUR) });
@@ -208,7 +208,7 @@ fn fail(error: c_int) -> c_int {
     -1
 }
 
-/// The function that this library stands in front of; looked up once.
+/// The real function that this library replaces; looked up once.
 fn real(cache: &AtomicUsize, name: &CStr) -> usize {
     let known = cache.load(Ordering::Relaxed);
     if known != 0 {
@@ -217,7 +217,7 @@ fn real(cache: &AtomicUsize, name: &CStr) -> usize {
     // SAFETY: the name is terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
     if found == 0 {
-        // SAFETY: ends the process; a layer that lost the real function can do nothing else.
+        // SAFETY: ends the process; without the real function nothing else is possible.
         unsafe { libc::abort() };
     }
     cache.store(found, Ordering::Relaxed);
@@ -277,7 +277,7 @@ stand_in!(fsync = c"fsync", (file: c_int) -> c_int,
 stand_in!(fdatasync = c"fdatasync", (file: c_int) -> c_int,
     file, Act::Sync, |call: unsafe extern "C" fn(c_int) -> c_int| call(file));
 
-/// The time of day is late by what the environment says; clocks that only measure are not.
+/// Sets the time of day back by what the environment says; monotonic clocks stay unchanged.
 ///
 /// # Safety
 /// As for the function of libc with the same name.

@@ -1,5 +1,5 @@
-//! A bystander: calls of a server to which nothing bad happens, at a steady pace. Each is paired with a request straight
-//! to that server, which shows what the machine itself was busy with.
+//! A bystander: calls a server without faults at a steady rate. After each call it sends a request directly to that
+//! server, which shows how busy the machine itself is.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use super::caller::{Caller, Door, Verdict};
 use super::measure::{Latencies, milliseconds};
 use crate::http::Request;
 
-/// Between two calls.
+/// Pause between two calls.
 const PACE: Duration = Duration::from_millis(15);
-/// The shortest run whose times say something.
+/// The shortest run whose times are meaningful.
 const LONG_ENOUGH: Duration = Duration::from_secs(60);
-/// What the p99 may have beyond twice its quiet value.
+/// By how much the p99 may exceed twice its value without faults.
 const SLACK: Duration = Duration::from_millis(50);
 
-/// What was measured while the same things went on.
+/// Measurements of one phase.
 pub struct Phase {
     through_gateway: Latencies,
     direct: Latencies,
@@ -28,7 +28,7 @@ impl Phase {
     }
 }
 
-/// Calls for this long.
+/// Makes calls for this long.
 pub async fn watch(scene: &Arc<Scene>, time: Duration, phase: &mut Phase) {
     let doors = [Door::Rest, Door::Legacy];
     let mut callers = doors.map(|door| Caller::new(&scene.address, door));
@@ -55,9 +55,9 @@ pub async fn watch(scene: &Arc<Scene>, time: Duration, phase: &mut Phase) {
     }
 }
 
-/// The p99 during the faults, against the larger of those without. A call through the gateway makes twice the way of a
-/// direct one, so it may lose twice of what that lost. In a short run, which may share its machine with anything, times
-/// are shown but not judged.
+/// Compares the p99 during faults with the larger of the values without. A call through the gateway has two hops and a
+/// direct one has one, so it may become slower by twice as much as a direct one. In a short run the times are shown but
+/// not checked, because the machine may be busy with anything.
 pub fn judge(scene: &Arc<Scene>, lasted: Duration, idle: &Phase, quiet: &Phase, troubled: &Phase) {
     let before = idle.through_gateway.p99().max(quiet.through_gateway.p99());
     let direct_before = idle.direct.p99().max(quiet.direct.p99());

@@ -1,5 +1,5 @@
-//! Callers who behave well: one call at a time through any door of the gateway, each with a text of its own, and the
-//! judgement of what came back.
+//! Well-behaved callers: one call at a time through any entry point (door) of the gateway, each with a unique text, and
+//! the check of the response.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use crate::http::{Request, Response};
 
 /// The `timeout_ms` of every server.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
-/// What a busy machine may add to it.
+/// Tolerance for a busy machine.
 pub const SLACK: Duration = Duration::from_secs(3);
-/// After this a call counts as never answered.
+/// After this time a call counts as never answered.
 const NEVER: Duration = Duration::from_secs(20);
 
-/// A way into the gateway.
+/// An entry point of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     Rest,
     /// REST with `Accept: text/event-stream`.
     RestEvents,
     Legacy,
-    /// A legacy client that takes JSON only.
+    /// A legacy client that accepts only JSON.
     LegacyJson,
     Modern,
     Sse,
@@ -38,7 +38,7 @@ pub const DOORS: &[Door] =
 pub struct Call {
     pub server: String,
     pub tool: &'static str,
-    /// Found nowhere else, so that whose answer it is can be told.
+    /// Unique, so that a response can be matched to its call.
     pub text: String,
 }
 
@@ -48,7 +48,7 @@ impl Call {
     }
 }
 
-/// What a call came to, short of a broken promise.
+/// The outcome of a call that broke no promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Answered,
@@ -56,7 +56,7 @@ pub enum Verdict {
     Refused(String),
 }
 
-/// A client of the gateway at one door.
+/// A client of the gateway at one entry point.
 pub struct Caller {
     address: String,
     pub door: Door,
@@ -70,7 +70,7 @@ impl Caller {
         Self { address: address.to_owned(), door, session: None, stream: None, last_id: 0 }
     }
 
-    /// Makes a call; the error is the promise that was broken.
+    /// Makes a call; an error is a broken promise.
     pub async fn call(&mut self, call: &Call) -> Result<(Verdict, Duration)> {
         self.prepare().await.context("the gateway itself does not answer")?;
         self.last_id += 1;
@@ -82,17 +82,17 @@ impl Caller {
         };
         let took = begun.elapsed();
         if verdict.is_err() {
-            // Whatever is wrong with the stream must not spoil the next call.
+            // A broken stream must not affect the next call.
             self.stream = None;
         }
         let verdict = verdict?;
         if took > TIMEOUT + SLACK {
-            bail!("it took {took:?} until {verdict:?}, with a limit of {TIMEOUT:?}");
+            bail!("{verdict:?} came after {took:?}, but the timeout is {TIMEOUT:?}");
         }
         Ok((verdict, took))
     }
 
-    /// The request as bytes, for clients who do not behave well.
+    /// The request as bytes, for badly behaved clients.
     pub async fn raw(&mut self, call: &Call) -> Result<Vec<u8>> {
         self.prepare().await?;
         self.last_id += 1;
@@ -212,14 +212,14 @@ fn last_event(response: &Response, text: &str) -> Result<(Value, bool)> {
     }
 }
 
-/// Name and data of every event of a whole stream.
+/// Name and data of every event of a complete stream.
 fn events(response: &Response) -> Result<Vec<(String, Value)>> {
     let text = std::str::from_utf8(&response.body).context("a stream that is not UTF-8")?;
     let blocks = text.split("\n\n").filter(|block| !block.trim().is_empty());
     blocks.filter_map(|block| parse_event(block).transpose()).collect()
 }
 
-/// Name and data of one event; none where it is only a comment.
+/// Name and data of one event; `None` for a comment.
 pub fn parse_event(block: &str) -> Result<Option<(String, Value)>> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let Some(data) = field("data:") else { return Ok(None) };
@@ -228,7 +228,7 @@ pub fn parse_event(block: &str) -> Result<Option<(String, Value)>> {
     Ok(Some((field("event:").unwrap_or("message").to_owned(), value)))
 }
 
-/// The messages that came for one request: notices, then exactly one answer.
+/// Checks the messages for one request: notifications, then exactly one response.
 fn judge_messages(messages: &[Value], id: u64, text: &str) -> Result<Verdict> {
     let is_answer = |message: &&Value| message.get("method").is_none();
     let notices = messages.iter().filter(|message| message["method"] == "notifications/progress");

@@ -1,5 +1,5 @@
-//! The faults that a server's side of the wire injects: which there are, when one is drawn, and how those that concern
-//! only the text of an answer change it. Those that concern bytes and connections are carried out in `wire`.
+//! The faults on the server's side of the connection: the list of them, when one is chosen, and how those that affect
+//! only the text of a response change it. Faults of bytes and connections are carried out in `wire`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::random::Random;
 
-/// One way to answer wrongly.
+/// One kind of wrong response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// The connection is reset before the first byte of the response.
     Reset,
     ResetMidway,
-    /// Not a byte comes until the peer gives up.
+    /// No byte is sent until the peer gives up.
     Stall,
     StallMidway,
     /// The response is never sent, and the sending half of the connection is closed.
     HalfClose,
-    /// The right response, a few bytes at a time.
+    /// The correct response, a few bytes at a time.
     Drip,
     /// Bytes that are not HTTP.
     Garbage,
@@ -29,9 +29,9 @@ pub enum Fault {
     BrokenChunk,
     WrongType,
     EmptyBody,
-    /// An event stream that ends inside of the answer.
+    /// An event stream that ends in the middle of the response.
     CutStream,
-    /// The right response, and the same once more without having been asked.
+    /// The correct response, and then the same again without a request.
     Unasked,
     ServerError,
     Unavailable,
@@ -39,9 +39,9 @@ pub enum Fault {
     TooMany,
     /// The server forgets the session and answers 404.
     LostSession,
-    /// An answer that goes on for as long as it is read, up to [`super::wire::ENDLESS`].
+    /// A response that continues as long as it is read, up to [`super::wire::ENDLESS`].
     Endless,
-    /// The answer is cut, but the HTTP framing around it is intact.
+    /// The response is cut off, but the HTTP framing around it is intact.
     CutJson,
     TrailingBytes,
     NulByte,
@@ -54,23 +54,23 @@ pub enum Fault {
     /// The id as a string.
     StringId,
     NoId,
-    /// The answer twice on one stream.
+    /// The response twice on one stream.
     Twice,
-    /// The answer ends with its connection, too early, and nothing in the HTTP framing says so.
+    /// The connection closes too early, and the HTTP framing does not show that the response is incomplete.
     CutUnframed,
-    /// A head that does not end, up to a bound.
+    /// A head that does not end, up to a limit.
     EndlessHead,
     /// A redirect to itself.
     Circle,
     /// A redirect to another origin.
     Away,
-    /// The right answer behind hundreds of notices.
+    /// The correct response after hundreds of notifications.
     Flood,
-    /// The same behind thousands.
+    /// The same after thousands.
     Deluge,
     /// Progress under the token of another call in flight.
     OtherToken,
-    /// The answer once more on the listening stream, under the id of another call in flight.
+    /// The response again on the listening stream, with the id of another call in flight.
     Stray,
 }
 
@@ -121,7 +121,7 @@ impl Fault {
         ALL.iter().find(|(fault, _)| *fault == self).map_or("unnamed", |(_, name)| name)
     }
 
-    /// Whether it changes only the text of the answer, so that every transport can carry it.
+    /// Whether it changes only the text of the response, so that it is possible on every transport.
     pub fn is_of_text(self) -> bool {
         matches!(
             self,
@@ -138,7 +138,7 @@ impl Fault {
         )
     }
 
-    /// The answer as this fault leaves it. `text` has the members `jsonrpc`, `id` and `result`, in this order.
+    /// Applies this fault to a response. `text` has the members `jsonrpc`, `id` and `result`, in this order.
     pub fn deform(self, text: &str, id: u64, other: u64) -> Vec<u8> {
         let named = format!(r#""id":{id},"#);
         let renamed = |with: &str| text.replacen(&named, with, 1).into_bytes();
@@ -165,7 +165,7 @@ impl Fault {
     }
 }
 
-/// Draws faults while they are switched on, and counts them.
+/// Chooses faults while they are switched on, and counts them.
 pub struct Faults {
     random: Mutex<Random>,
     counts: Mutex<BTreeMap<String, u64>>,

@@ -1,4 +1,4 @@
-//! What is left when the faults have stopped: servers come back and answer, and the process gives back what it took.
+//! The checks after the faults: all servers are connected and respond, and the process releases its resources.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,17 +8,17 @@ use super::caller::{Caller, DOORS, Door, Verdict};
 use super::measure::{descriptors, memory, milliseconds};
 use crate::gateway::{Gateway, eventually};
 
-/// From the last fault until everything works again.
+/// Maximum time from the last fault until everything works again.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Idle upstream connections and such, which are kept for a while.
+/// Descriptors that may stay open for a while, such as those of idle upstream connections.
 const DESCRIPTOR_SLACK: usize = 24;
-/// Growth of resident memory, in MiB, that is no leak.
+/// Growth of resident memory, in MiB, that does not count as a leak.
 const MEMORY_SLACK: u64 = 96;
 
-/// How long the process may take to give back what it took.
+/// How long the process may take to release its resources.
 const GIVING_BACK: Duration = Duration::from_secs(30);
 
-/// What the process holds at one moment.
+/// The resources of the process at one moment.
 #[derive(Clone, Copy)]
 pub struct Held {
     descriptors: usize,
@@ -32,7 +32,7 @@ impl Held {
     }
 }
 
-/// Waits until every server is connected and answers through every door.
+/// Waits until every server is connected and responds through every entry point.
 pub async fn wait(scene: &Arc<Scene>, gateway: &Gateway, since: Instant) {
     for (index, server) in scene.servers.iter().enumerate() {
         let name = &server.server.name;
@@ -75,7 +75,7 @@ pub async fn wait(scene: &Arc<Scene>, gateway: &Gateway, since: Instant) {
     scene.report().figure("all connected after", milliseconds(since.elapsed()));
 }
 
-/// Compares what the process holds with what it held under load before the first fault.
+/// Compares the resources of the process with those under load before the first fault.
 pub async fn judge_growth(scene: &Arc<Scene>, gateway: &Gateway, before: Held) {
     let mut caller = Caller::new(&scene.address, Door::Rest);
     let mut after = Held::by(gateway);

@@ -1,4 +1,4 @@
-//! What is measured beside the calls: the latency of a bystander, and what the process holds.
+//! Measurements: the latency of a bystander, and the resources of the process.
 
 use std::fs;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The latency that 99 of 100 calls stay below.
+    /// The 99th percentile.
     pub fn p99(&self) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -33,7 +33,7 @@ pub fn descriptors(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count)
 }
 
-/// Resident memory of a process in MiB, now and at most so far.
+/// Resident memory of a process in MiB: the current value and the peak.
 pub fn memory(process: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let field = |name: &str| {

@@ -1,5 +1,6 @@
-//! The network part: faulty servers behind the gateway and rude clients before it, while well-behaved callers use every
-//! door. Each call gets its own answer or one honest error in time, a bystander notices nothing, and all of it heals.
+//! The network part: faulty servers behind the gateway and badly behaved clients in front of it, while well-behaved
+//! callers use every entry point (door). Each call must get its own response or one correct error in time, a bystander
+//! must not be slowed down, and everything must recover.
 
 mod bystander;
 mod caller;
@@ -34,7 +35,7 @@ use wire::Listening;
 const CALLERS: u64 = 10;
 const RUDE_CLIENTS: u64 = 3;
 const ROUNDS: u32 = 4;
-/// What everybody in a run shares.
+/// State shared by all tasks of a run.
 struct Scene {
     address: String,
     servers: Vec<Listening>,
@@ -88,8 +89,8 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     Ok(scene.report.into_inner().expect("no code panics while it holds the report"))
 }
 
-/// The bystander alone, then rounds with callers only and with callers and faults in turn, so that a busy machine
-/// disturbs both alike; and what is left afterwards.
+/// Runs the bystander alone, then rounds with callers only and rounds with callers and faults in turn, so that a busy
+/// machine affects both in the same way; and finally the checks after the faults.
 async fn observe(scene: &Arc<Scene>, gateway: &Gateway, plan: &Plan, random: &mut Random) -> Result<()> {
     let [mut idle, mut quiet, mut troubled] = [const { Phase::new() }; 3];
     bystander::watch(scene, plan.duration / 10, &mut idle).await;
@@ -143,7 +144,7 @@ async fn call_on(scene: Arc<Scene>, number: u64, mut random: Random) {
         if runs > 1 && tool != "look" {
             scene.violation(&call, door, &format!("the tool ran {runs} times"));
         }
-        // A refusal that comes at once must not turn into a flood.
+        // Immediate errors must not make this a busy loop.
         tokio::time::sleep(Duration::from_millis(5 + random.below(30))).await;
     }
 }
@@ -157,7 +158,7 @@ async fn misbehave(scene: Arc<Scene>, mut random: Random) {
         let server = usize::try_from(random.below(scene.servers.len() as u64)).unwrap_or_default();
         let number = scene.last_call.fetch_add(1, Ordering::Relaxed);
         let name = &scene.servers[server].server.name;
-        // The gateway may refuse or reset what makes no sense.
+        // The gateway may refuse or reset invalid requests.
         let _ = rude::misbehave(&scene.address, name, number, &mut random, &scene.faults).await;
         tokio::time::sleep(Duration::from_millis(random.below(200))).await;
     }

@@ -1,4 +1,4 @@
-//! A server's HTTP response as bytes, framed well or, where the fault says so, wrongly.
+//! A server's HTTP response as bytes, framed correctly or, for some faults, wrongly.
 
 use super::fault::Fault;
 
@@ -16,12 +16,12 @@ impl Reply {
         Self::Status { status, text: text.to_owned(), header: "" }
     }
 
-    /// The last message is the answer.
+    /// The last message is the response.
     pub fn messages(messages: Vec<Vec<u8>>, as_events: bool, session: Option<String>) -> Self {
         Self::Messages { messages, as_events, session }
     }
 
-    /// The response to a request that is refused by its status.
+    /// A response that refuses the request by its status.
     pub fn refusal(fault: Fault) -> Option<Self> {
         match fault {
             Fault::ServerError => Some(Self::status(500, "out of order")),
@@ -60,7 +60,7 @@ impl Reply {
                     session.as_ref().map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
                 let answer = messages.last().map(Vec::as_slice).unwrap_or_default();
                 match fault {
-                    // Faults of the length need one.
+                    // Faults of the length need a `Content-Length`.
                     Some(Fault::LongLength | Fault::ShortLength | Fault::EmptyBody) => {
                         plain(answer, &session, fault)
                     }
@@ -125,7 +125,7 @@ fn events(messages: &[Vec<u8>], session: &str, fault: Option<Fault>) -> Vec<u8> 
     whole
 }
 
-/// An answer that begins like a true one and has no end.
+/// A response that begins like a correct one and has no end.
 fn endless(answer: &[u8], as_events: bool, session: &str) -> Vec<u8> {
     let beginning = &answer[..answer.len() / 2];
     if as_events {

@@ -1,4 +1,4 @@
-//! Clients who do not behave: they stall while they send, vanish in the middle of a call, or do not read their answer.
+//! Badly behaved clients: they stall while sending, disconnect during a call, or do not read the response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::random::Random;
 /// How long a client that stalls or does not read keeps its connection.
 const HOLD: Duration = Duration::from_secs(3);
 
-/// Misbehaves once, in a way of the generator's choice.
+/// Misbehaves once, in a random way.
 pub async fn misbehave(
     address: &str,
     server: &str,
@@ -54,7 +54,7 @@ pub async fn misbehave(
             faults.count("client does not read");
             let big = Call { tool: "big", ..call };
             stream.write_all(&caller.raw(&big).await?).await?;
-            // One byte shows that the answer came; the rest stays where it is.
+            // One byte shows that the response has started; the rest is not read.
             let mut first = [0];
             let _ = tokio::time::timeout(HOLD, stream.read(&mut first)).await;
             tokio::time::sleep(HOLD).await;

@@ -1,5 +1,4 @@
-//! The MCP servers behind the faulty wire: what they answer when nothing goes wrong, and what they remember so that
-//! the oracle can tell what really ran.
+//! The MCP servers behind the faulty connections: their correct responses, and a record of which calls really ran.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,28 +14,28 @@ pub const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 /// How long the tool `slow` takes.
 const SLOW: Duration = Duration::from_millis(300);
-/// The length of the answer of the tool `big`.
+/// The length of the result of the tool `big`.
 const BIG: usize = 4 << 20;
 
-/// How a server speaks.
+/// The transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Legacy streamable HTTP with sessions; answers are JSON.
+    /// Legacy streamable HTTP with sessions; responses are JSON.
     Json,
-    /// The same; answers are event streams.
+    /// The same; responses are event streams.
     Events,
     Modern,
     /// The older HTTP+SSE transport.
     Sse,
 }
 
-/// A message on a stream, and the fault that it meets there.
+/// A message on a stream, and its fault.
 pub type Said = (Vec<u8>, Option<Fault>);
 
 pub struct Server {
     pub name: String,
     pub dialect: Dialect,
-    /// None for a bystander, to whom nothing bad happens.
+    /// `None` for the bystander's server, which has no faults.
     pub faults: Option<Arc<Faults>>,
     last_session: AtomicU64,
     memory: Mutex<Memory>,
@@ -45,7 +44,7 @@ pub struct Server {
 #[derive(Default)]
 struct Memory {
     sessions: BTreeSet<String>,
-    /// The listening streams and those of the HTTP+SSE transport, by session.
+    /// Listening streams and streams of the HTTP+SSE transport, by session.
     streams: HashMap<String, mpsc::UnboundedSender<Said>>,
     /// The ids of tool calls in flight.
     in_flight: BTreeSet<u64>,
@@ -53,7 +52,7 @@ struct Memory {
     ran: BTreeMap<String, u32>,
 }
 
-/// What came out of a message.
+/// The outcome of a message.
 pub struct Outcome {
     /// The request's id as the gateway wrote it.
     pub id: u64,
@@ -72,7 +71,7 @@ impl Server {
         })
     }
 
-    /// Runs a request to its answer.
+    /// Handles a request and returns its response.
     pub async fn answer(&self, request: &Value) -> Outcome {
         let id = request["id"].as_u64().unwrap_or_default();
         let params = &request["params"];
@@ -110,7 +109,7 @@ impl Server {
     async fn call(&self, params: &Value, notices: &mut Vec<String>) -> Value {
         let text = params["arguments"]["text"].as_str().unwrap_or_default();
         *self.memory().ran.entry(text.to_owned()).or_default() += 1;
-        // Calls overlap, so that there is somebody to mistake a caller for.
+        // Calls overlap, so that a mix-up of callers is possible.
         let delay = self.faults.as_ref().map_or(0, |faults| faults.below(30));
         tokio::time::sleep(Duration::from_millis(delay)).await;
         let mut said = text.to_owned();
@@ -152,14 +151,14 @@ impl Server {
         memory.streams.remove(session.unwrap_or_default());
     }
 
-    /// What is sent to the stream of a session comes out of the receiver.
+    /// Opens the stream of a session; the receiver gets the messages sent to it.
     pub fn open_stream(&self, session: &str) -> mpsc::UnboundedReceiver<Said> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.memory().streams.insert(session.to_owned(), sender);
         receiver
     }
 
-    /// Sends to the stream of a session, where it still has one.
+    /// Sends to the stream of a session, if it still has one.
     pub fn say(&self, session: &str, data: Vec<u8>, fault: Option<Fault>) {
         if let Some(stream) = self.memory().streams.get(session) {
             let _ = stream.send((data, fault));
@@ -182,7 +181,7 @@ impl Server {
     }
 }
 
-/// A step of a call, which says whose call it is.
+/// A progress message of a call, with the text of the call.
 pub fn progress(token: &Value, step: u32, text: &str) -> String {
     let params = json!({"progressToken": token, "progress": step, "message": text});
     json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string()

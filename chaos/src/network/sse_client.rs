@@ -1,4 +1,4 @@
-//! A client of the gateway's HTTP+SSE transport: an open stream, and the answers that come on it.
+//! A client of the gateway's HTTP+SSE transport: an open stream, and the responses on it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,9 +15,9 @@ const OPENING: Duration = Duration::from_secs(10);
 
 pub struct SseClient {
     reader: BufReader<TcpStream>,
-    /// What came and is not yet a whole event.
+    /// Received bytes that are not yet a complete event.
     pending: String,
-    /// Where messages are posted to.
+    /// The path to which messages are posted.
     pub endpoint: String,
     answered: BTreeSet<u64>,
 }
@@ -49,7 +49,7 @@ impl SseClient {
         Ok(client)
     }
 
-    /// Everything up to the answer with this id.
+    /// Reads all messages up to the response with this id.
     pub async fn until_answer(&mut self, id: u64, limit: Duration) -> Result<Vec<Value>> {
         let messages = async {
             let mut messages = Vec::new();

@@ -1,5 +1,5 @@
-//! The wire of a server: accepts connections, reads requests, writes responses, and carries out the faults that concern
-//! bytes and connections. A server without faults behaves well.
+//! The connections of a server: accepts them, reads requests, writes responses, and carries out the faults of bytes and
+//! connections. Without faults it is a correct server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,16 +17,16 @@ use super::reply::{self, Reply};
 use super::server::{Dialect, Said, Server, progress};
 use crate::http::header;
 
-/// The bound of an endless answer.
+/// Size limit of an endless response.
 pub const ENDLESS: usize = 96 << 20;
-/// The bound of an endless head.
+/// Size limit of an endless head.
 const ENDLESS_HEAD: usize = 8 << 20;
-/// How many notices come before an answer.
+/// Number of notifications before a response.
 const FLOOD: u32 = 500;
 const DELUGE: u32 = 3000;
-/// How long a stalled connection is held.
+/// How long a stalled connection stays open.
 const STALL: Duration = Duration::from_secs(8);
-/// Faulty answers to calls, in percent, and to everything else.
+/// Percentage of faulty responses to calls, and to everything else.
 const CALL_FAULTS: u64 = 35;
 const OTHER_FAULTS: u64 = 6;
 const CONNECTION_FAULTS: u64 = 3;
@@ -35,7 +35,7 @@ const CONNECTION_FAULTS: u64 = 3;
 pub struct Listening {
     pub server: Arc<Server>,
     pub address: SocketAddr,
-    /// Holds the port while nobody listens there, so that nobody else is given it.
+    /// Keeps the port bound while the server does not listen, so that no other program gets it.
     _port: TcpSocket,
 }
 
@@ -81,13 +81,13 @@ async fn accept(mut listener: TcpListener, address: SocketAddr, server: Arc<Serv
         }
         let server = server.clone();
         tokio::spawn(async move {
-            // A peer that hangs up is none of our concern.
+            // A peer that hangs up is not an error here.
             let _ = serve(stream, &server).await;
         });
     }
 }
 
-/// A request as it came in.
+/// A request as received.
 pub struct Incoming {
     pub head: String,
     pub body: Vec<u8>,
@@ -147,7 +147,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option
     }
 }
 
-/// Answers one message; false when the connection is of no more use.
+/// Responds to one message; returns false when the connection can no longer be used.
 async fn post(stream: &mut TcpStream, server: &Arc<Server>, request: &Incoming) -> io::Result<bool> {
     let Ok(message) = serde_json::from_slice::<Value>(&request.body) else {
         return send(stream, &Reply::status(400, "not JSON"), None, 0).await;
@@ -204,7 +204,7 @@ async fn post(stream: &mut TcpStream, server: &Arc<Server>, request: &Incoming) 
     send(stream, &Reply::messages(messages, as_events, session), fault, draw).await
 }
 
-/// HTTP+SSE: accepted here, answered on the stream. A fault hits one of the two.
+/// HTTP+SSE: accepts the message here and responds on the stream. A fault affects one of the two.
 async fn submit(
     stream: &mut TcpStream,
     server: &Arc<Server>,
@@ -221,7 +221,7 @@ async fn submit(
         for notice in outcome.notices {
             answering.say(&session, notice.into_bytes(), None);
         }
-        // Only a number that is in nobody's use: this transport has nothing but the id to tell answers apart.
+        // Only an id that is not in use: on this transport responses differ only by their id.
         let answer = match later {
             Some(fault) => fault.deform(&outcome.answer, outcome.id, outcome.id + 1_000_000),
             None => outcome.answer.into_bytes(),
@@ -231,7 +231,7 @@ async fn submit(
     send(stream, &Reply::status(202, "Accepted"), fault.filter(|_| !hits_stream), draw).await
 }
 
-/// An event stream for what is not the answer to a POST.
+/// An event stream for messages that are not the response to a POST.
 async fn listen(mut stream: TcpStream, server: &Arc<Server>, request: &Incoming) -> io::Result<()> {
     let endpoint = match server.dialect {
         Dialect::Sse => Some(server.open_session()),
@@ -264,7 +264,7 @@ async fn listen(mut stream: TcpStream, server: &Arc<Server>, request: &Incoming)
     }
 }
 
-/// Sends what is said on a stream, until it breaks or its peer goes away.
+/// Sends messages on a stream until it breaks or its peer disconnects.
 async fn carry(stream: &mut TcpStream, messages: &mut mpsc::UnboundedReceiver<Said>) -> io::Result<()> {
     let mut byte = [0];
     loop {
@@ -294,7 +294,7 @@ async fn carry(stream: &mut TcpStream, messages: &mut mpsc::UnboundedReceiver<Sa
     }
 }
 
-/// Writes a response in the way of the fault; false when the connection is of no more use. `draw` is a random number.
+/// Writes a response with its fault; returns false when the connection can no longer be used. `draw` is a random number.
 async fn send(stream: &mut TcpStream, reply: &Reply, fault: Option<Fault>, draw: u64) -> io::Result<bool> {
     let whole = reply.to_bytes(fault);
     let part = usize::try_from(draw % whole.len().max(1) as u64).unwrap_or_default();
@@ -342,7 +342,7 @@ async fn send(stream: &mut TcpStream, reply: &Reply, fault: Option<Fault>, draw:
     Ok(false)
 }
 
-/// Sends nothing until the peer goes away, but not for longer than [`STALL`].
+/// Sends nothing until the peer disconnects, but for no longer than [`STALL`].
 async fn wait(stream: &mut TcpStream) -> io::Result<()> {
     tokio::time::timeout(STALL, until_gone(stream)).await.unwrap_or(Ok(()))
 }
@@ -354,7 +354,7 @@ async fn until_gone(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 async fn drip(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
-    // A large answer in larger drops, so that it still arrives in time.
+    // A large response is sent in larger pieces, so that it still arrives in time.
     for drop in bytes.chunks((bytes.len() / 150).max(3)) {
         stream.write_all(drop).await?;
         tokio::time::sleep(Duration::from_millis(1)).await;

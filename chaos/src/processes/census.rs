@@ -1,14 +1,14 @@
-//! What `/proc` says about the processes of a run: who is there, whose child, in which state.
+//! Reads the processes of a run from `/proc`: which exist, their parents and their states.
 
 use std::fs;
 
-/// A living process that has the mark it was searched by in its command line.
+/// A living process whose command line contains the mark that was searched for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub pid: u32,
     pub parent: u32,
     state: char,
-    /// In clock ticks since boot; tells two processes with the same id apart.
+    /// In clock ticks since boot; distinguishes two processes with the same id.
     started: u64,
     command: String,
 }
@@ -19,7 +19,7 @@ impl Found {
         self.command.contains(" __guard ")
     }
 
-    /// Whether this very process still runs.
+    /// Whether this process, and not another one with its id, still runs.
     pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|now| now.started == self.started && !now.has_ended())
     }

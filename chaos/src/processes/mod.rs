@@ -1,5 +1,6 @@
-//! Processes: servers whose offspring forks, hides, stops, floods and kills its guard, while they are registered, called,
-//! replaced and removed, and the gateway itself is stopped and killed. Nothing of them may be left afterwards.
+//! The processes part: servers whose child processes fork, hide, stop, flood pipes and kill their guard, while the
+//! servers are registered, called, replaced and removed, and the gateway itself is stopped and killed. No process may be
+//! left afterwards.
 
 mod census;
 mod offspring;
@@ -20,18 +21,18 @@ use slot::{GONE, Round, Slot};
 
 pub use server::serve;
 
-/// The word that runs this program as a server.
+/// The argument that runs this program as a server.
 pub const SERVER: &str = "__server";
 
-/// Servers at a time. Each has at most a dozen processes.
+/// Number of concurrent servers. Each has at most a dozen processes.
 const SLOTS: usize = 4;
-/// Steps of each server between two faults of the gateway.
+/// Number of steps of each server between two faults of the gateway.
 const STEPS: usize = 4;
 
 pub async fn run(plan: &Plan) -> Result<Report> {
     let begun = Instant::now();
     let mut run = Run::start(plan).await?;
-    // The first round is a warm-up: what the gateway holds at rest is known after everything was used once.
+    // The first round is a warm-up: the gateway's idle level is known only after everything was used once.
     run.work().await?;
     run.remove_all().await?;
     let mut random = plan.random("processes");
@@ -54,7 +55,7 @@ struct Run<'a> {
     gateway: Option<Gateway>,
     slots: Vec<Slot>,
     round: usize,
-    /// The descriptors that the gateway has open when there is no server.
+    /// Number of descriptors that the gateway has open without servers.
     at_rest: Option<usize>,
     report: Report,
     /// The longest time that processes took to end after their gateway.
@@ -84,7 +85,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// One round: all servers take their steps at the same time.
+    /// Runs one round: all servers take their steps at the same time.
     async fn work(&mut self) -> Result<()> {
         self.round += 1;
         let (local, mut turns) = (LocalSet::new(), Vec::new());
@@ -107,7 +108,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Removes every server; then the gateway must hold no more than at the beginning.
+    /// Removes every server; the gateway must then have no more descriptors open than at the beginning.
     async fn remove_all(&mut self) -> Result<()> {
         self.remove(|_| true).await?;
         let id = self.gateway_id();
@@ -141,7 +142,7 @@ impl<'a> Run<'a> {
     }
 
     async fn kill_gateway(&mut self) -> Result<()> {
-        // Nobody is left to act when guard and gateway are killed at the same moment.
+        // When guard and gateway are killed at the same moment, no process is left that could clean up.
         self.remove(Slot::kills_guards).await?;
         self.report.fault("kill -9 of the gateway");
         if let Some(gateway) = self.gateway.take() {
@@ -173,7 +174,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// After the gateway has ended, nothing of any server may be left.
+    /// Checks that after the end of the gateway no process of any server is left.
     async fn expect_all_gone(&mut self, after: &str) {
         let begun = Instant::now();
         let entries = std::fs::read_dir(self.marks.path()).into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! What nasty servers do besides serving: offspring that hides, forks, stops, floods or attacks its guard.
-//! Every process ends by itself after a while, and every one that forks does so a limited number of times.
+//! Child processes of badly behaved servers, which hide, fork, stop, flood pipes or attack their guard.
+//! Every process ends by itself after a while, and forks only a limited number of times.
 
 #![allow(unsafe_code)] // Forking without `exec`, sessions and signals have no safe interface in std.
 
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Everything a server can do, by the word on its command line.
+/// All behaviours of a server, by their name on the command line.
 pub const BEHAVIOURS: &[&str] = &[
     "plain",
     "family",
@@ -26,19 +26,19 @@ pub const BEHAVIOURS: &[&str] = &[
     "guard-stopper",
 ];
 pub const GUARD_KILLER: &str = "guard-killer";
-/// Only waits; what the `bare` behaviour starts.
+/// Only waits; started by the behaviour `bare`.
 const SLEEPER: &str = "sleeper";
 
-/// No process lives longer, so that none is left when the harness itself is killed. In seconds.
+/// Maximum lifetime of a process in seconds, so that none is left when the harness itself is killed.
 const LIFE: u32 = 150;
 
-/// Who the server is: set before the first fork, so that all its offspring knows.
+/// Identity of the server; set before the first fork, so that all child processes have it.
 #[derive(Clone, Copy)]
 pub struct Family<'a> {
     pub behaviour: &'a str,
     /// The path of a file, which is unique to the registration.
     pub mark: &'a str,
-    /// When it shows its behaviour, if that takes a moment to choose.
+    /// Delay before the behaviour starts.
     pub delay: Duration,
 }
 
@@ -48,8 +48,8 @@ impl Family<'_> {
         matches!(self.behaviour, "stubborn" | SLEEPER)
     }
 
-    /// Holds a lock on the file that is the mark, together with all offspring: the kernel knows how long any of them
-    /// lives, even where a list of processes shows none.
+    /// Locks the mark file. All child processes share the lock, so the lock shows whether any of them lives, even if the
+    /// list of processes shows none.
     fn hold_mark(&self) {
         let Ok(file) = std::fs::File::open(self.mark) else { exit() };
         let _ = file.lock_shared();
@@ -62,7 +62,7 @@ impl Family<'_> {
         let (server, guard) = (own_pid(), parent_pid());
         limit_life();
         self.hold_mark();
-        // Nobody waits for children.
+        // Children are not waited for.
         set_signal(libc::SIGCHLD, libc::SIG_IGN);
         match self.behaviour {
             "family" => {
@@ -122,7 +122,7 @@ impl Family<'_> {
         daemonize(Streams::Closed, || self.exec_bare());
     }
 
-    /// Does something in a process of its own after the delay.
+    /// Runs `act` in a separate process after the delay.
     fn later(&self, act: impl FnOnce()) {
         let delay = self.delay;
         fork(move || {
@@ -132,7 +132,7 @@ impl Family<'_> {
         });
     }
 
-    /// Goes on as another program without any environment; only the command line still has the mark.
+    /// Executes another program with an empty environment; only the command line still has the mark.
     fn exec_bare(&self) {
         if let Ok(program) = std::env::current_exe() {
             let _ = Command::new(program).args([super::SERVER, SLEEPER, self.mark, "0"]).env_clear().exec();
@@ -140,13 +140,13 @@ impl Family<'_> {
     }
 }
 
-/// What a daemon does with the streams of its server.
+/// How a daemon treats the standard streams of its server.
 enum Streams {
     Closed,
     Kept,
 }
 
-/// Leaves parent, group and session, as a classic daemon does.
+/// Leaves parent, group and session, like a classic daemon.
 fn daemonize(streams: Streams, act: impl FnOnce()) {
     fork(move || {
         // SAFETY: plain system calls on descriptors that are not used afterwards.
@@ -165,15 +165,15 @@ fn daemonize(streams: Streams, act: impl FnOnce()) {
     });
 }
 
-/// Stops a process for nearly as long as this one lives: a stopped process does not notice its own time limit.
+/// Stops a process for nearly the lifetime of this one: a stopped process cannot end at its own time limit.
 fn stop(pid: libc::pid_t) {
     send(pid, libc::SIGSTOP);
     std::thread::sleep(Duration::from_secs(u64::from(LIFE) - 30));
     send(pid, libc::SIGCONT);
 }
 
-/// Goes on in a new process and ends, again and again, at times in a new session: never the same process for long.
-/// The harness ends it by deleting its mark.
+/// A chain of short-lived processes: each forks the next one, sometimes in a new session, and ends.
+/// The harness ends the chain by deleting its mark.
 fn chain(mark: &str, links: u32, every: Duration) {
     ignore_requests();
     for link in 0..links {
@@ -195,7 +195,7 @@ fn chain(mark: &str, links: u32, every: Duration) {
     exit();
 }
 
-/// Two processes that watch each other: whichever ends is replaced by the other.
+/// Two processes that watch each other: if one ends, the other replaces it.
 fn respawn(mut lives: u32) {
     let pause = Duration::from_millis(5);
     while lives > 0 {
@@ -210,7 +210,7 @@ fn respawn(mut lives: u32) {
             }
             continue;
         }
-        // SAFETY: a plain system call that only asks whether the process is there; ended children vanish at once.
+        // SAFETY: a plain system call that only checks whether the process exists; ended children are reaped at once.
         while child > 0 && unsafe { libc::kill(child, 0) } == 0 {
             std::thread::sleep(pause);
         }
@@ -218,7 +218,7 @@ fn respawn(mut lives: u32) {
     exit();
 }
 
-/// Fills both pipes with lines that mean nothing, short enough not to be torn.
+/// Fills both pipes with meaningless lines, short enough to be written atomically.
 fn flood() {
     let (mut stdout, mut stderr) = (std::io::stdout(), std::io::stderr());
     let noise = "x".repeat(500);
@@ -246,16 +246,16 @@ fn fork(act: impl FnOnce()) {
 }
 
 fn exit() -> ! {
-    // SAFETY: ends this process without running what its parent had planned for its own end.
+    // SAFETY: ends this process without running the exit handlers of its parent.
     unsafe { libc::_exit(0) }
 }
 
-/// Waits for the end that the time limit brings.
+/// Waits until the time limit ends this process.
 fn sleep_on() {
     std::thread::sleep(Duration::from_secs(u64::from(LIFE) + 10));
 }
 
-/// Has the kernel end this process after its time; a fork must set its own limit.
+/// Sets a timer with which the kernel ends this process; a fork must set its own.
 fn limit_life() {
     // SAFETY: a plain system call.
     unsafe { libc::alarm(LIFE) };

@@ -1,4 +1,4 @@
-//! `chaos __server BEHAVIOUR MARK DELAY`: a small MCP server on standard input and output with nasty offspring.
+//! `chaos __server BEHAVIOUR MARK DELAY`: a small MCP server over stdio with badly behaved child processes.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::offspring::Family;
 
-/// Serves until standard input ends, or for ever where it is stubborn.
+/// Serves until standard input ends, or for ever if the behaviour ignores that.
 pub fn serve(words: &[String]) -> ExitCode {
     let [behaviour, mark, delay] = words else { return ExitCode::from(2) };
     let delay = Duration::from_millis(delay.parse().unwrap_or_default());
@@ -30,7 +30,7 @@ pub fn serve(words: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The answer to a request; none to a notification.
+/// The response to a request; `None` for a notification.
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id").filter(|id| !id.is_null())?;
     let params = &message["params"];

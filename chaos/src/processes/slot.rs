@@ -1,5 +1,5 @@
-//! One server of the run: registered, called, switched off and on, replaced and removed at random, with the check after
-//! each end that nothing of it is left.
+//! One server of the run: registered, called, disabled, enabled, replaced and removed at random. Each time its processes
+//! must end, it is checked that none is left.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use crate::http::{Request, Response};
 use crate::random::Random;
 use crate::report::Report;
 
-/// How long processes may take to end after the gateway said that they are ended; generous for a busy machine.
+/// How long processes may take to end after the gateway has reported their end; long, for a busy machine.
 pub const GONE: Duration = Duration::from_secs(10);
-/// A call of a server that was stopped is given up by the caller.
+/// Timeout of the caller, for calls of a stopped server.
 const CALL: Duration = Duration::from_secs(20);
 const CALL_STOPPED: Duration = Duration::from_secs(1);
 
@@ -30,23 +30,23 @@ enum State {
 
 pub struct Slot {
     name: String,
-    /// Where the marks of this run are; a mark is the path of a file.
+    /// The folder with the marks of this run; a mark is the path of a file.
     marks: PathBuf,
     serial: u32,
     state: State,
     behaviour: &'static str,
-    /// In the command line of every process of the server that is registered now.
+    /// The mark in the command line of every process of the current server.
     mark: String,
     /// The longest time that processes took to end.
     pub slowest: Duration,
 }
 
-/// What a slot works with during one round.
+/// What a slot uses during one round.
 pub struct Round {
     pub address: String,
     pub random: Random,
     pub report: Report,
-    /// For messages, so that a violation can be found again.
+    /// For messages, so that the cause of a violation can be found.
     pub label: String,
 }
 
@@ -95,7 +95,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Replaces the server: the old processes end if the new ones work, else the other way round.
+    /// Replaces the server: if the new processes work, the old ones must end; otherwise the new ones.
     async fn replace(&mut self, round: &mut Round) -> Result<()> {
         let (behaviour, mark, input) = self.draw(round)?;
         let response = round.send("POST", "/api/v0/servers?force=true", &input).await?;
@@ -149,7 +149,7 @@ impl Slot {
         Ok(())
     }
 
-    /// A few calls at once, each with a value of its own.
+    /// Makes some concurrent calls, each with a unique value.
     async fn call(&mut self, round: &mut Round) -> Result<()> {
         let limit = if self.behaviour == "stopper" { CALL_STOPPED } else { CALL };
         let mut calls = tokio::task::JoinSet::new();
@@ -177,14 +177,14 @@ impl Slot {
         Ok(())
     }
 
-    /// Kills a process; everything that runs with it must end, and may then be started anew.
+    /// Kills a process; all processes of its server must end, and the server may then be restarted.
     async fn kill(&mut self, round: &mut Round, victim: Victim) -> Result<()> {
         let all = census::marked(&self.mark);
         let Some(target) = victim.find(&all) else { return Ok(()) };
         let target = target.pid;
         round.report.fault(&format!("kill -9 of a {}", victim.word()));
         signal(target, libc::SIGKILL);
-        // A stopped guard waits for the gateway to end it, so its server may stay dead below it until then.
+        // A stopped guard cannot reap its server, which may stay as a zombie until the gateway ends the guard.
         let is_held = self.behaviour == "guard-stopper" && matches!(victim, Victim::Server);
         let is_gone = async || is_held || !all.iter().any(Found::is_alive);
         if !self.within(GONE, is_gone).await {
@@ -195,7 +195,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Stops the guard for a moment, as a machine does that has no time for it, and switches the server off meanwhile.
+    /// Stops the guard for a moment, as if the machine were overloaded, and disables the server meanwhile.
     async fn starve_guard(&mut self, round: &mut Round) -> Result<()> {
         let guards: Vec<_> = census::marked(&self.mark).into_iter().filter(Found::is_guard).collect();
         round.report.fault("guard starved");
@@ -223,7 +223,7 @@ impl Slot {
         Ok((behaviour, mark, input))
     }
 
-    /// Expects that nothing is left of a server that never comes back.
+    /// Checks that no process is left of a server that was removed for good.
     async fn expect_end(&mut self, round: &mut Round, mark: &str, after: &str, behaviour: &str) {
         self.expect_gone(round, mark, after, behaviour).await;
         let _ = fs::remove_file(mark);
@@ -243,7 +243,7 @@ impl Slot {
     }
 }
 
-/// Whom to kill.
+/// The process to kill.
 enum Victim {
     Server,
     Guard,
@@ -290,7 +290,7 @@ pub fn is_gone(mark: &str) -> bool {
     File::open(mark).map_or(true, is_free) && census::marked(mark).is_empty()
 }
 
-/// Kills what should not be there any more, so that it is reported once; says what it was.
+/// Kills processes that should have ended, so that they are reported only once; returns what they were.
 pub fn clear(mark: &str) -> String {
     let left = census::marked(mark);
     let mut words: Vec<_> = left.iter().take(5).map(ToString::to_string).collect();
@@ -307,7 +307,7 @@ pub fn clear(mark: &str) -> String {
             signal(found.pid, libc::SIGKILL);
         }
     }
-    // Long enough for a chain to notice; a disabled server needs its mark again.
+    // Long enough for a chain of processes to notice; a disabled server needs its mark again.
     std::thread::sleep(Duration::from_millis(100));
     let _ = fs::write(mark, "");
     words.join(", ")

@@ -12,7 +12,7 @@ use crate::http::{Request, Response, header};
 const VERSION: &str = "2025-06-18";
 /// The revision without sessions.
 const MODERN: &str = "2026-07-28";
-/// The answers that a request allows.
+/// The content types that a request accepts.
 const BOTH: &str = "application/json, text/event-stream";
 /// How long the head of a stream may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -58,22 +58,22 @@ impl Agent {
         Ok(())
     }
 
-    /// Begins a call and cancels it before its answer.
+    /// Starts a call and cancels it before its response.
     pub async fn cancel_call(&self, tool: &str) -> Result<()> {
         let call = self.request("tools/call", json!({"name": tool, "arguments": {}}));
         let mut stream = TcpStream::connect(&self.address).await?;
         stream.write_all(&call.to_bytes(&self.address)).await?;
-        // The call must be under way; a notice that comes first would cancel nothing.
+        // The call must be in flight; a notification that arrives before it would cancel nothing.
         tokio::time::sleep(Duration::from_millis(20)).await;
         self.tell("notifications/cancelled", json!({"requestId": 1, "reason": "chaos"})).await
     }
 
-    /// Opens the stream for what the gateway says unasked; dropping it closes it.
+    /// Opens the stream for the gateway's notifications; dropping it closes it.
     pub async fn stream(&self) -> Result<TcpStream> {
         self.open(self.with_headers(Request::new("GET", &self.path))).await
     }
 
-    /// Opens a stream of HTTP+SSE, a session of its own that ends with it.
+    /// Opens an HTTP+SSE stream, which is a session that ends with the stream.
     pub async fn sse_stream(&self) -> Result<TcpStream> {
         let request = Request::new("GET", "/sse").token(&self.token).header("Accept", "text/event-stream");
         self.open(request).await

@@ -1,10 +1,10 @@
-//! What a gateway holds: memory, descriptors, threads, tasks.
+//! The resources of a gateway: memory, descriptors, threads, tasks.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::gateway::Gateway;
 
-/// The gauge of live tasks in `/metrics`, up to its value.
+/// The line of the gauge of live tasks in `/metrics`, up to its value.
 const TASKS: &str = "toolgate_runtime_tasks ";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,12 +13,12 @@ pub struct Level {
     pub memory: u64,
     pub descriptors: u64,
     pub threads: u64,
-    /// Live tasks, among them the connection on which they were asked for.
+    /// Live tasks, including that of the connection which reads this number.
     pub tasks: u64,
 }
 
 impl Level {
-    /// Reads the level of a running gateway, which alone knows its tasks.
+    /// Reads the level of a running gateway.
     pub async fn of(gateway: &Gateway) -> Result<Self> {
         let metrics = gateway.get("/metrics").await?;
         ensure!(metrics.status == 200, "GET /metrics: {} {}", metrics.status, metrics.text());
@@ -37,7 +37,7 @@ impl Level {
         Ok(Self { memory, descriptors, threads, tasks })
     }
 
-    /// Takes over each value that is lower in another level; true if there is one.
+    /// Takes the lower of both values for each resource; returns whether any value became lower.
     pub fn lower_to(&mut self, other: &Self) -> bool {
         let before = *self;
         self.memory = self.memory.min(other.memory);
@@ -47,8 +47,8 @@ impl Level {
         *self != before
     }
 
-    /// What of this level is above an earlier one by more than 10 % and what an allocator or a pool may keep. Nothing
-    /// keeps tasks: those of removed servers, ended sessions and closed connections end, too.
+    /// Lists the resources that grew by more than 10% plus what an allocator or a pool may keep. For tasks nothing is
+    /// added: tasks of removed servers, ended sessions and closed connections must end.
     pub fn excess(&self, before: &Self) -> Vec<String> {
         let memory = self.memory_excess(before);
         let descriptors = excess("descriptors", self.descriptors, before.descriptors, 4);
@@ -66,7 +66,7 @@ fn excess(name: &str, now: u64, before: u64, slack: u64) -> Option<String> {
     (now > before + before / 10 + slack).then(|| format!("{name}: {before} → {now}"))
 }
 
-/// The number after a word at the beginning of a line.
+/// The number that follows a word at the beginning of a line.
 fn number(text: &str, word: &str) -> Result<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(word));
     let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());

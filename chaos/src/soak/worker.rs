@@ -1,4 +1,4 @@
-//! A worker of the soak: makes things, uses them as agents do, and removes them again.
+//! A worker of the soak: creates things, uses them like an agent, and removes them again.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::random::Random;
 use crate::report::Report;
 use crate::server::{ECHO, Server, WAIT};
 
-/// A registered server that stays.
+/// A server that is registered during the whole run.
 pub const ANCHOR: &str = "anchor";
 
 pub struct Worker {
     pub index: usize,
     pub address: String,
     pub admin: String,
-    /// The token of a client that stays and may use everything.
+    /// The token of a client that exists during the whole run and may use everything.
     pub keeper: String,
     pub server: Arc<Server>,
     pub random: Random,
     pub report: Report,
-    /// Makes every name a new one.
+    /// A counter that makes every name unique.
     pub count: u64,
 }
 
@@ -62,7 +62,7 @@ impl Worker {
         self.change("DELETE", &format!("/api/v0/servers/{name}"), None).await
     }
 
-    /// Makes a client with rights of its own, lists as it, and deletes it with or without its session.
+    /// Creates a client with its own allow list, reads lists as that client, and deletes it with or without its session.
     async fn churn_client(&mut self) -> Result<()> {
         let name = self.fresh_name("c");
         let token = format!("{name}-{:016x}", self.random.next());
@@ -79,7 +79,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes a group, lists it through its own endpoint, and deletes it.
+    /// Creates a group, reads its lists through its own endpoint, and deletes it.
     async fn churn_group(&mut self) -> Result<()> {
         let name = self.fresh_name("g");
         let body = json!({"name": name, "included_servers": [ANCHOR]});

@@ -1,4 +1,4 @@
-//! Compares what the gateway shows with what it promised, name by name and token by token.
+//! Compares what the gateway shows with what it confirmed, for each name and each token.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::http::{Request, Response};
 use crate::report::Report;
 use crate::server;
 
-/// Lists that must be the same, byte for byte, before and after a restart.
+/// Lists that must be identical, byte for byte, before and after a restart.
 const LISTS: &[&str] = &["/api/v0/tools?all=true", "/api/v0/prompts?all=true", "/api/v0/resources?all=true"];
 
 /// What the gateway shows.
@@ -39,7 +39,7 @@ impl Shown {
         Ok(shown)
     }
 
-    /// The lists that differ, for a gateway that was restarted in between.
+    /// The lists that differ from those before a restart.
     pub fn difference(&self, other: &Self) -> Vec<&'static str> {
         self.lists
             .iter()
@@ -49,7 +49,7 @@ impl Shown {
     }
 }
 
-/// The kinds of things that a mode has.
+/// The kinds of things that exist in a mode.
 pub fn kinds(is_enterprise: bool) -> &'static [Kind] {
     match is_enterprise {
         true => &[Kind::Server, Kind::Group, Kind::Client, Kind::User],
@@ -57,7 +57,8 @@ pub fn kinds(is_enterprise: bool) -> &'static [Kind] {
     }
 }
 
-/// Checks everything that the writers own. Afterwards the model is what the gateway shows, so that one loss counts once.
+/// Checks everything that the writers own. Afterwards the model is set to what the gateway shows, so that each loss is
+/// reported once.
 pub async fn check(stage: &Stage, writers: &mut [Writer], report: &mut Report, when: &str) -> Result<Shown> {
     let mut shown = Shown::read(stage).await?;
     let mut left = std::mem::take(&mut shown.things);
@@ -85,12 +86,12 @@ pub async fn check(stage: &Stage, writers: &mut [Writer], report: &mut Report, w
     }
     let is_ours = |(kind, name): &(Kind, String)| *kind == Kind::Server && name == ANCHOR || name == "admin";
     for (kind, name) in left.keys().filter(|key| !is_ours(key)) {
-        report.violation(format!("{when}: {kind:?} {name} is there, though nobody made it"));
+        report.violation(format!("{when}: {kind:?} {name} exists, although it was never created"));
     }
     Ok(shown)
 }
 
-/// The token that works for a user, of those that may.
+/// The token of a user that works, out of those that may be valid.
 async fn working_token(stage: &Stage, thing: &Thing) -> Result<Option<String>> {
     let doubt = thing.doubt.as_ref().and_then(token);
     for token in token(&thing.state).into_iter().chain(doubt) {
@@ -110,15 +111,15 @@ async fn check_tokens(stage: &Stage, thing: &Thing, report: &mut Report, when: &
         report.operation("check of a token");
         let status = use_token(stage, kind, token).await?.status;
         if status != 200 {
-            report.violation(format!("{when}: the token of {kind:?} {name} is answered with {status}"));
+            report.violation(format!("{when}: the token of {kind:?} {name} gets {status}"));
         }
     }
     for token in &thing.dead_tokens {
         report.operation("check of a dead token");
         let status = use_token(stage, kind, token).await?.status;
-        // 429 is how too many wrong tokens are answered.
+        // Too many wrong tokens get 429.
         if !matches!(status, 401 | 429) {
-            report.violation(format!("{when}: a dead token of {kind:?} {name} is answered with {status}"));
+            report.violation(format!("{when}: a dead token of {kind:?} {name} gets {status}"));
         }
     }
     Ok(())
@@ -138,7 +139,7 @@ async fn use_token(stage: &Stage, kind: Kind, token: &str) -> Result<Response> {
     request.token(token).send(&stage.address).await
 }
 
-/// A tool is shown as enabled where it and its server are.
+/// Checks that a tool is shown as enabled if both the tool and its server are.
 fn check_tools(thing: &Thing, tools: &Value, report: &mut Report, when: &str) {
     let Some(state) = &thing.state else { return };
     let is_off = |tool: &str| {
@@ -166,7 +167,7 @@ async fn get(stage: &Stage, path: &str) -> Result<Response> {
     Ok(response)
 }
 
-/// A state without the length of its texts.
+/// A state with its long texts shortened.
 fn short(state: &State) -> String {
     let Some(state) = state else { return "absent".to_owned() };
     let mut state = state.clone();

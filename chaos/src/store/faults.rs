@@ -1,4 +1,4 @@
-//! The faults under the database: the control file of the fault layer, and SQLite's write lock held from outside.
+//! The faults of the database: the control file of the fault layer, and SQLite's write lock held by another process.
 #![allow(unsafe_code)]
 
 #[path = "../../faults/src/control.rs"]
@@ -25,7 +25,7 @@ const WRITE_LOCK_BYTE: i64 = 120;
 /// How long SQLite waits for that lock.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Within this time the lock is free for a moment, however busy the gateway is.
+/// Maximum time until the lock is free for a moment, however busy the gateway is.
 const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Fault {
     Locked { milliseconds: u64 },
 }
 
-/// Which calls fail: the nth one, and perhaps every nth one after it.
+/// Which calls fail: the nth one, and optionally every nth one after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nth {
     nth: i64,
@@ -60,7 +60,7 @@ impl Nth {
 }
 
 impl Fault {
-    /// One of each kind in random order. The longest one, which holds the lock beyond SQLite's patience, only on request.
+    /// One of each kind in random order. The longest one, which holds the lock beyond SQLite's timeout, only on request.
     pub fn bag(random: &mut Random, with_longest: bool) -> Vec<Self> {
         let mut bag = vec![
             Self::None,
@@ -117,7 +117,7 @@ impl Fault {
         }
     }
 
-    /// Whether SQLite copes with the fault by itself, so that nothing may be refused because of it.
+    /// Whether SQLite handles the fault by itself, so that no change may be refused because of it.
     pub fn is_harmless(self) -> bool {
         match self {
             Self::None | Self::ShortWrites | Self::SlowSyncs { .. } => true,
@@ -166,7 +166,7 @@ impl Faults {
         Ok(Self { control, folder: folder.to_owned(), library })
     }
 
-    /// Puts the layer under the program.
+    /// Adds the environment variables that load the layer into the program.
     pub fn under(&self, settings: Settings) -> Settings {
         settings
             .variable("LD_PRELOAD", self.library.to_string_lossy())
@@ -174,7 +174,7 @@ impl Faults {
             .variable(control::DATABASE_VARIABLE, DATABASE)
     }
 
-    /// The settings of a program whose clock shows a time before 1970.
+    /// Adds the environment variables that set the clock of the program before 1970.
     pub fn before_1970(&self, settings: Settings) -> Settings {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let late = now + 100_000_000;
@@ -182,7 +182,7 @@ impl Faults {
         settings.variable(control::CLOCK_VARIABLE, late.to_string())
     }
 
-    /// Switches one fault on and every other off. A lock is none of the layer's: see [`WriteLock`].
+    /// Switches one fault on and all others off. The lock is not part of the layer: see [`WriteLock`].
     pub fn set(&self, fault: Fault) {
         let (mode, countdown, period, delay) = match fault {
             Fault::None | Fault::Locked { .. } => (control::OFF, 0, 0, 0),
@@ -202,12 +202,12 @@ impl Faults {
         self.control.mode.store(mode, Ordering::SeqCst);
     }
 
-    /// How many calls really failed, were cut short or delayed.
+    /// Number of calls that failed, were cut short or were delayed.
     pub fn injected(&self) -> u64 {
         self.control.injected.load(Ordering::SeqCst)
     }
 
-    /// Takes SQLite's write lock as another process would. `Ok(None)` when the gateway has no index file to lock.
+    /// Takes SQLite's write lock like another process would. Returns `Ok(None)` if the gateway has no index file to lock.
     pub async fn lock(&self) -> Result<Option<WriteLock>> {
         let path = self.folder.join(format!("{DATABASE}-shm"));
         let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! A reader: lists and calls all the time, which must work whatever the store does.
+//! A reader: lists and calls without pause, which must work whatever happens to the store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::http::Request;
 use crate::report::Report;
 use crate::server::ECHO;
 
-/// Far more than a read takes on a busy machine, and less than the store's busy timeout.
+/// Far longer than a read takes on a busy machine, and shorter than the store's busy timeout.
 const LIMIT: Duration = Duration::from_secs(4);
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads until the stage says stop or the gateway is gone.
+    /// Reads until the stage stops or the gateway has ended.
     pub async fn run(mut self, stage: Arc<Stage>) -> Self {
         while !stage.stop.load(Ordering::SeqCst) && self.pass(&stage).await {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -30,7 +30,7 @@ impl Reader {
         self
     }
 
-    /// Reads everything once; false when the gateway is gone.
+    /// Reads everything once; returns false when the gateway has ended.
     pub async fn pass(&mut self, stage: &Stage) -> bool {
         let call = json!({"name": format!("{ANCHOR}__{ECHO}"), "message": "hello"});
         let requests = [
@@ -47,7 +47,7 @@ impl Reader {
         true
     }
 
-    /// Sends one request; false when the gateway is gone.
+    /// Sends one request; returns false when the gateway has ended.
     async fn read(&mut self, stage: &Stage, what: &str, mut request: Request) -> bool {
         if let Some(admin) = &stage.admin {
             request = request.token(admin);

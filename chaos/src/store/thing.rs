@@ -1,5 +1,5 @@
-//! One thing that is stored (a server, group, client or user), what the gateway must know about it, and how it can be
-//! changed. Every change is valid in the state that it is chosen for, so only a fault is a reason to refuse it.
+//! One stored thing (a server, group, client or user): its expected state, and the changes of it. Every chosen change is
+//! valid in the current state, so only a fault is a reason to refuse it.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::server::{self, Server};
 pub const ANCHOR: &str = "anchor";
 /// How many tools every server has.
 pub const TOOLS: usize = 4;
-/// How many tokens that must not work are remembered for each thing.
+/// Maximum number of revoked tokens that are remembered for each thing.
 const DEAD_TOKENS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,20 +22,20 @@ pub enum Kind {
     User,
 }
 
-/// What is stored under a name: the members that the gateway must show, or `None`.
+/// The expected state of a name: the members that the gateway must show, or `None`.
 pub type State = Option<Value>;
 
 pub struct Thing {
     pub kind: Kind,
     pub name: String,
     pub state: State,
-    /// The state that it has instead when the last request, which got no response, was carried out.
+    /// The alternative state if the last request, which got no response, was carried out.
     pub doubt: Option<State>,
     /// Tokens that must be refused: replaced, deleted, or never accepted.
     pub dead_tokens: Vec<String>,
 }
 
-/// A request and the state that it leads to.
+/// A request and the state after it.
 pub struct Change {
     pub what: &'static str,
     pub request: Request,
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// The members of a list's item that the model knows.
+    /// The members of a list item that the model knows.
     pub fn members(self) -> &'static [&'static str] {
         match self {
             Self::Server => &["url", "description", "enabled", "disabled_tools", "disabled_prompts"],
@@ -69,7 +69,7 @@ impl Thing {
         Self { kind, name, state: None, doubt: None, dead_tokens: Vec::new() }
     }
 
-    /// Takes over the outcome of a change.
+    /// Applies the outcome of a change.
     pub fn settle(&mut self, state: State) {
         let other = match self.doubt.take() {
             Some(doubt) if state == self.state => doubt,
@@ -79,7 +79,7 @@ impl Thing {
         self.state = state;
     }
 
-    /// Remembers that a change was refused: what it would have led to must never be seen.
+    /// Records a refused change: its result must never be visible.
     pub fn refuse(&mut self, after: &State) {
         let state = self.state.clone();
         self.bury_token(after, &state);
@@ -240,7 +240,7 @@ fn change(what: &'static str, method: &str, path: &str, body: Option<Value>, aft
     Change { what, request, after }
 }
 
-/// Takes a name into a sorted list of what is off, or out of it; returns what that is called.
+/// Adds a name to a sorted list of disabled names or removes it; returns the name of that operation.
 fn toggle(off: &mut Value, name: &str) -> &'static str {
     let mut names: Vec<String> = serde_json::from_value(off.take()).unwrap_or_default();
     let verb = match names.iter().position(|known| known == name) {

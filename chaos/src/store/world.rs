@@ -1,5 +1,5 @@
-//! One gateway on one database with its writers and readers, and the episodes that it goes through: some changes, a
-//! fault among them, and then a rest, a power cut or a restart.
+//! One gateway on one database with its writers and readers, and its episodes: some changes, a fault during them, and
+//! then a rest, a power cut or a restart.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::report::Report;
 use crate::server::Server;
 
 const WRITERS: usize = 4;
-/// How soon a gateway that cannot write must say so.
+/// Time limit for a gateway that cannot write to report it.
 const CONFESSION: Duration = Duration::from_secs(3);
-/// How soon it must find out by itself that it can write again.
+/// Time limit for it to detect by itself that it can write again.
 const HEALING: Duration = Duration::from_secs(20);
 
 pub struct World {
@@ -44,16 +44,16 @@ pub struct World {
 /// How an episode ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// The fault goes away and the gateway stays.
+    /// The fault ends and the gateway keeps running.
     Rest,
-    /// SIGKILL in the middle of everything.
+    /// SIGKILL during changes.
     PowerCut,
-    /// SIGTERM in the middle of everything.
+    /// SIGTERM during changes.
     Restart,
 }
 
 impl World {
-    /// Starts a gateway on an empty database, with one server that stays.
+    /// Starts a gateway on an empty database, with one server for the whole run.
     pub async fn start(
         program: &Path,
         mut random: Random,
@@ -99,7 +99,7 @@ impl World {
         Ok(world)
     }
 
-    /// Lets the writers work through one fault and checks what is left of it.
+    /// Runs the writers during one fault and checks the result.
     pub async fn episode(&mut self, has_time: bool) -> Result<()> {
         let mut faults = vec![self.next_fault(has_time)];
         if self.random.chance(30) {
@@ -107,7 +107,7 @@ impl World {
         }
         let fault = *faults.last().context("an episode has a fault")?;
         let ending = *self.random.pick(&[Ending::Rest, Ending::PowerCut, Ending::PowerCut, Ending::Restart]);
-        // A full disk is there at the next start too: that must work.
+        // A disk stays full during the next start, which must work.
         let stays_on = self.random.chance(50) || fault == Fault::FullDisk;
         let stage = Arc::new(self.stage(faults, ending != Ending::Rest)?);
         let mut writers = JoinSet::new();
@@ -128,7 +128,7 @@ impl World {
         if ending == Ending::Rest || !stays_on {
             self.faults.set(Fault::None);
         }
-        // A lock is let go before a graceful stop, which would only wait for it.
+        // The lock is released before a graceful stop, which would only wait for it.
         let held = held.filter(|_| ending == Ending::PowerCut && stays_on);
         self.pause(0, 200).await;
         match ending {
@@ -169,7 +169,7 @@ impl World {
         self.expect_writes().await
     }
 
-    /// The next fault of the bag, which is filled again when it is empty.
+    /// The next fault from a shuffled list, which is refilled when empty.
     fn next_fault(&mut self, has_time: bool) -> Fault {
         if self.bag.is_empty() {
             self.bag = Fault::bag(&mut self.random, has_time);
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// While nothing can be written and something was refused, the gateway must say that it is degraded.
+    /// Checks that the gateway reports `degraded` while nothing can be written and a change was refused.
     async fn expect_confession(&mut self, stage: &Stage, fault: Fault) {
         if !fault.stops_all_writes() || stage.refused.load(Ordering::SeqCst) == 0 {
             return;
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// Without any write, the gateway must find out that it can write again.
+    /// Checks that the gateway detects, without a write, that it can write again.
     async fn expect_healing(&mut self, stage: &Stage, when: &str) {
         self.report.operation("check of /ready after a fault");
         let mut last = String::new();
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// Starts the gateway after it ended, where possible with the fault still on.
+    /// Starts the gateway after it ended, if possible with the fault still on.
     async fn start_again(&mut self, fault: Fault, stays_on: bool, when: &str) -> Result<()> {
         if !stays_on {
             self.faults.set(Fault::None);
@@ -254,7 +254,7 @@ impl World {
         Ok(())
     }
 
-    /// Restarts a healthy gateway at rest: it must show the same again.
+    /// Restarts a healthy, idle gateway: it must show the same lists again.
     async fn compare_with_disk(&mut self, before: &Shown, when: &str) -> Result<()> {
         self.report.fault("power cut at rest");
         self.stop()?.kill().await?;
@@ -268,7 +268,7 @@ impl World {
         Ok(())
     }
 
-    /// With every fault off, each writer must get a change through.
+    /// Checks that without faults each writer can make a change.
     async fn expect_writes(&mut self) -> Result<()> {
         let stage = self.stage(Vec::new(), false)?;
         for writer in &mut self.writers {
@@ -277,7 +277,7 @@ impl World {
         Ok(())
     }
 
-    /// How many calls of the program failed or were delayed.
+    /// Number of file operations of the program that failed or were delayed.
     pub fn injected(&self) -> u64 {
         self.faults.injected()
     }
@@ -292,7 +292,7 @@ impl World {
         Ok(self.report)
     }
 
-    /// Hands out the gateway to be ended.
+    /// Takes the gateway, so that it can be ended.
     fn stop(&mut self) -> Result<Gateway> {
         let gateway = self.gateway.take().context("a gateway runs")?;
         if let Some(panic) = gateway.panic() {
@@ -332,7 +332,7 @@ impl World {
     }
 }
 
-/// What `/ready` says: the status of the response and its own.
+/// The response of `/ready`: the HTTP status and the field `status`.
 async fn readiness(stage: &Stage) -> String {
     match Request::new("GET", "/ready").send(&stage.address).await {
         Ok(response) => {

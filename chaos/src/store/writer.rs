@@ -1,4 +1,4 @@
-//! A writer: changes the things that it owns, one request after the other, and keeps account of what was promised.
+//! A writer: changes the things that it owns, one request after the other, and records what was confirmed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,16 +14,16 @@ use crate::server::Server;
 /// Longer than any change takes: while the lock is held, each of the writers may wait for the busy timeout in turn.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What all tasks of an episode share.
+/// State shared by all tasks of an episode.
 pub struct Stage {
     pub address: String,
     /// The token of the admin, in enterprise mode.
     pub admin: Option<String>,
     pub server: Arc<Server>,
-    /// The faults of the episode, one after the other, whether or not one is on at the moment.
+    /// The faults of the episode in order, whether or not one is on at the moment.
     pub faults: Vec<Fault>,
-    /// Whether the gateway ends with the episode. Only then may writers go away without waiting for the response: what
-    /// became of such a change is certain only after a restart.
+    /// Whether the gateway ends with the episode. Only then may writers disconnect without waiting for the response: the
+    /// outcome of such a change is known only after a restart.
     pub ends: bool,
     /// Tells writers and readers to end.
     pub stop: AtomicBool,
@@ -36,8 +36,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Whether a refused change may be there after a restart. When a sync fails, the change is in the log already and
-    /// has to be overwritten; where the disk refuses that as well, the refusal must say so.
+    /// Whether a refused change may exist after a restart. When a sync fails, the change is already in the log and
+    /// has to be overwritten; if the disk refuses that too, the response must say so.
     fn leaves_doubt(&self, refusal: &Response) -> bool {
         self.ends && refusal.text().contains("may be found stored")
     }
@@ -70,7 +70,7 @@ impl Writer {
         Self { things, random, report: Report::default() }
     }
 
-    /// Changes things at random until the stage says stop or the gateway is gone.
+    /// Makes random changes until the stage stops or the gateway has ended.
     pub async fn run(mut self, stage: Arc<Stage>) -> Self {
         loop {
             if stage.stop.load(Ordering::SeqCst) || !self.step(&stage).await {
@@ -79,7 +79,7 @@ impl Writer {
         }
     }
 
-    /// Makes one change; false when the gateway is gone.
+    /// Makes one change; returns false when the gateway has ended.
     pub async fn step(&mut self, stage: &Stage) -> bool {
         let mut certain: Vec<_> = self.things.iter_mut().filter(|thing| thing.doubt.is_none()).collect();
         let index = usize::try_from(self.random.below(certain.len() as u64)).unwrap_or(0);
@@ -126,16 +126,16 @@ impl Writer {
     }
 }
 
-/// Why a change should not have been refused.
+/// The reason why a change should not have been refused.
 fn unjustified(stage: &Stage, response: &Response) -> Option<String> {
     if stage.is_ending.load(Ordering::SeqCst) && response.status >= 500 {
         None
     } else if response.status < 500 {
-        Some("though it fits what was answered before".to_owned())
+        Some("although it fits the earlier responses".to_owned())
     } else if !stage.was_faulty.load(Ordering::SeqCst) {
-        Some("though nothing is wrong with the store".to_owned())
+        Some("although the store has no fault".to_owned())
     } else if stage.faults.iter().all(|fault| fault.is_harmless()) {
-        Some(format!("though only a fault that passes was there: {}", stage.names()))
+        Some(format!("although there was only a fault that SQLite handles: {}", stage.names()))
     } else {
         None
     }

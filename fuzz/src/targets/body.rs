@@ -1,5 +1,5 @@
-//! Any bytes as the body of a REST request, read as every kind of body that there is: what is accepted is stored and
-//! exported as the same again, a change made twice is the change made once, and a call keeps its arguments.
+//! Reads any bytes as every kind of REST request body. Promises: an accepted body is the same after storing and
+//! exporting, a change is idempotent, and a call keeps its arguments.
 
 use bytes::Bytes;
 use model::{Client, FieldError, Fields, Group, GroupName, Registration, User, UserChange};
@@ -85,7 +85,7 @@ fn call(body: &Bytes) {
         assert_eq!(call.arguments[arguments.start], b'{');
         let theirs: Value = match serde_json::from_slice(body) {
             Ok(theirs) => theirs,
-            // Deeper, or with larger numbers, than serde_json reads.
+            // Nested deeper, or with larger numbers, than serde_json accepts.
             Err(_) => continue,
         };
         assert_eq!(theirs["name"], call.name.as_str());
@@ -100,7 +100,7 @@ fn call(body: &Bytes) {
     }
 }
 
-/// Servers for a body to change.
+/// Servers to which a change is applied.
 fn bases() -> Vec<Registration> {
     let http = json!({"name": "a", "transport": "sse", "url": "http://h/", "headers": {"X-A": "1", "x-b": "2"}, "bearer_token": "t"});
     let stdio = json!({"name": "a", "transport": "stdio", "command": "npx", "env": {"A": "1", "B": "2"}});
@@ -108,7 +108,7 @@ fn bases() -> Vec<Registration> {
     [http, stdio].into_iter().filter_map(parse).collect()
 }
 
-/// As the route that renders prompts reads its body.
+/// Reads the body like the route that renders prompts.
 fn rendering(object: Map<String, Value>) -> Result<(), FieldError> {
     let mut fields = Fields::new(object);
     fields.required_text("name")?;

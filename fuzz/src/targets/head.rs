@@ -1,5 +1,6 @@
-//! Any bytes as a message: serde_json agrees on what is JSON, a quickly found id stands at top level, and what a header
-//! repeats of the message reads back; the parts of a response are those that its members have. The same bytes are read as the schema of a tool and as an error object, too.
+//! Reads any bytes as a message. Promises: serde_json agrees on what is JSON, an id found by the fast scan is at top
+//! level, values repeated in headers read back as they are in the message, and the parts of a response are those of its
+//! members. The same bytes are also read as the schema of a tool and as an error object.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -51,7 +52,7 @@ pub fn run(body: &[u8]) {
     let ours = whole(body);
     match &ours {
         Ok(_) => assert!(theirs, "serde_json does not take it for JSON"),
-        // serde_json skips over raw values of any depth.
+        // serde_json accepts raw values of any depth.
         Err(error) => assert!(
             !theirs || body.iter().filter(|byte| matches!(byte, b'{' | b'[')).count() > MAX_DEPTH,
             "serde_json takes it for JSON: {error}"

@@ -1,5 +1,6 @@
-//! Any text as a configuration file, ours or another program's: what is ready to be registered can be, an export of it is
-//! no change, and JSON means the same where it is read as YAML. Escaped text reads back.
+//! Reads any text as a configuration file, ours or another program's. Promises: an entry that is reported as ready can
+//! be registered, importing its export changes nothing, JSON read as YAML has the same value, and escaped text reads
+//! back.
 
 use model::import::{self, EntryOutcome};
 use model::{Group, Registration};
@@ -89,7 +90,7 @@ pub fn run(input: &[u8]) {
     assert_eq!(import::expand(escaped, &variable), Ok(Value::from(text.as_ref())));
 }
 
-/// YAML has limits of its own, such as the length of keys, but must not read another value.
+/// YAML has its own limits, such as the length of keys, but must not read a different value.
 fn same_as_yaml(value: &Value, json: &str) {
     if let Ok(other) = import::read(&format!("--- {json}\n")) {
         assert_eq!(&other, value, "read as YAML");

@@ -1,4 +1,4 @@
-//! Members dropped from and set in any JSON object: what comes out is JSON with just those members changed.
+//! Removes and sets members of any JSON object. Promise: the result is JSON in which only those members changed.
 //! The first two bytes choose the changes.
 
 use wire::Patch;
@@ -8,7 +8,7 @@ pub fn run(input: &[u8]) {
     let [start, end, body @ ..] = input else { return };
     let mut patch = Patch::new(body);
     patch.remove(usize::from(*start)..usize::from(*end)).insert(usize::from(*start), &b"x"[..]);
-    // It may be refused, but not panic.
+    // It may be refused, but must not panic.
     let _ = patch.try_apply();
 
     let Ok(object) = whole(body) else { return };

@@ -1,5 +1,5 @@
-//! Any text as the id of a session, and any bytes as what is sealed in one: nothing but an id that was handed out
-//! opens, and what opens is sealed again as the same session.
+//! Reads any text as a session id, and any bytes as the plain text of one. Promises: only issued ids open, and an opened
+//! session that is sealed again is the same session.
 
 use std::sync::LazyLock;
 
@@ -13,17 +13,17 @@ use seal::{PurposeSeal, Seal, SecretKey};
 pub const DICTIONARY: &[&str] =
     &["=", "-", "_", "A", "AAAA", "\0\0", "dev", "claude", "1.2.3", "\u{1}", "\u{7}", "+", "/", "%", " "];
 
-/// Ids that were handed out under the key of the targets; the corpus has them, too.
+/// Ids that were issued under the key of the targets; they are also in the corpus.
 const GENUINE: &[&str] = &[
     "Afdzv9H1Q-XPzlGgR-SEy3J7aV2NVkFOUTinPGXyANTVNDPNHKakdcpeOqVq3a7hmLw5YvNjUUpUJtlVp1pAQs2ubjhv2zkkorQHt0o",
     "AQCppbv9SpJ1HWCeEhUDaz4ZIfCYILEbF1mGXc1v6yZAtlM_HPkpQ8Xpr3ZoMTSCKN3YhEyKzXvWy-N2qUyrX_UDXfM-ZzVgre3GEpJ9RSA",
     "AdvV_sjziw3qONA5EhX41NGmz-oq7k8SjyVHR39XACj5st0q0oOwGvJR6cRC0NWPrIzRQC8riVPkYU6Dtn_q8NiLa_h6Lo_gxterwKzG",
 ];
 
-/// Sealing is slow in a debug build, and a session is short.
+/// Maximum length: sealing is slow in a debug build, and a session is short.
 const LONGEST_PLAIN: usize = 1024;
 
-/// Where the plain text of an id tells the kind of its scope.
+/// The position of the scope's kind in the plain text of an id.
 const SCOPE_AT: usize = 10;
 
 static SESSIONS: LazyLock<(Sessions, PurposeSeal)> =
@@ -49,7 +49,7 @@ pub fn run(input: &[u8]) {
         return;
     }
     let id = URL_SAFE_NO_PAD.encode(seal.seal(input));
-    // One viewer is enough, as what opens is the same for all: the one of the scope that the plain text names.
+    // One viewer is enough, since the result is the same for all: the one with the scope that the plain text names.
     let viewer = &viewers()[usize::from(input.get(SCOPE_AT).copied().unwrap_or_default()) % 3];
     if let Some(session) = sessions.find(&id, viewer) {
         assert_eq!(&session.viewer, viewer);

@@ -1,6 +1,6 @@
-//! Any bytes as an event stream, whole and cut into chunks of one size: the same events and the same errors, none of
-//! them larger than allowed. A frame that the gateway writes reads back as what it was made from.
-//! The first byte is the size of the chunks, the second the largest event.
+//! Reads any bytes as an event stream, once as a whole and once in chunks. Promises: both give the same events and the
+//! same errors, no event is larger than allowed, and a frame written by the gateway reads back.
+//! The first byte is the size of the chunks, the second the maximum size of an event.
 
 use wire::sse::{Scanner, frame};
 

@@ -1,5 +1,5 @@
-//! Any text as the state that a client brings back, any bytes as what is sealed in one, and any bytes as the answer of a
-//! server that hands one out: a state opens for the client and request that it was given to alone.
+//! Reads any text as a `requestState` from a client, any bytes as the plain text of one, and any bytes as the response of
+//! a server that issues one. Promise: a state opens only for the client and the request that it was given to.
 
 use std::sync::LazyLock;
 
@@ -38,7 +38,7 @@ pub const DICTIONARY: &[&str] = &[
     "-",
 ];
 
-/// States that were handed out under the key of the targets; the corpus has them, too.
+/// States that were issued under the key of the targets; they are also in the corpus.
 const GENUINE: &[&str] = &[
     "AQhGA-cYed6uuNbA6TA9tB0w_P3JIwWrqgx4AU9F5HdRdgjHHKMe_-NEaVoO7_y0RTK2APqVbxJtOb9ZYH3SJSarWi3Zl8IBan4be6GZZ1I",
     "AYcMli4Y3CSoRkkSaDgRrjTmCLX0_snuHuPcgnqE8CUMVZBAl8fM04lYVzC4pHzm8pskXHMxOKd4ZBv-VBdt-NbofldPAmFNGkVTcSz-ptR7",
@@ -67,11 +67,11 @@ pub fn run(input: &[u8]) {
     );
     assert!(others.iter().all(|other| states.unwrap(&sealed, other).is_none()));
 
-    // It may be refused, but not panic. Sealing much is slow in a debug build.
+    // It may be refused, but must not panic. Sealing large texts is slow in a debug build.
     let plain = &input[..input.len().min(LONGEST_PLAIN)];
     let _ = states.unwrap(&URL_SAFE_NO_PAD.encode(seal.seal(plain)), &given);
 
-    // The gateway wraps only what its scanner has read.
+    // The gateway wraps only states that its scanner has read.
     if whole(input).is_err() {
         return;
     }

@@ -1,5 +1,5 @@
-//! A URI template in the first line and a URI in the rest: the matcher agrees with a slow and simple one on short inputs,
-//! and no input takes long. Qualified URIs read back as what they were made from.
+//! Reads a URI template from the first line and a URI from the rest. Promises: on short inputs the matcher agrees with a
+//! slow and simple one, no input takes long, and qualified URIs read back.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub const DICTIONARY: &[&str] = &[
     "é",
 ];
 
-/// Longest template or URI for the slow matcher.
+/// Maximum length of a template or URI for the slow matcher.
 const SHORT: usize = 256;
 
 pub fn run(input: &[u8]) {
@@ -63,7 +63,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// The meaning of templates, written down without a thought of time: the set of places where each part may end.
+/// The slow matcher, a direct definition of templates: computes the set of positions where each part may end.
 fn slowly_matches(template: &str, uri: &[u8]) -> bool {
     let (mut ends, mut rest) = (BTreeSet::from([0]), template);
     while !rest.is_empty() {

@@ -1,5 +1,5 @@
-// An agent that speaks MCP 2025-11-25 to the gateway over streamable HTTP and can be asked for input. Written
-// against the specification and without an SDK, so that nothing hides what the gateway says.
+// An agent for MCP 2025-11-25 over streamable HTTP that can be asked for input. It is written from the specification and
+// without an SDK, so that nothing hides what the gateway sends.
 
 import { sampleOf } from './sample.mjs'
 
@@ -25,7 +25,7 @@ export class Agent {
     return agent
   }
 
-  /** The result of a request; an error of the other side is thrown. */
+  /** The result of a request; an error response is thrown. */
   async ask(method, params = {}) {
     const id = this.#nextId++
     const response = await this.#send({ id, method, params })
@@ -43,7 +43,7 @@ export class Agent {
     await fetch(this.#url, { method: 'DELETE', headers: this.#headers() })
   }
 
-  /** A form is accepted as it is, with its defaults. */
+  /** Accepts a form with its defaults. */
   async #answer({ id, method, params }) {
     if (method === 'elicitation/create') {
       await this.#send({ id, result: { action: 'accept', content: sampleOf(params.requestedSchema) } })
@@ -63,7 +63,7 @@ export class Agent {
   }
 }
 
-/** The messages of an answer as they arrive, be it one or a stream of events. */
+/** The messages of a response as they arrive: a single one or a stream of events. */
 export async function* messagesOf(response) {
   if (!(response.headers.get('content-type') ?? '').startsWith('text/event-stream')) {
     yield JSON.parse(await response.text())

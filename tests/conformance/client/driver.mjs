@@ -1,6 +1,6 @@
-// What the conformance suite starts as the client under test: a fresh gateway with the suite's server registered
-// in it, and an agent that uses everything which that server offers through the gateway. The suite judges what its
-// server gets to see, which is what the gateway sends.
+// The client that the conformance suite starts and tests: a fresh gateway in which the suite's server is registered, and
+// an agent that uses everything that this server offers through the gateway. The suite checks what its server receives,
+// which is what the gateway sends.
 //
 // node driver.mjs TOOLGATE URL, with the scenario in MCP_CONFORMANCE_SCENARIO and its data in MCP_CONFORMANCE_CONTEXT
 
@@ -16,12 +16,12 @@ const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
 
 const SERVER = 'conf'
 const PREFIX = `${SERVER}__`
-// The suite expects a client that publishes its metadata to do so there.
+// The suite expects the client's metadata at this address.
 const PUBLIC_URL = 'https://conformance-test.local'
-// Somebody who is asked to authorize again and again gives up.
+// Maximum number of authorizations before the driver gives up.
 const PATIENCE = 3
 
-/** The calls that the scenario asks for, else one of every tool that is listed. */
+/** The calls that the scenario asks for; otherwise one call of each listed tool. */
 function callsFor(tools) {
   if (context.toolCalls) {
     return context.toolCalls.map((call) => ({ ...call, name: PREFIX + call.name }))
@@ -29,7 +29,7 @@ function callsFor(tools) {
   return tools.map((tool) => ({ name: tool.name, arguments: argumentsFor(tool, tools) }))
 }
 
-/** All at once: what belongs to one request must not show up in another. Returns what did not work. */
+/** Makes all calls at once, since messages of one request must not appear in another. Returns the failures. */
 async function useEverything(agent) {
   const { tools } = await agent.ask('tools/list')
   const { prompts } = await agent.ask('prompts/list')
@@ -46,12 +46,12 @@ function registration() {
   const plain = { name: SERVER, transport: 'streamable_http', url }
   if (!scenario.startsWith('auth/')) return plain
   const client = { oauth_client_id: context.client_id, oauth_client_secret: context.client_secret }
-  // Without a person there is nobody to send back.
+  // Without a person there is no redirect.
   const alone = scenario.startsWith('auth/client-credentials')
   return { ...plain, ...client, oauth_redirect_uri: alone ? undefined : `${PUBLIC_URL}/api/dashboard/oauth/callback` }
 }
 
-/** Goes through the authorization where one is asked for; true when the server is registered then. */
+/** Does the authorization if it is required; returns true if the server is then registered. */
 async function settle(gateway, answer) {
   if (answer.status === 202) {
     const { session_id, authorization_url } = answer.body.authorization_required
@@ -70,15 +70,15 @@ async function register(gateway) {
   return false
 }
 
-/** The server may want more than it was given: then it is authorized again, for that. */
+/** Authorizes the server again if it requires more scopes. */
 async function run(gateway) {
   if (!(await register(gateway))) return
   const endpoint = `${gateway.url}/mcp`
-  // What only modern servers ask for can so far be passed on to modern clients only.
+  // Requests that only modern servers make can so far be passed on to modern clients only.
   const agent = scenario.startsWith('sep-2322') ? new ModernAgent(endpoint) : await Agent.connect(endpoint)
   for (let attempt = 1; attempt < PATIENCE; attempt += 1) {
     const problems = await useEverything(agent)
-    // Not every server of the suite answers what it lists; the suite itself knows whether that is a failure.
+    // Some servers of the suite do not answer all that they list; the suite itself decides whether that is a failure.
     problems.forEach((problem) => console.error(problem))
     if (!problems.some((problem) => problem.includes('authorization required'))) break
     if (!(await settle(gateway, await gateway.post(`/api/v0/servers/${SERVER}/reauthorize`, {})))) break

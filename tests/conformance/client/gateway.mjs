@@ -1,4 +1,4 @@
-// A gateway for one scenario: its own folder, its own port, gone when the scenario is over.
+// A gateway for one scenario, with its own folder and port. It ends with the scenario.
 
 import { spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -14,7 +14,7 @@ export class Gateway {
   static async start(program, variables) {
     const folder = await mkdtemp(join(tmpdir(), 'toolgate-conformance-'))
     const words = ['start', '--host', '127.0.0.1', '--port', '0', '--sqlite-db-path', 'toolgate.db']
-    // What it logs becomes part of what the suite keeps about the scenario.
+    // Its log becomes part of the suite's log of the scenario.
     const env = { ...process.env, ...variables }
     const child = spawn(program, words, { cwd: folder, env, stdio: ['ignore', 'pipe', 'inherit'] })
     for await (const line of createInterface({ input: child.stdout })) {

@@ -1,5 +1,5 @@
-// An agent that speaks MCP 2026-07-28 to the gateway: every request stands alone, and what a server asks for is
-// answered by asking again. Written against the specification and without an SDK, like its older sister.
+// An agent for MCP 2026-07-28: every request is independent, and questions of a server are answered by sending the
+// request again. It is written from the specification and without an SDK, like `agent.mjs`.
 
 import { messagesOf } from './agent.mjs'
 import { sampleOf } from './sample.mjs'
@@ -21,13 +21,13 @@ export class ModernAgent {
     this.#url = url
   }
 
-  /** The result of a request, after as many rounds as its server wants; an error of the other side is thrown. */
+  /** The result of a request, after as many rounds as its server needs; an error response is thrown. */
   async ask(method, params = {}) {
     let round = {}
     for (let rounds = 0; rounds < MOST_ROUNDS; rounds++) {
       const result = await this.#ask(method, { ...params, ...round })
       if (result.resultType !== 'input_required') return result
-      // A state is brought back as it came, and only if there was one.
+      // A state is sent back unchanged, and only if there was one.
       const { inputRequests, requestState } = result
       round = requestState === undefined ? {} : { requestState }
       if (inputRequests) round.inputResponses = answersTo(inputRequests)
@@ -58,7 +58,7 @@ export class ModernAgent {
   }
 }
 
-/** A form is accepted as it is, with its defaults. */
+/** Accepts a form with its defaults. */
 function answersTo(inputRequests) {
   const answer = ({ params }) => ({ action: 'accept', content: sampleOf(params.requestedSchema) })
   return Object.fromEntries(Object.entries(inputRequests).map(([key, request]) => [key, answer(request)]))

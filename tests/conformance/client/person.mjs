@@ -1,7 +1,7 @@
-// The person in front of a browser: opens the page of an authorization server, which agrees at once, and brings back
-// what it sends along.
+// The person with a browser: opens the page of an authorization server, which grants at once, and returns the
+// parameters of the redirect.
 
-/** What the redirect back carries: `code`, `state` and `iss`, or `error`. */
+/** The parameters of the redirect: `code`, `state` and `iss`, or `error`. */
 export async function authorize(url) {
   const response = await fetch(url, { redirect: 'manual' })
   const location = response.headers.get('location')

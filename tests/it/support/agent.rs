@@ -1,5 +1,5 @@
-//! An MCP client that writes its messages itself and keeps every byte of what comes back: one session over
-//! streamable HTTP (`Agent`) or HTTP+SSE (`SseAgent`).
+//! An MCP client that sends raw text and keeps every byte of the responses: one session over streamable HTTP (`Agent`)
+//! or HTTP+SSE (`SseAgent`).
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Shakes hands in revision 2025-11-25.
+    /// Does the handshake in revision 2025-11-25.
     pub async fn open(app: &TestApp, path: &str, capabilities: Value) -> Self {
         let mut agent = Self { address: app.address.clone(), path: path.into(), session: String::new() };
         let answer = agent.post(&hello(capabilities)).await.expect(200);
@@ -34,7 +34,7 @@ impl Agent {
         Events::new(client::open(&self.address, "POST", &self.path, &headers, message.into()).await)
     }
 
-    /// Everything that comes back for a request, as it was written; the answer is the last.
+    /// All messages that come back for a request, unchanged; the response is the last.
     pub async fn ask(&self, message: &str) -> Vec<String> {
         let answer = self.post(message).await.expect(200);
         if answer.headers["content-type"] == "application/json" {
@@ -49,7 +49,7 @@ impl Agent {
         messages
     }
 
-    /// The stream for what is said outside of any call.
+    /// Opens the stream for messages outside of calls.
     pub async fn listen(&self) -> Events {
         let headers = self.headers();
         Events::new(client::open(&self.address, "GET", &self.path, &headers, Vec::new()).await)
@@ -91,13 +91,13 @@ impl SseAgent {
         client::request(&self.address, "POST", &self.path, &headers, message.into()).await.expect(202);
     }
 
-    /// The next message on the stream, as it was written.
+    /// The next message on the stream, unchanged.
     pub async fn next(&mut self) -> String {
         let event = self.events.next().await.expect("the stream stays open");
         String::from_utf8(event.data.to_vec()).unwrap()
     }
 
-    /// Everything that comes back for a request up to its answer.
+    /// All messages that come back for a request, up to its response.
     pub async fn ask(&mut self, message: &str) -> Vec<String> {
         self.post(message).await;
         let mut messages = Vec::new();
@@ -120,7 +120,7 @@ fn hello(capabilities: Value) -> String {
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string()
 }
 
-/// The text of the first content block of an answer.
+/// The text of the first content block of a response.
 pub fn text_of(answer: &str) -> String {
     let answer: Value = serde_json::from_str(answer).unwrap();
     let text = answer["result"]["content"][0]["text"].as_str();

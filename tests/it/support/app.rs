@@ -1,4 +1,4 @@
-//! A gateway of the test's own, in this process, on a port of its own, with its database in a folder of its own.
+//! A gateway for one test: in this process, on a free port, with its database in a temporary folder.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::fake::{Behaviour, Fake, stdio_command};
 pub struct TestApp {
     pub address: String,
     pub folder: TempDir,
-    /// Sent with every request, unless that has an `authorization` of its own.
+    /// Sent with every request that has no `authorization` of its own.
     pub authorization: Option<String>,
     config: Config,
     shutdown: CancellationToken,
@@ -38,7 +38,7 @@ impl TestApp {
         Self::run(folder, config).await
     }
 
-    /// In enterprise mode, initialized, with the token of the admin.
+    /// Starts in enterprise mode, initialized, and uses the token of the admin.
     pub async fn start_enterprise() -> Self {
         Self::start_enterprise_with(|_| {}).await
     }
@@ -62,7 +62,7 @@ impl TestApp {
         Self { address, folder, authorization: None, config, shutdown, hurry, serving: Some(serving) }
     }
 
-    /// Stops in good order, as SIGTERM does.
+    /// Stops gracefully, like SIGTERM.
     pub async fn stop(&mut self) {
         self.shutdown.cancel();
         if let Some(serving) = self.serving.take() {
@@ -70,7 +70,7 @@ impl TestApp {
         }
     }
 
-    /// Stops and starts again on the same database; the port may be another.
+    /// Stops and starts again on the same database; the port may change.
     pub async fn restart(mut self) -> Self {
         self.stop().await;
         let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
@@ -104,14 +104,14 @@ impl TestApp {
         self.send(method, path, &[("authorization", &bearer(token))], body.to_string()).await
     }
 
-    /// Makes a client and returns its token.
+    /// Creates a client and returns its token.
     pub async fn create_client(&self, name: &str, allow_list: &[&str]) -> String {
         let client = json!({ "name": name, "allow_list": allow_list });
         let client = self.post("/api/v0/clients", client).await.expect(201).json();
         client["access_token"].as_str().unwrap().to_owned()
     }
 
-    /// Makes a user and returns the token.
+    /// Creates a user and returns the token.
     pub async fn create_user(&self, username: &str, role: &str) -> String {
         let user = json!({ "username": username, "role": role });
         let user = self.post("/api/v0/users", user).await.expect(201).json();
@@ -150,7 +150,7 @@ impl TestApp {
         self.send("POST", "/api/v0/tools/invoke", &[], body).await
     }
 
-    /// Calls a tool and leaves: the connection closes when the returned stream is dropped.
+    /// Calls a tool without waiting; dropping the returned stream closes the connection.
     pub async fn invoke_and_hold(&self, body: &Value) -> TcpStream {
         let body = body.to_string();
         let head = format!(

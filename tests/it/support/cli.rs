@@ -1,4 +1,4 @@
-//! The command line as a person uses it: the real program with a home of its own, talking to one gateway.
+//! The command line as a user runs it: the real program with its own home folder, connected to one gateway.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 
 use super::process::Ended;
 
-/// Longer than any command may take.
+/// Timeout of a command.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct Cli {
@@ -26,7 +26,7 @@ impl Cli {
         Self { registry: format!("http://{address}"), home: TempDir::new().unwrap() }
     }
 
-    /// The command with nothing of this process's environment but its PATH.
+    /// The command with an empty environment except PATH.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command.args(arguments).current_dir(self.home.path()).env_clear().kill_on_drop(true);
@@ -48,13 +48,13 @@ impl Cli {
     pub async fn run_fed(&self, arguments: &[&str], input: &str) -> Ended {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A program that does not read has a reason, which its output tells.
+        // If the program does not read its input, its output gives the reason.
         let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
         finish(child).await
     }
 
-    /// What a command that must work prints.
+    /// The output of a command that must succeed.
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> impl Future<Output = String> {
         let caller = std::panic::Location::caller();
@@ -65,13 +65,13 @@ impl Cli {
         }
     }
 
-    /// The result of a command that must work, as the API shapes it.
+    /// The JSON result of a command that must succeed.
     pub async fn json(&self, arguments: &[&str]) -> Value {
         let printed = self.ok(&[arguments, &["--output", "json"]].concat()).await;
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed}"))
     }
 
-    /// The sentence of a command that must fail, with nothing on standard output.
+    /// The error of a command that must fail, with an empty standard output.
     pub async fn fails(&self, arguments: &[&str]) -> String {
         let ended = self.run(arguments).await;
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{arguments:?}: {ended:?}");
@@ -89,7 +89,7 @@ impl Cli {
 }
 
 impl Ended {
-    /// The line on standard error that says why it did not work.
+    /// The line on standard error with the reason of the failure.
     #[track_caller]
     pub fn complaint(&self) -> String {
         let lines: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("toolgate: ")).collect();

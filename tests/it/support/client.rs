@@ -1,4 +1,4 @@
-//! One HTTP request as raw as it can be made with a real HTTP library.
+//! Raw HTTP requests, made with a real HTTP library.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::sse::{Event, Scanner};
 
-/// A complete answer.
+/// A complete response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -43,7 +43,7 @@ impl Answer {
     }
 }
 
-/// Sends one request on a connection of its own and reads the whole answer.
+/// Sends one request on a new connection and reads the whole response.
 pub async fn request(
     address: &str,
     method: &str,
@@ -57,7 +57,7 @@ pub async fn request(
     Answer { status: head.status.as_u16(), headers: head.headers, body }
 }
 
-/// Sends one request and leaves the body of the answer to be read; dropping the second part closes the connection.
+/// Sends one request without reading the body of the response; dropping the second part closes the connection.
 pub async fn open(
     address: &str,
     method: &str,
@@ -80,17 +80,17 @@ pub async fn open(
     (response, Connection { driver, _sender: Box::new(sender) })
 }
 
-/// Writes bytes as they are and leaves the connection open.
+/// Sends raw bytes and keeps the connection open.
 pub async fn raw(address: &str, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.expect("the gateway listens");
     stream.write_all(bytes).await.expect("the gateway reads");
     stream
 }
 
-/// What the gateway says on a connection until it closes it.
+/// Everything that the gateway sends on a connection until it closes it.
 pub async fn rest(mut stream: TcpStream) -> String {
     let mut said = Vec::new();
-    // A reset after the answer is an end, too.
+    // A reset after the response also counts as the end.
     let _ = stream.read_to_end(&mut said).await;
     String::from_utf8_lossy(&said).into_owned()
 }

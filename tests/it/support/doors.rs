@@ -1,5 +1,5 @@
-//! The doors through which tools are called, each with a client of its own kind, and what a caller hears there in
-//! words that are the same at every door.
+//! Doors: the entry points through which tools are called, each with its kind of client. What a caller gets is
+//! translated into a form that is the same at every door.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{Agent, ModernAgent, SseAgent, TestApp};
 pub enum Door {
     /// `POST /api/v0/tools/invoke`.
     Rest,
-    /// The same, answered with an event stream.
+    /// The same, with an event stream as the response.
     RestEvents,
     /// A client with a session at `/mcp`.
     Legacy,
@@ -34,14 +34,14 @@ impl Door {
     }
 }
 
-/// What a caller hears in the end.
+/// The final result of a call for its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// The first text of a result.
     Text(String),
     /// The first text of a result that reports an error.
     ToolError(String),
-    /// The sentence of an error, whoever says it.
+    /// The message of an error, from the gateway or the server.
     Error(String),
 }
 
@@ -51,7 +51,7 @@ impl Said {
         if result["isError"] == true { Said::ToolError(text) } else { Said::Text(text) }
     }
 
-    /// Of an MCP message.
+    /// From an MCP message.
     fn of_message(message: &Value) -> Self {
         match message["error"]["message"].as_str() {
             Some(sentence) => Said::Error(sentence.to_owned()),
@@ -66,7 +66,7 @@ impl Said {
         }
     }
 
-    /// Of the last event of a stream of REST.
+    /// From the last event of a REST stream.
     fn of_events(answer: &Answer) -> Self {
         let mut scanner = Scanner::new(1 << 26);
         scanner.feed(&answer.body);
@@ -83,7 +83,7 @@ impl Said {
         }
     }
 
-    /// The sentence of a call that must fail.
+    /// The error message of a call that must fail.
     #[track_caller]
     pub fn error(&self) -> &str {
         match self {
@@ -98,7 +98,7 @@ impl Said {
 pub struct Callers {
     app: Arc<TestApp>,
     legacy: Arc<Agent>,
-    /// Whether agents give a progress token with each call. Over REST it is the event stream that asks for progress.
+    /// Whether agents send a progress token with each call. Over REST the event stream requests progress.
     pub want_progress: bool,
 }
 
@@ -108,7 +108,7 @@ impl Callers {
         Self { app: app.clone(), legacy, want_progress: false }
     }
 
-    /// Calls a tool and waits for what comes of it.
+    /// Calls a tool and waits for the result.
     pub async fn call(&self, door: Door, tool: &str, arguments: Value) -> Said {
         let app = &self.app;
         match door {
@@ -126,7 +126,7 @@ impl Callers {
                 Said::of_message(&self.legacy.request("tools/call", self.params(tool, arguments)).await)
             }
             Door::Sse => {
-                // A stream of its own, since others may be read by somebody else.
+                // A separate stream, since another task may read the existing ones.
                 let mut agent = SseAgent::connect(app, "/sse", json!({})).await;
                 agent.send(&request(1, self.params(tool, arguments))).await;
                 Said::of_message(&agent.answer(json!(1)).await)
@@ -146,7 +146,7 @@ impl Callers {
         }
     }
 
-    /// Begins a call that tells of its progress, and waits for the first step where the door lets it through.
+    /// Starts a call with progress, and waits for the first step if the door delivers progress.
     pub async fn begin_with_progress(&self, door: Door, tool: &str, arguments: Value) -> Begun {
         let callers = Self { want_progress: true, ..self.clone() };
         match door {
@@ -180,7 +180,7 @@ impl Callers {
         }
     }
 
-    /// Begins a call whose answer nobody reads.
+    /// Starts a call whose response is not read.
     pub async fn begin(&self, door: Door, tool: &str, arguments: Value) -> Begun {
         let app = &self.app;
         match door {
@@ -222,7 +222,7 @@ impl Callers {
     }
 }
 
-/// A call that was sent.
+/// A call in flight.
 pub enum Begun {
     Connection(TcpStream),
     Events(Events),
@@ -232,7 +232,7 @@ pub enum Begun {
 }
 
 impl Begun {
-    /// The caller goes away in the way of its door.
+    /// The caller disconnects or cancels, as is usual at its door.
     pub async fn give_up(self) {
         match self {
             Begun::Connection(connection) => drop(connection),
@@ -251,7 +251,7 @@ fn request(id: u64, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 }
 
-/// The body of REST: the name beside the arguments.
+/// The body for REST: the name, and the arguments as further keys.
 fn flat(tool: &str, mut arguments: Value) -> Value {
     arguments["name"] = json!(tool);
     arguments

@@ -1,4 +1,4 @@
-//! One server of each kind: every transport in every era that it exists in, each with a fake of its own.
+//! One server of each kind: every transport in every era that has it, each with its own fake.
 
 use serde_json::json;
 

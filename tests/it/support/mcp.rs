@@ -1,5 +1,5 @@
-//! A small MCP client of the legacy revisions that hides nothing: JSON values in, JSON values and HTTP answers out.
-//! `Agent` speaks streamable HTTP, `SseAgent` the older HTTP+SSE.
+//! A small MCP client of the legacy revisions: JSON values in, JSON values and HTTP responses out.
+//! `Agent` uses streamable HTTP, `SseAgent` the older HTTP+SSE.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::app::bearer;
 use super::client::{self, Answer, Connection, Events};
 
 pub const BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
-/// Longer than anything that is waited for may take.
+/// Timeout for everything that is waited for.
 const LIMIT: Duration = Duration::from_secs(15);
 
 pub struct Agent {
@@ -26,7 +26,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Comes with another token from now on.
+    /// Uses another token from now on.
     pub fn use_token(&mut self, token: &str) {
         self.authorization = Some(bearer(token));
     }
@@ -67,12 +67,12 @@ impl Agent {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Posts one body in this session and reads the whole answer.
+    /// Posts one body in this session and reads the whole response.
     pub async fn post(&self, body: &Value) -> Answer {
         client::request(&self.address, "POST", &self.path, &self.headers(BOTH), body.to_string().into()).await
     }
 
-    /// The whole answer to a request: the one message, or the last of its stream.
+    /// The response to a request: the only message, or the last of its stream.
     pub async fn request(&self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": self.next_id(), "method": method, "params": params});
         let mut talk = self.begin(&request).await;
@@ -107,7 +107,7 @@ impl Agent {
         self.list("tools/list", "tools", "name").await
     }
 
-    /// Sends a request and leaves what comes back to be read message by message.
+    /// Sends a request; the messages that come back can be read one by one.
     pub async fn begin(&self, request: &Value) -> Talk {
         Talk::open(&self.address, "POST", &self.path, &self.headers(BOTH), request.to_string()).await
     }
@@ -121,7 +121,7 @@ impl Agent {
         self.post(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await.expect(202);
     }
 
-    /// Answers something that a server asked.
+    /// Answers a question of a server.
     pub async fn reply(&self, question: &Value, result: Value) {
         self.post(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result})).await.expect(202);
     }
@@ -143,7 +143,7 @@ impl Agent {
     }
 }
 
-/// `initialize` without anything after it.
+/// Sends `initialize` and nothing after it.
 pub async fn initialize(address: &str, path: &str, version: &str, capabilities: Value) -> Answer {
     let body = hello(version, capabilities).to_string();
     client::request(address, "POST", path, &[BOTH], body.into()).await
@@ -158,7 +158,7 @@ fn hello(version: &str, capabilities: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params})
 }
 
-/// What comes back for one HTTP request, message by message.
+/// The messages that come back for one HTTP request.
 pub struct Talk(Source);
 
 enum Source {
@@ -205,7 +205,7 @@ impl Talk {
         message
     }
 
-    /// The answer, whatever comes before it.
+    /// The response; messages before it are skipped.
     pub async fn answer(&mut self) -> Value {
         loop {
             let message = self.next().await.expect("an answer comes");
@@ -219,7 +219,7 @@ impl Talk {
 /// A client of HTTP+SSE.
 pub struct SseAgent {
     pub address: String,
-    /// What the first event named.
+    /// The address from the first event.
     pub endpoint: String,
     authorization: Option<String>,
     events: Events,
@@ -281,7 +281,7 @@ impl SseAgent {
         self.next().await.expect("the stream goes on")
     }
 
-    /// The answer to the request with this id, whatever comes before it.
+    /// The response to the request with this id; messages before it are skipped.
     pub async fn answer(&mut self, id: Value) -> Value {
         loop {
             let message = self.next().await.expect("the stream goes on");

@@ -1,9 +1,9 @@
-//! What the tests stand on: a gateway of their own (`app`, as a program `process`), its command line (`cli`) and what
-//! that prints (`snapshot`), an HTTP client without opinions (`client`), MCP clients on it (`mcp` for conversations,
-//! `agent` for bytes, `modern` for the revision without a handshake, `doors` for one of each), and a real fake upstream
-//! (`fake`), one of each kind (`kinds`, `wires`), with an OAuth provider for it (`provider`).
+//! Support for the tests: a gateway for each test (`app`; `process` as a program), its command line (`cli`) and the
+//! snapshots of its output (`snapshot`), a raw HTTP client (`client`), MCP clients (`mcp` with JSON values, `agent` with
+//! bytes, `modern` for the revision without a handshake, `doors` for one of each), and a fake upstream (`fake`), one of
+//! each kind (`kinds`, `wires`), with an OAuth provider for it (`provider`).
 
-// Each file of tests uses its own part of this.
+// Each test file uses only a part of this.
 #![allow(dead_code, unused_imports)]
 
 pub mod agent;
@@ -35,7 +35,7 @@ pub use provider::{Provider, Rules};
 pub use tally::Tally;
 pub use wires::{Server, Wire};
 
-/// Waits for a condition, looking often, and fails with `what` when it does not come true in time.
+/// Waits for a condition, checks it often, and fails with `what` if it does not hold in time.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition().await {

@@ -1,5 +1,5 @@
-//! A client of revision 2026-07-28: no handshake, every request says all of itself. What it sends is the test's own
-//! text, and the headers that repeat it may be changed, left out or sent twice.
+//! A client of revision 2026-07-28: no handshake, every request is self-contained. It sends the test's own text, and the
+//! headers that repeat parts of it may be changed, left out or sent twice.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ impl ModernAgent {
         self
     }
 
-    /// A request with everything that the revision asks for.
+    /// A request with everything that the revision requires.
     pub fn message(&self, id: Value, method: &str, mut params: Value) -> Value {
         let meta = &mut params["_meta"];
         meta[VERSION_KEY] = json!(VERSION);
@@ -52,7 +52,7 @@ impl ModernAgent {
         client::request(&self.address, "POST", &self.path, &post.headers(), post.body.clone().into()).await
     }
 
-    /// Sends a request and leaves what comes back to be read message by message.
+    /// Sends a request; the messages that come back can be read one by one.
     pub async fn begin(&self, message: &Value) -> Talk {
         self.begin_post(&Post::of(message.to_string())).await
     }
@@ -61,7 +61,7 @@ impl ModernAgent {
         Talk::open(&self.address, "POST", &self.path, &post.headers(), post.body.clone()).await
     }
 
-    /// The answer to a request, whatever comes before it.
+    /// The response to a request; messages before it are skipped.
     pub async fn request(&self, method: &str, params: Value) -> Value {
         self.begin(&self.message(json!(1), method, params)).await.answer().await
     }
@@ -98,7 +98,7 @@ impl ModernAgent {
         items.iter().map(|item| item[key].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Sends a request and reads nothing: dropping the connection closes it.
+    /// Sends a request and reads nothing; dropping the connection closes it.
     pub async fn hold(&self, message: &Value) -> TcpStream {
         let post = Post::of(message.to_string());
         let mut head = format!("POST {} HTTP/1.1\r\nhost: localhost\r\n", self.path);
@@ -127,7 +127,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// With the headers that repeat what the body says.
+    /// With the headers that repeat parts of the body.
     pub fn of(body: impl Into<String>) -> Self {
         let body = body.into();
         let message: Value = serde_json::from_str(&body).expect("the test writes JSON");
@@ -154,7 +154,7 @@ impl Post {
         Self { body: body.into(), headers: Vec::new() }
     }
 
-    /// Adds a header; one that is there already is then sent twice.
+    /// Adds a header; if it exists already, it is sent twice.
     pub fn adding(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -179,7 +179,7 @@ impl Post {
     }
 }
 
-/// A value as a header may carry it: text that would not arrive as it is travels in base64.
+/// A value in the form allowed in a header: text that is not allowed there is sent in base64.
 pub fn encode(value: &str) -> String {
     let arrives = value.trim() == value && value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     match arrives {

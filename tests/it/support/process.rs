@@ -1,4 +1,4 @@
-//! The real program as a child process of the test, in a folder of its own.
+//! The real program as a child process of the test, in its own folder.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -12,18 +12,18 @@ use tokio::process::{Child, Command};
 
 use super::client::{self, Answer};
 
-/// Longer than any start or end may take.
+/// Timeout for starting and stopping.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub struct Process {
     child: Child,
     pub address: String,
     pub folder: TempDir,
-    /// What it wrote to standard error so far.
+    /// Its standard error so far.
     pub log: Arc<Mutex<String>>,
 }
 
-/// How a program ended and what it said.
+/// The exit code and the output of a program.
 #[derive(Debug)]
 pub struct Ended {
     pub code: Option<i32>,
@@ -32,7 +32,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The one sentence of a program that would not start.
+    /// The error sentence of a program that refused to start.
     #[track_caller]
     pub fn sentence(&self) -> &str {
         assert_eq!(self.code, Some(1), "{self:?}");
@@ -43,7 +43,7 @@ impl Ended {
     }
 }
 
-/// `toolgate start` in `folder` on a free port, with nothing of this process's environment but its PATH.
+/// `toolgate start` in `folder` on a free port, with an empty environment except PATH.
 pub fn command(folder: &Path, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
     command.arg("start").current_dir(folder).env_clear().env("PORT", "0").kill_on_drop(true);
@@ -73,7 +73,7 @@ impl Process {
         Self::start_as(command, folder).await
     }
 
-    /// Starts with a limit on the size of files, which a full disk looks like.
+    /// Starts with a limit on the size of files, which simulates a full disk.
     pub async fn start_limited(folder: TempDir, bytes: Option<u64>) -> Self {
         let mut command = command(folder.path(), &[]);
         // SAFETY: makes one system call that is allowed between fork and exec.
@@ -81,7 +81,7 @@ impl Process {
         unsafe {
             command.pre_exec(move || {
                 limit_file_size(0, bytes);
-                // As at any start of a program; a runtime of tests may have it otherwise.
+                // The default of every program; the test runner may have changed it.
                 libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
                 Ok(())
             })
@@ -97,7 +97,7 @@ impl Process {
         Self::start_as(command, folder).await
     }
 
-    /// Starts as `nohup` does.
+    /// Starts with SIGHUP ignored, like `nohup`.
     pub async fn start_ignoring_hangups() -> Self {
         let folder = TempDir::new().unwrap();
         let mut command = command(folder.path(), &[]);
@@ -112,7 +112,7 @@ impl Process {
         Self::start_as(command, folder).await
     }
 
-    /// Starts from a script that has something else running when it becomes the gateway.
+    /// Starts from a script that has another child process when it replaces itself by the gateway.
     pub async fn start_beside(background: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let script = command(folder.path(), &[]);
@@ -135,7 +135,7 @@ impl Process {
             panic!("the program did not start: {said}");
         };
         let (_, address) = first.split_once("http://").unwrap_or_else(|| panic!("no address in {first:?}"));
-        // Whoever closes a pipe ends the writer's hope of writing, so both are read on.
+        // Both pipes are read to the end: the program would fail to write to a closed pipe.
         let (address, errors) = (address.to_owned(), child.stderr.take());
         let log = Arc::new(Mutex::new(String::new()));
         let kept = log.clone();
@@ -158,7 +158,7 @@ impl Process {
         send_signal(&self.child, signal);
     }
 
-    /// Waits for its end; the exit code, or none after a signal.
+    /// Waits for its end; returns the exit code, or `None` after a signal.
     pub async fn end(mut self) -> (Option<i32>, TempDir) {
         let status = tokio::time::timeout(LIMIT, self.child.wait()).await.expect("the program ends").unwrap();
         (status.code(), self.folder)
@@ -203,7 +203,7 @@ fn id(child: &Child) -> libc::pid_t {
     child.id().expect("it still runs").try_into().unwrap()
 }
 
-/// Limits how large files of a process may grow, or lifts that limit; 0 stands for this process.
+/// Limits the size of files that a process writes, or removes that limit; 0 stands for this process.
 pub fn limit_file_size(process: libc::pid_t, bytes: Option<u64>) {
     // SAFETY: both calls read or write one value that outlives them.
     #[allow(unsafe_code)]
@@ -216,7 +216,7 @@ pub fn limit_file_size(process: libc::pid_t, bytes: Option<u64>) {
     assert_eq!(set, 0);
 }
 
-/// Whether a process is there and not just waiting to be buried.
+/// Whether a process exists and is not a zombie.
 pub fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().next());

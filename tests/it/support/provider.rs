@@ -1,6 +1,6 @@
 //! A real OAuth provider on loopback: metadata, dynamic registration, authorization with PKCE, tokens with rotation. It
-//! agrees to everything at once, and `Rules` say where it does not, or not well. The fake upstream that it protects
-//! accepts the last token that it gave.
+//! grants every authorization at once, unless its `Rules` say otherwise. The fake upstream that it protects accepts the
+//! last token that it issued.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -22,30 +22,30 @@ use super::fake::{Fake, Protected};
 
 type Form = HashMap<String, String>;
 
-/// How the provider behaves; may change while it runs.
+/// The behaviour of the provider; may change while it runs.
 #[derive(Clone)]
 pub struct Rules {
     pub registers_clients: bool,
-    /// Gives a registered client a secret, and then wants it.
+    /// Gives a registered client a secret, and requires it.
     pub gives_secrets: bool,
     pub grants_to_machines: bool,
-    /// Said to be the issuer instead of the truth.
+    /// A wrong issuer to publish.
     pub issuer: Option<String>,
-    /// Sent back with the person as `iss`: nothing, or this.
+    /// The `iss` in the redirect: absent, or this.
     pub iss: Option<String>,
     pub denies: bool,
     pub refresh_tokens: bool,
-    /// Seconds; none says nothing about it.
+    /// In seconds; `None` leaves it out.
     pub lifetime: Option<u64>,
     /// Refuses every refresh token.
     pub revoked: bool,
-    /// Answers the token endpoint with this status.
+    /// The token endpoint responds with this status.
     pub token_failure: Option<u16>,
     pub token_delay: Duration,
     pub scopes_supported: Vec<String>,
-    /// Where the metadata is said to be instead: an origin.
+    /// Another origin to publish as the place of the metadata.
     pub redirects_metadata_to: Option<String>,
-    /// Put in place of parts of the metadata.
+    /// Replaces parts of the metadata.
     pub metadata: Value,
 }
 
@@ -82,9 +82,9 @@ pub struct Asked {
 struct Memory {
     rules: Rules,
     asked: Vec<Asked>,
-    /// Code to the parameters of the authorization that it was given for.
+    /// Maps a code to the parameters of its authorization.
     codes: HashMap<String, Form>,
-    /// The refresh token that works now, by client.
+    /// The current refresh token of each client.
     refresh: BTreeMap<String, String>,
     secrets: HashMap<String, String>,
     serial: u64,
@@ -102,7 +102,7 @@ struct Shared {
 }
 
 impl Provider {
-    /// In front of `fake`, which from now on wants its tokens.
+    /// Starts a provider for `fake`, which requires its tokens from now on.
     pub async fn protecting(fake: &Fake, rules: Rules) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address").to_string();
@@ -143,7 +143,7 @@ impl Provider {
         asked
     }
 
-    /// Opens the page as a person's browser would; what the redirect back carries.
+    /// Opens the authorization page like a browser; returns the parameters of the redirect.
     pub async fn visit(&self, authorization_url: &str) -> Value {
         let url = Url::parse(authorization_url).expect("the gateway gives a URL");
         assert_eq!(format!("{}:{}", url.host_str().unwrap(), url.port().unwrap()), self.address);
@@ -166,7 +166,7 @@ impl Shared {
         memory.rules.clone()
     }
 
-    /// From now on the fake wants this token.
+    /// Makes the fake require this token.
     fn accept(&self, token: &str, scope: &str) {
         self.fake.update(|behaviour| {
             behaviour.bearer = Some(token.to_owned());
@@ -295,7 +295,7 @@ async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byte
     answer(StatusCode::OK, &given)
 }
 
-/// The client, if it is who it says it is.
+/// The client, if its authentication is valid.
 fn authenticate(shared: &Shared, headers: &HeaderMap, form: &Form) -> Option<String> {
     let basic = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
     let (id, secret) = match basic {

@@ -1,5 +1,5 @@
-//! Texts that are compared with a file in `tests/it/snapshots`. With `UPDATE_SNAPSHOTS=1` the file is written instead;
-//! the difference is then looked at like any other.
+//! Compares texts with files in `tests/it/snapshots`. With `UPDATE_SNAPSHOTS=1` the file is written instead; review the
+//! difference before you commit it.
 
 use std::path::Path;
 

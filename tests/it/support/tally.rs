@@ -1,4 +1,4 @@
-//! How calls ended, as `/metrics` counts them.
+//! The outcomes of calls, as counted in `/metrics`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{TestApp, eventually};
 pub struct Tally(BTreeMap<(String, String, String), u64>);
 
 impl Tally {
-    /// What the gateway, which must have telemetry, has counted so far.
+    /// Reads the counts so far; the gateway must have telemetry switched on.
     pub async fn of(app: &TestApp) -> Self {
         let text = app.get("/metrics").await.expect(200).text();
         let mut tally = Self::default();
@@ -25,7 +25,7 @@ impl Tally {
         tally
     }
 
-    /// Every call that was counted, however it ended.
+    /// The number of all calls, with any outcome.
     pub fn sum(&self) -> u64 {
         self.0.values().sum()
     }
@@ -39,7 +39,7 @@ impl Tally {
         counts
     }
 
-    /// What was counted since then.
+    /// The counts since an earlier tally.
     pub fn since(&self, earlier: &Tally) -> Vec<(&str, &str, &str, u64)> {
         let before = |key| earlier.0.get(key).copied().unwrap_or_default();
         let changed = self.0.iter().filter(|(key, count)| **count > before(key));
@@ -48,7 +48,7 @@ impl Tally {
             .collect()
     }
 
-    /// Waits until this many calls are counted, and returns how.
+    /// Waits until this many calls are counted, and returns the counts.
     pub async fn reaches(app: &TestApp, sum: u64) -> Self {
         let what = format!("{sum} calls are counted");
         eventually(&what, async || Self::of(app).await.sum() >= sum).await;

@@ -1,5 +1,5 @@
-//! One fake upstream behind each kind of wire, with a journal of its calls that is read in the same way for all of
-//! them and outlives a process.
+//! Wires: one fake upstream for each transport and era, with a journal of its calls that is read in the same way for all
+//! of them and survives a process.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ use super::{Behaviour, Fake, TestApp, stdio_command};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// Streamable HTTP that answers with plain JSON.
+    /// Streamable HTTP with plain JSON responses.
     HttpJson,
-    /// Streamable HTTP that answers with event streams.
+    /// Streamable HTTP with event streams as responses.
     HttpEvents,
     /// Streamable HTTP of revision 2026-07-28.
     HttpModern,
@@ -24,7 +24,7 @@ pub enum Wire {
 impl Wire {
     pub const ALL: [Self; 5] = [Self::HttpJson, Self::HttpEvents, Self::HttpModern, Self::Stdio, Self::Sse];
 
-    /// Whether each call has a stream of its own, so that whatever comes there belongs to it.
+    /// Whether each call has its own stream, so that every message on it belongs to that call.
     pub fn is_streamable(self) -> bool {
         !matches!(self, Wire::Stdio | Wire::Sse)
     }
@@ -42,17 +42,17 @@ impl Wire {
 pub struct Server {
     pub name: String,
     journal: PathBuf,
-    /// None where the server is a process.
+    /// `None` if the server is a process.
     pub fake: Option<Fake>,
 }
 
 impl Server {
-    /// `settings` join the registration.
+    /// `settings` are added to the registration.
     pub async fn register(app: &TestApp, wire: Wire, name: &str, settings: Value) -> Self {
         Self::register_with(app, wire, name, json!({}), settings).await
     }
 
-    /// `behaviour` joins that of the wire.
+    /// `behaviour` is added to that of the wire.
     pub async fn register_with(
         app: &TestApp,
         wire: Wire,

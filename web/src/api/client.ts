@@ -1,4 +1,4 @@
-// The gateway's API, typed by its own OpenAPI document. Every failure is an `ApiError` with the gateway's sentence.
+// The gateway's API, typed by its own OpenAPI document. Every failure is an `ApiError` with the gateway's error message.
 
 import type { components } from './schema'
 
@@ -20,13 +20,13 @@ export type RenderedPrompt = Schemas['RenderedPrompt']
 export type Candidate = Schemas['ImportCandidate']
 export type ImportOutcome = Schemas['ImportOutcome']
 
-/** The page to open where a server wants somebody to sign in. */
+/** The page to open if a server requires a sign-in. */
 export type Authorization = Schemas['PendingAuthorization']
 
 export class ApiError extends Error {
   constructor(
     message: string,
-    /** 0 where no answer came. */
+    /** 0 if there was no response. */
     readonly status: number,
   ) {
     super(message)
@@ -65,7 +65,7 @@ export function refusal(text: string, status: number): ApiError {
     const body = JSON.parse(text) as { error?: unknown }
     if (typeof body.error === 'string') return new ApiError(body.error, status)
   } catch {
-    // Not ours, then; somebody in between answered.
+    // Not a response of the gateway; something in between answered, such as a proxy.
   }
   return new ApiError(`unexpected answer with status ${status}`, status)
 }

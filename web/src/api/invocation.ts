@@ -10,7 +10,7 @@ export interface Progress {
 
 export interface Invoked {
   result: ToolResult
-  /** What the gateway sent, to the letter. */
+  /** The unchanged text that the gateway sent. */
   raw: string
 }
 

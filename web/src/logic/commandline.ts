@@ -1,4 +1,4 @@
-// A command as people write it in a terminal, taken apart into a program and its arguments, and put together again.
+// Splits a command as typed in a terminal into a program and its arguments, and joins them again.
 
 export interface CommandLine {
   command: string
@@ -36,7 +36,7 @@ export function split(line: string): CommandLine | { problem: string } {
     : { command, args }
 }
 
-/** A word so that a shell reads it as it is. */
+/** Quotes a word for a shell. */
 export function quote(word: string): string {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }

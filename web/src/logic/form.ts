@@ -1,15 +1,15 @@
-// The values behind a form that was made from a JSON Schema: where it begins, what is wrong with it, what is sent.
-// `undefined` means that nothing was given; such a property is left out.
+// The values of a form made from a JSON Schema: initial values, validation, and what is sent.
+// `undefined` means that nothing was entered; such a property is left out.
 
 import { choices, isObject, kindOf, options, properties, settle, types, type Schema } from './schema'
 
 export interface Problem {
-  /** Property names and positions, joined by dots; empty for the whole. */
+  /** Property names and positions, joined by dots; empty for the whole value. */
   path: string
   sentence: string
 }
 
-/** What a field starts with: its default, or as much as is required anyway. */
+/** The initial value of a field: its default, or only the required parts. */
 export function initial(schema: unknown, root: Schema, required: boolean, depth = 0): unknown {
   const settled = settle(schema, root)
   if (settled.default !== undefined) return structuredClone(settled.default)
@@ -42,7 +42,7 @@ export function initial(schema: unknown, root: Schema, required: boolean, depth 
   }
 }
 
-/** Without what was not given: `undefined` in objects goes, in arrays it becomes `null`. */
+/** Removes what was not entered: `undefined` is removed from objects and becomes `null` in arrays. */
 export function prune(value: unknown): unknown {
   if (Array.isArray(value)) return value.map((item) => prune(item) ?? null)
   if (!isObject(value)) return value
@@ -50,7 +50,7 @@ export function prune(value: unknown): unknown {
   return Object.fromEntries(kept.filter(([, inner]) => inner !== undefined))
 }
 
-/** Everything that the server would probably complain about. It has the last word, so nothing here stops a call. */
+/** All probable validation errors of the server. The server decides, so they do not prevent a call. */
 export function check(schema: unknown, root: Schema, value: unknown, required: boolean, path = ''): Problem[] {
   const problem = (sentence: string): Problem[] => [{ path, sentence }]
   const settled = settle(schema, root)
@@ -115,7 +115,7 @@ function checkNumber(schema: Schema, value: unknown): string[] {
   return []
 }
 
-/** A pattern that this browser does not understand is the server's business. */
+/** A pattern that this browser does not support is left to the server. */
 function matches(pattern: string, value: string): boolean {
   try {
     return new RegExp(pattern, 'u').test(value)
@@ -140,14 +140,14 @@ export function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other)
 }
 
-/** Which alternative a value looks like; the first where none fits. */
+/** The alternative that a value matches; the first one if none matches. */
 export function choose(schema: Schema, root: Schema, value: unknown): number {
   const alternatives = choices(schema, root)
   const fits = alternatives.findIndex((choice) => check(choice, root, value, true).length === 0)
   return Math.max(fits, 0)
 }
 
-/** The text of a number field as a number; what is no number stays text, so that nothing typed is lost. */
+/** The text of a number field as a number; text that is not a number stays text, so that no input is lost. */
 export function readNumber(text: string): number | string | undefined {
   const trimmed = text.trim()
   if (trimmed === '') return undefined

@@ -1,5 +1,5 @@
-// What a group would show with a certain configuration, and what one click on a tool or server changes in it. The
-// gateway computes the same for groups that are saved.
+// The tools that a group with a given configuration shows, and how a click on a tool or server changes it. For saved
+// groups the gateway computes the same.
 
 export interface Configuration {
   included_servers: string[]
@@ -18,12 +18,12 @@ export function isIncluded(group: Configuration, tool: Member): boolean {
   return inside && !group.excluded_tools.includes(tool.canonical_name)
 }
 
-/** The tools that the group would show right now. */
+/** The tools that the group would show now. */
 export function effective<T extends Member>(group: Configuration, tools: T[]): T[] {
   return tools.filter((tool) => tool.enabled && isIncluded(group, tool))
 }
 
-/** The tools of each server, which is there with none if it is among `servers`. */
+/** The tools of each server; servers in `servers` are included even without tools. */
 export function byServer<T extends Member>(servers: string[], tools: T[]): [string, T[]][] {
   const sorted = new Map<string, T[]>(servers.map((server) => [server, []]))
   for (const tool of tools) {
@@ -46,7 +46,7 @@ export function toggleTool<C extends Configuration>(group: C, tool: Member): C {
   return { ...group, included_tools: included, excluded_tools: without(group.excluded_tools) }
 }
 
-/** All tools of a server, those that it gets later included; or none of them. */
+/** Includes all tools of a server, also future ones, or none of them. */
 export function toggleServer<C extends Configuration>(group: C, server: string): C {
   const others = (list: string[]) => list.filter((name) => !name.startsWith(`${server}__`))
   const isIn = group.included_servers.includes(server)

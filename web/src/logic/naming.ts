@@ -1,6 +1,6 @@
-// Names of servers and groups: what is wrong with one, and a good guess where nobody gave one yet.
+// Names of servers and groups: validation, and a suggestion for a new server.
 
-/** The rules of the gateway, so that mistakes are seen while typing. Empty where the name is fine. */
+/** The gateway's rules for names, to show mistakes while typing. Empty if the name is valid. */
 export function checkServerName(name: string): string {
   if (name === '') return 'is required'
   if (name.length > 64) return 'must have at most 64 characters'
@@ -25,7 +25,7 @@ export function checkUrl(url: string): string {
   return parsed.host === '' ? 'must name a host' : ''
 }
 
-/** `npx -y @modelcontextprotocol/server-everything` is `everything`, `https://mcp.deepwiki.com/mcp` is `deepwiki`. */
+/** `npx -y @modelcontextprotocol/server-everything` gives `everything`, `https://mcp.deepwiki.com/mcp` `deepwiki`. */
 export function guessName(source: string[]): string {
   const url = source.find((word) => /^https?:\/\//.test(word))
   if (url) return clean(URL.canParse(url) ? fromHost(new URL(url).hostname) : '')

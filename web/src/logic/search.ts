@@ -1,9 +1,9 @@
-// Finding things by half a word: every word of the query must occur somewhere in a thing's text. Texts are folded once,
-// so that a thousand tools are filtered while one types.
+// Search by parts of words: every word of the query must occur in an item's text. Texts are normalized once, so that a
+// thousand tools can be filtered while typing.
 
 export interface Indexed<T> {
   item: T
-  /** The name, which counts most. */
+  /** The name, which has the most weight. */
   name: string
   text: string
 }
@@ -19,7 +19,7 @@ export function index<T>(items: T[], name: (item: T) => string, text: (item: T) 
   })
 }
 
-/** Those that match, best first; where the query is empty, all of them in their order. */
+/** The matching items, best first; all items in their order if the query is empty. */
 export function find<T>(indexed: Indexed<T>[], query: string): T[] {
   const words = fold(query).split(/\s+/).filter(Boolean)
   if (words.length === 0) return indexed.map((one) => one.item)
@@ -28,11 +28,11 @@ export function find<T>(indexed: Indexed<T>[], query: string): T[] {
     if (!words.every((word) => one.text.includes(word))) continue
     found.push({ item: one.item, rank: rank(one.name, words) })
   }
-  // Sorting is stable: what ranks the same stays in its order.
+  // Sorting is stable: items with the same rank keep their order.
   return found.sort((a, b) => a.rank - b.rank).map((one) => one.item)
 }
 
-/** Lower is better: the name is it, begins with it, has a part that begins with it, contains it, or only the text does. */
+/** Lower is better: the name equals it, starts with it, has a part that starts with it, contains it, or only the text does. */
 function rank(name: string, words: string[]): number {
   const parts = name.split(/[^\p{L}\p{N}]+/u)
   const ranks = words.map((word): number => {
@@ -45,7 +45,7 @@ function rank(name: string, words: string[]): number {
   return ranks.reduce((sum, one) => sum + one, 0)
 }
 
-/** All property names of a schema, however deep, and the descriptions beside them. */
+/** All property names of a schema at any depth, with their descriptions. */
 export function parameterNames(schema: unknown, depth = 0): string {
   if (typeof schema !== 'object' || schema === null || depth > 6) return ''
   const { properties, items } = schema as { properties?: unknown; items?: unknown }

@@ -1,8 +1,8 @@
-// Ready lines for the programs that agents run in: what to paste where, so that they find the gateway.
+// Configuration snippets that connect the usual clients to the gateway.
 
 export interface Snippet {
   client: string
-  /** Where it goes. */
+  /** Where to paste it. */
   place: string
   text: string
   remark?: string

@@ -1,4 +1,4 @@
-// URI templates (RFC 6570), as far as resource templates use them: which variables there are, and the URI with them.
+// URI templates (RFC 6570), as far as resource templates use them: their variables, and expansion to a URI.
 
 const EXPRESSION = /\{([+#./;?&]?)([^}]+)\}/g
 
@@ -12,7 +12,7 @@ export function expand(template: string, given: Record<string, string>): string 
     const parts = names(list).filter((one) => (given[one.name] ?? '') !== '')
     const encoded = parts.map((one) => {
       const value = given[one.name] ?? ''
-      // `+` and `#` leave reserved letters alone; a star means that slashes in it are path parts.
+      // `+` and `#` do not encode reserved characters; with a star, slashes in the value separate path segments.
       const text = '+#'.includes(operator) && operator ? encodeURI(value) : encode(value, one.explode)
       return ';?&'.includes(operator) && operator ? `${one.name}=${text}` : text
     })

@@ -1,4 +1,4 @@
-// A resource or a template for resources: on the page they are one list.
+// A resource or a resource template: the page shows both in one list.
 
 export interface Thing {
   server: string

@@ -1,10 +1,10 @@
-// Small phrases: counts, times, sizes, and what to do about a reason that a server failed for.
+// Formats counts, times and sizes, and suggests what to do about the reason of a failure.
 
 export function count(number: number, noun: string): string {
   return `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`
 }
 
-/** With a capital letter, as the first word of a sentence has. */
+/** The text with a capital first letter. */
 export function capitalized(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
@@ -43,7 +43,7 @@ export function size(bytes: number): string {
   return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} kB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`
 }
 
-/** What usually helps. Empty where nobody knows better than the reason itself. */
+/** Advice for the reason of a failure. Empty if there is none. */
 export function remedy(reason: string): string {
   const known: [RegExp, string][] = [
     [/authoriz|oauth/i, 'Authorize the server again.'],
@@ -52,14 +52,14 @@ export function remedy(reason: string): string {
       'Install the program, or give its full path: the gateway sees the PATH it was started with.',
     ],
     [/\b401\b|bearer_token/i, 'Register it again with a bearer token or headers.'],
-    [/\b403\b/, 'The server knows you but refuses: check what the token may do.'],
+    [/\b403\b/, 'The server accepted the token but refused the request: check what the token may do.'],
     [/\b404\b/, 'Check the path of the URL; many servers answer at /mcp or /sse.'],
     [/refused|unreachable|resolve|dns|connect/i, 'Check that the server runs and that the URL is right, then retry.'],
     [
       /did not finish|timed? ?out|within \d/i,
-      'Retry; where it always takes long, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.',
+      'Retry; if the server is always slow, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.',
     ],
-    [/exit|ended|keeps ending/i, 'The last lines that it wrote are below; often an environment variable is missing.'],
+    [/exit|ended|keeps ending/i, 'The last lines of its output are below; often an environment variable is missing.'],
   ]
   return known.find(([pattern]) => pattern.test(reason))?.[1] ?? ''
 }

@@ -1,11 +1,11 @@
-// Everything that the pages show of the gateway, kept current by its stream of events. Data that was loaded once stays
-// while the connection is lost; `isLive` says whether it can be trusted.
+// The gateway's data for all pages, kept up to date by its event stream. Loaded data stays while the connection is lost;
+// `isLive` says whether it is up to date.
 
 import { api, paths, sentence } from '../api/client'
 import type { Diagnostics, EmptyState, Group, Overview, Prompt, Resource, Server, Template, Tool } from '../api/client'
 import { without } from '../logic/record'
 
-/** A list or record with the two other states it may be in. */
+/** A list or record that may still be loading or may have failed to load. */
 class Loaded<T> {
   data = $state.raw<T | undefined>(undefined)
   error = $state('')
@@ -15,7 +15,7 @@ class Loaded<T> {
   private running: Promise<void> | undefined
   private again = false
 
-  /** Loads; whoever asks while it runs gets one more run after it, since that one may have missed something. */
+  /** Loads the data. A call during a load starts one more load after it, since the running one may miss a change. */
   refresh(): Promise<void> {
     if (this.running) {
       this.again = true
@@ -73,9 +73,9 @@ class Gateway {
     return { items: tool_groups, emptyState: empty_state }
   })
 
-  /** Whether changes are heard of as they happen. */
+  /** Whether the event stream is connected. */
   isLive = $state(true)
-  /** What connecting is busy with, by server; servers that are just being added are here too. */
+  /** The current step of connecting, by server; servers that are being added are included. */
   steps = $state<Record<string, string>>({})
 
   private retry: ReturnType<typeof setTimeout> | undefined
@@ -98,14 +98,14 @@ class Gateway {
     const source = new EventSource(paths.events)
     let opened = false
     source.onopen = () => {
-      // What happened meanwhile was not heard.
+      // Changes during the interruption were missed.
       if (opened || !this.isLive) void this.refreshAll()
       opened = true
       this.isLive = true
     }
     source.onerror = () => {
       this.isLive = false
-      // Browsers give up for good on some errors; we do not.
+      // After some errors browsers do not reconnect, so this does.
       if (source.readyState === EventSource.CLOSED) {
         clearTimeout(this.retry)
         this.retry = setTimeout(() => this.listen(), 1000)
@@ -140,7 +140,7 @@ class Gateway {
     const items = list.items.map((server) => (server.name === name ? { ...server, status, status_reason } : server))
     this.servers.data = { ...list, items }
     void this.overview.refresh()
-    // Standard error and counts come with the whole record.
+    // Standard error and counts are in the complete record.
     if (status !== 'connecting') void this.servers.refresh()
   }
 }

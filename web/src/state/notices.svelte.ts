@@ -1,4 +1,4 @@
-// Short messages at the edge of the page, read out by screen readers: what was done, or what was refused.
+// Short messages at the edge of the page, also for screen readers: what was done, or what was refused.
 
 export interface Notice {
   id: number

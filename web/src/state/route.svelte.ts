@@ -1,4 +1,4 @@
-// Where we are: the part of the address after `#`, so that links can be sent and survive a reload.
+// The current location: the part of the address after `#`, so that links can be shared and survive a reload.
 
 export type PageName = 'overview' | 'servers' | 'tools' | 'groups' | 'prompts' | 'resources' | 'system'
 
@@ -6,7 +6,7 @@ const PAGES: PageName[] = ['overview', 'servers', 'tools', 'groups', 'prompts', 
 
 export interface Place {
   page: PageName
-  /** What is looked at on the page, decoded. */
+  /** The open item of the page, decoded. */
   rest: string[]
   query: URLSearchParams
 }
@@ -42,7 +42,7 @@ class Route {
     location.hash = address
   }
 
-  /** Changes the query without a step in the history. */
+  /** Changes the query without a new entry in the history. */
   setQuery(query: Record<string, string>): void {
     const kept = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ''))
     const address = href(this.place.page, ...this.place.rest) + (kept.size > 0 ? `?${kept}` : '')

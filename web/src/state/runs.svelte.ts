@@ -1,4 +1,4 @@
-// The calls that were tried in this tab, by tool: kept while it is open, so that results can be compared and repeated.
+// The calls made in this tab, by tool. They are kept while the tab is open, so that they can be compared and repeated.
 
 import { sentence, type ToolResult } from '../api/client'
 import { invoke, type Progress } from '../api/invocation'
@@ -19,7 +19,7 @@ export class Run {
   constructor(
     readonly number: number,
     readonly tool: string,
-    /** The arguments as they were sent. */
+    /** The arguments as sent. */
     readonly args: string,
   ) {}
 
@@ -55,7 +55,7 @@ export class Run {
 
 class Runs {
   private byTool = $state<Record<string, Run[]>>({})
-  /** What was typed for each tool. */
+  /** The form input for each tool. */
   readonly drafts = new Map<string, { text: string; value: unknown; mode: 'form' | 'json' }>()
 
   of(tool: string): Run[] {

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, unless somebody chose.
+// The theme: light or dark as chosen, otherwise as in the system.
 
 export type Theme = 'system' | 'light' | 'dark'
 

@@ -1,4 +1,4 @@
-//! The clients and the server that others wrote: installed from the lock files into `.cache`, never into the machine.
+//! Installs the third-party clients and their server from the lock files into `.cache`, never system-wide.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use anyhow::Result;
 use crate::command;
 use crate::packages::Packages;
 
-/// Installs what is not there yet from the same lock files. The scripts are put beside the packages, where Node looks
-/// for those.
+/// Installs the packages, unless they were installed from the same lock files. The scripts are copied beside the
+/// packages, because Node looks for packages there.
 pub fn install(root: &Path) -> Result<Packages> {
     let (folder, source) = (root.join(".cache/clients"), root.join("tests/clients"));
     let packages = Packages::install(root, &source, &folder)?;

@@ -1,5 +1,5 @@
-//! Real clients against the gateway with a real server behind it: programs that others wrote must simply work.
-//! What each client does and what it expects is in its own script under `tests/clients`.
+//! Runs real, third-party clients against the gateway with a real server behind it.
+//! What each client does and expects is in its own script under `tests/clients`.
 
 mod install;
 
@@ -15,7 +15,7 @@ use crate::conformance::process::Process;
 use crate::run::Run;
 use install::install;
 
-/// What runs a script, and the script. Each gets the address of the gateway.
+/// Name, runner and script of each client. Each script gets the address of the gateway.
 #[rustfmt::skip]
 const CLIENTS: &[(&str, Runner, &str)] = &[
     ("TypeScript SDK", Runner::Node, "sdk.mjs"),
@@ -38,10 +38,10 @@ pub fn run(run: &mut Run) -> Result<()> {
     let wanted = |name: &str| run.filter.as_deref().is_none_or(|part| name.contains(part));
     let clients: Vec<_> = CLIENTS.iter().filter(|(name, ..)| wanted(name)).collect();
     if clients.is_empty() {
-        println!("  no client has the filter in its name");
+        println!("  no client matches the filter");
         return Ok(());
     }
-    // The whole workspace, as for the tests, so that nothing is built a second time with other features.
+    // Builds the whole workspace, like the tests, so that nothing is built twice with different features.
     command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
     let installed = install(&run.root)?;
     let results = installed.folder.join("results");
@@ -50,7 +50,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     }
     fs::create_dir_all(&results)?;
 
-    // The servers and the gateway live until the last client is through.
+    // The servers and the gateway run until the last client has finished.
     let node = installed.node()?;
     let everything = installed.path("everything.mjs")?;
     let http = Process::start(&results, "http", &[node, &everything, "streamableHttp"])?;
@@ -63,7 +63,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     gateway.register(&gateway::stdio("stdio", node, &[&server, "stdio"]))?;
     gateway.register(&gateway::remote("http", Transport::StreamableHttp, &http.url))?;
     gateway.register(&gateway::remote("sse", Transport::Sse, &sse.url))?;
-    // The other server shows what asks the user only to clients that declare it; this one shows it to all.
+    // The other server shows tools that ask the user only to clients that declare the capability; this one to all.
     gateway.register(&gateway::remote("fixture", Transport::StreamableHttp, &fixture.url))?;
     gateway.register(&gateway::remote("modern", Transport::StreamableHttp, &modern.url))?;
 
@@ -85,7 +85,7 @@ pub fn run(run: &mut Run) -> Result<()> {
         }
     }
     if !failed.is_empty() {
-        bail!("failed: {} (what gateway and servers said is in {})", failed.join(", "), results.display());
+        bail!("failed: {} (the logs of gateway and servers are in {})", failed.join(", "), results.display());
     }
     Ok(())
 }

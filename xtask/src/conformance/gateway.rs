@@ -1,4 +1,4 @@
-//! A gateway of its own for one case, with the fixture registered in it. Speaks just enough HTTP for that.
+//! Starts a separate gateway for one case and registers the fixture in it, with a minimal HTTP client.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use super::process::Process;
 pub struct Gateway(Process);
 
 impl Gateway {
-    /// With an empty database in `folder`.
+    /// Starts a gateway with an empty database in `folder`.
     pub fn start(folder: &Path, program: &str) -> Result<Gateway> {
         let line =
             [program, "start", "--host", "127.0.0.1", "--port", "0", "--sqlite-db-path", "toolgate.db"];
@@ -28,7 +28,7 @@ impl Gateway {
         self.0
     }
 
-    /// A registration that is answered is connected: its lists were read.
+    /// Registers a server. When this returns, the server is connected and its lists were read.
     pub fn register(&self, registration: &Value) -> Result<()> {
         let answer = self.ask("POST", "/api/v0/servers", &registration.to_string())?;
         if answer.split(' ').nth(1) != Some("201") {
@@ -37,12 +37,12 @@ impl Gateway {
         Ok(())
     }
 
-    /// The body of an answer.
+    /// Sends a GET request and returns the body of the response.
     pub fn get(&self, path: &str) -> Result<String> {
         let answer = self.ask("GET", path, "")?;
         match answer.split_once("\r\n\r\n") {
             Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
-            _ => bail!("{path} was not answered: {answer}"),
+            _ => bail!("GET {path} failed: {answer}"),
         }
     }
 

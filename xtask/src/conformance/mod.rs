@@ -1,5 +1,6 @@
-//! The official conformance suite: against our fixture, against the gateway with the fixture behind it, and against
-//! the gateway as a client of the suite's own servers. The tables below say what is run; installing the suite, starting servers and judging are beside this.
+//! Runs the official conformance suite against our fixture, against the gateway with the fixture behind it, and
+//! against the gateway as a client of the suite's own servers. The tables below say what is run; the files beside this
+//! one install the suite, start servers and evaluate the results.
 
 pub mod gateway;
 pub mod process;
@@ -32,14 +33,14 @@ struct Case {
     target: Target,
 }
 
-/// A requirement set of the suite. The number is a guard: nothing may fall out of a set unnoticed.
+/// A requirement set of the suite, with its number of scored scenarios: a set that shrinks must not go unnoticed.
 struct Set {
     revision: &'static str,
     side: Side,
     scored: usize,
 }
 
-/// Whose behaviour a set is about.
+/// The side whose behaviour a set tests.
 #[derive(Clone, Copy)]
 pub enum Side {
     Server,
@@ -47,7 +48,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// As the suite calls it.
+    /// Its name in the suite.
     fn word(self) -> &'static str {
         match self {
             Side::Server => "server",
@@ -56,7 +57,7 @@ impl Side {
     }
 }
 
-/// How the fixture is reached by whoever is in front of it.
+/// The transport over which the fixture is reached.
 #[derive(Clone, Copy)]
 pub enum Transport {
     StreamableHttp,
@@ -64,22 +65,22 @@ pub enum Transport {
     Sse,
 }
 
-/// What the fixture speaks.
+/// The eras of the protocol that the fixture supports.
 #[derive(Clone, Copy)]
 enum Eras {
     Both,
     LegacyOnly,
 }
 
-/// What the suite talks to.
+/// What the suite connects to.
 #[derive(Clone, Copy)]
 enum Target {
     Fixture,
-    /// The gateway's endpoint for one server, where names are the server's own.
+    /// The gateway's endpoint for one server, where names have no prefix.
     Server,
-    /// The gateway's endpoint for all servers, through the shim that takes the prefix off the names.
+    /// The gateway's endpoint for all servers, through the shim that removes the prefix from names.
     Aggregate,
-    /// The gateway's links to servers: the suite brings a server for each scenario, which a driver registers.
+    /// The gateway's links to servers: the suite starts a server for each scenario, and a driver registers it.
     Links,
 }
 
@@ -88,12 +89,12 @@ const MODERN: Set = Set { revision: "2026-07-28", side: Side::Server, scored: 37
 const LEGACY_CLIENT: Set = Set { revision: "2025-11-25", side: Side::Client, scored: 18 };
 const MODERN_CLIENT: Set = Set { revision: "2026-07-28", side: Side::Client, scored: 32 };
 
-/// Scored scenarios of modern clients with legacy servers that cannot pass yet: how their names begin, and what they
-/// wait for.
+/// Scored scenarios of modern clients with legacy servers that cannot pass yet: the prefix of their names, and the
+/// missing feature.
 const AHEAD_ACROSS_ERAS: &[(&str, &str)] =
-    &[("input-required-result-", "passing on what a legacy server asks of a modern client is ahead")];
+    &[("input-required-result-", "requests of a legacy server to a modern client are not passed on yet")];
 
-/// What the fixture is registered as; its names then begin with this and `__`.
+/// The name under which the fixture is registered; its tools then begin with this and `__`.
 const SERVER: &str = "conf";
 
 use Eras::{Both, LegacyOnly};
@@ -143,12 +144,12 @@ pub fn of_links(run: &mut Run) -> Result<()> {
     judge(run, CLIENT)
 }
 
-/// Runs all cases before it complains, so that one look shows everything that is wrong.
+/// Runs all cases before it fails, so that one run shows all failures.
 fn judge(run: &Run, cases: &[Case]) -> Result<()> {
     let wanted = |case: &&Case| run.filter.as_deref().is_none_or(|part| case.name.contains(part));
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
     if cases.is_empty() {
-        println!("  no case has the filter in its name");
+        println!("  no case matches the filter");
         return Ok(());
     }
     let conformance = Conformance::prepare(run)?;
@@ -160,7 +161,7 @@ fn judge(run: &Run, cases: &[Case]) -> Result<()> {
         println!("  {}, set {}: {} ({seconds:.1} s)", case.name, case.set.revision, report.summary());
         print!("{report}");
         if report.has_failures() {
-            failed.push(format!("{} (all that was said is in {})", case.name, folder.display()));
+            failed.push(format!("{} (all logs are in {})", case.name, folder.display()));
         }
     }
     if !failed.is_empty() {
@@ -172,14 +173,14 @@ fn judge(run: &Run, cases: &[Case]) -> Result<()> {
 struct Conformance {
     suite: Suite,
     root: PathBuf,
-    /// Where cargo puts the programs of this workspace.
+    /// The folder into which cargo puts the programs of this workspace.
     programs: PathBuf,
 }
 
 impl Conformance {
     fn prepare(run: &Run) -> Result<Conformance> {
-        // The whole workspace, as for the tests: with fewer packages cargo would choose other features
-        // and build the dependencies once more.
+        // Builds the whole workspace, like the tests: with fewer packages cargo would choose other features
+        // and build the dependencies again.
         command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
         let this = env::current_exe().context("the path of xtask is unknown")?;
         let programs = this.parent().context("xtask is in no folder")?.to_owned();
@@ -195,7 +196,7 @@ impl Conformance {
         let Set { revision, side, scored } = case.set;
         let mut requirements = Requirements::read(&self.suite.requirements(revision), side)?;
         if requirements.scored.len() != scored {
-            bail!("set {revision} has {} scored scenarios", requirements.scored.len());
+            bail!("set {revision} has {} scored scenarios instead of {scored}", requirements.scored.len());
         }
         let status = match case.target {
             Links => self.suite.run_client(&self.root, &self.program("toolgate")?, revision, &folder)?,
@@ -214,7 +215,7 @@ impl Conformance {
         Ok((report, folder))
     }
 
-    /// Starts what the case needs, and lets the suite talk to it.
+    /// Starts the programs that the case needs, and runs the suite against them.
     fn run_server(&self, case: &Case, folder: &Path) -> Result<ExitStatus> {
         let fixture = self.program("conformance-fixture")?;
         let mut words = match case.transport {
@@ -225,7 +226,7 @@ impl Conformance {
         if matches!(case.eras, LegacyOnly) && !matches!(case.transport, Sse) {
             words.push("--legacy");
         }
-        // Each of these lives until the suite is through.
+        // Each of these runs until the suite has finished.
         let mut background = Vec::new();
         let registration = if matches!(case.transport, Stdio) {
             gateway::stdio(SERVER, &fixture, &words)

@@ -1,4 +1,4 @@
-//! A program that runs beside the suite and says its address first. It ends with the value.
+//! A program that runs beside the suite and prints its address first. Dropping the value kills it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use crate::command;
 
-/// Generous: a debug build on a busy machine.
+/// A long timeout, for a debug build on a busy machine.
 const UNTIL_READY: Duration = Duration::from_secs(30);
 
 pub struct Process {
@@ -21,7 +21,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Waits for the first line on stdout that has an address. What it logs goes to `<name>.log`.
+    /// Starts a program and waits for the first line on stdout that has an address. Its log goes to `<name>.log`.
     pub fn start(folder: &Path, name: &str, line: &[&str]) -> Result<Process> {
         let log = folder.join(format!("{name}.log"));
         let mut child = command::prepare(folder, line)
@@ -32,7 +32,7 @@ impl Process {
             .with_context(|| format!("{name} could not be started"))?;
         let printed = BufReader::new(child.stdout.take().context("the child has no stdout")?);
         let (sender, addresses) = mpsc::channel();
-        // Reads to the end, so that the program never waits for room in the pipe.
+        // Reads to the end, so that the pipe is never full and the program never blocks.
         thread::spawn(move || {
             for line in printed.lines().map_while(Result::ok) {
                 if let Some(url) = address(&line) {
@@ -43,14 +43,14 @@ impl Process {
         let mut process = Process { url: String::new(), child };
         process.url = addresses
             .recv_timeout(UNTIL_READY)
-            .with_context(|| format!("{name} did not say its address; see {}", log.display()))?;
+            .with_context(|| format!("{name} did not print its address; see {}", log.display()))?;
         Ok(process)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nobody left to tell.
+        // It may have ended by itself, so the error does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! What the suite found: its result files, weighed by what the requirement set scores. A failed check of a
-//! scored scenario is a failure, and so is a scored scenario without a result; all else is only listed.
+//! Evaluates the suite's result files by what the requirement set scores. A failed check of a scored scenario is a
+//! failure, and so is a scored scenario without a result; everything else is only listed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Side;
 use super::requirements::Requirements;
 
-/// Behind the name of a scenario in the name of its folder: `-2026-07-28T12-00-00-000Z`.
+/// Length of the suffix that follows a scenario's name in the name of its folder: `-2026-07-28T12-00-00-000Z`.
 const STAMP: usize = 25;
 const LONGEST_MESSAGE: usize = 400;
 
@@ -23,7 +23,7 @@ pub struct Report {
     checks: usize,
     failures: Vec<String>,
     warnings: Vec<String>,
-    /// Scenarios that count for nothing, with the reason and the outcome.
+    /// Scenarios that are not scored, with the reason and the outcome.
     aside: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The name of a scenario may have a slash, which then is one in the path of its folder, too.
+/// Reads the results. The name of a scenario may contain a slash; its folder is then nested.
 fn collect(folder: &Path, above: &str, results: &mut BTreeMap<String, Value>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

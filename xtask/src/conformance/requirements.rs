@@ -1,5 +1,5 @@
-//! Reads which scenarios a requirement set scores. Only as much YAML as the suite's own files use: a section
-//! with scenario names, and one with items of `scenario`, `leg` and `reason`.
+//! Reads which scenarios a requirement set scores. It understands only the YAML that the suite's own files use: a
+//! section with scenario names, and one with items of `scenario`, `leg` and `reason`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use super::Side;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Requirements {
     pub scored: BTreeSet<String>,
-    /// Scenario to reason.
+    /// Maps a scenario to the reason why it is not scored.
     pub not_scored: BTreeMap<String, String>,
 }
 
@@ -23,7 +23,7 @@ impl Requirements {
         Ok(Requirements::parse(&text, side))
     }
 
-    /// Takes the scenarios whose names begin so out of what is scored, with the reason.
+    /// Removes the scenarios whose names have this prefix from the scored ones, with the reason.
     pub fn put_off(&mut self, ahead: &[(&str, &str)]) {
         for (beginning, reason) in ahead {
             let (later, now) =

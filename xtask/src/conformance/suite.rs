@@ -1,4 +1,4 @@
-//! The official suite: installed from the lock file into `.cache`, never into the machine. Nothing is judged here.
+//! The official suite, installed from the lock file into `.cache`, never system-wide. Results are evaluated elsewhere.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::command;
 use crate::packages::Packages;
 
 const PACKAGE: &str = "node_modules/@modelcontextprotocol/conformance";
-/// Generous: all scenarios of a client start at once, each with a gateway of its own.
+/// A long timeout: all scenarios of a client start at once, each with its own gateway.
 const SCENARIO_LIMIT_MS: &str = "300000";
 
 pub struct Suite {
@@ -25,7 +25,7 @@ impl Suite {
         Ok(Suite { packages })
     }
 
-    /// Where all that was said during the cases is kept.
+    /// The folder for the logs of all cases.
     pub fn results(&self) -> PathBuf {
         self.packages.folder.join("results")
     }
@@ -34,12 +34,12 @@ impl Suite {
         self.packages.folder.join(PACKAGE).join("requirements").join(format!("{revision}.yaml"))
     }
 
-    /// Judges the server at `url`.
+    /// Tests the server at `url`.
     pub fn run_server(&self, url: &str, revision: &str, folder: &Path) -> Result<ExitStatus> {
         self.run(&["server", "--url", url], revision, folder)
     }
 
-    /// Judges the gateway as a client: the driver is started with each scenario's server.
+    /// Tests the gateway as a client: the driver is started with each scenario's server.
     pub fn run_client(
         &self,
         root: &Path,
@@ -49,12 +49,12 @@ impl Suite {
     ) -> Result<ExitStatus> {
         let driver = root.join("tests/conformance/client/driver.mjs");
         let driver = driver.to_str().context("the path of the driver is not text")?;
-        // The suite hands this to a shell.
+        // The suite passes this to a shell.
         let command = [self.packages.node()?, driver, program].map(|word| format!("'{word}'")).join(" ");
         self.run(&["client", "--command", &command, "--timeout", SCENARIO_LIMIT_MS], revision, folder)
     }
 
-    /// Leaves one folder with results for each scenario in `folder`, and what was printed in `suite.log`.
+    /// Runs the suite. It creates one folder with results for each scenario in `folder`; its output goes to `suite.log`.
     fn run(&self, words: &[&str], revision: &str, folder: &Path) -> Result<ExitStatus> {
         let program = self.packages.path(&format!("{PACKAGE}/dist/index.js"))?;
         let results = folder.to_str().context("the path for results is not text")?;
@@ -66,7 +66,8 @@ impl Suite {
         command.status().context("the conformance suite could not be started")
     }
 
-    /// In front of the gateway at `url`; names lose and get the prefix of `server` on the way.
+    /// Starts the shim in front of the gateway at `url`. It adds the prefix of `server` to names in requests and removes it
+    /// from names in responses.
     pub fn start_shim(&self, root: &Path, folder: &Path, url: &str, server: &str) -> Result<Process> {
         let script = root.join("tests/conformance/shim.mjs");
         let script = script.to_str().context("the path of the shim is not text")?;

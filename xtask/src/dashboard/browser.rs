@@ -1,4 +1,4 @@
-//! A real browser uses the dashboard: the scripts under `tests/browser` start the gateways and servers that they need.
+//! Tests the dashboard in a real browser. The scripts under `tests/browser` start the gateways and servers they need.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::run::Run;
 
 pub fn browse(run: &mut Run) -> Result<()> {
     let root = &run.root;
-    // The whole workspace, as for the tests, so that nothing is built a second time with other features.
+    // Builds the whole workspace, like the tests, so that nothing is built twice with different features.
     let build =
         ["cargo", "build", "--workspace", "--bins", "--example", "fake_upstream", "--locked", "--quiet"];
     command::show(root, &build)?;
@@ -30,19 +30,19 @@ pub fn browse(run: &mut Run) -> Result<()> {
     let wanted = |name: &&String| run.filter.as_deref().is_none_or(|part| name.contains(part));
     let tests: Vec<_> = tests.iter().filter(wanted).map(String::as_str).collect();
     let Some((first, more)) = tests.split_first() else {
-        println!("  no script has the filter in its name");
+        println!("  no script matches the filter");
         return Ok(());
     };
-    // One after the other: each has a browser and a gateway of its own, and the machine may be small.
+    // One after the other: each has its own browser and gateway, and the machine may be small.
     let arguments = [&["--test-concurrency=1", "--test-reporter=spec", *first], more].concat();
     if packages.run_with("--test", &arguments, &variables).is_err() {
-        bail!("the dashboard failed in the browser; pictures are in {}", pictures.display());
+        bail!("the dashboard failed in the browser; screenshots are in {}", pictures.display());
     }
-    println!("  pictures of every page are in {}", pictures.display());
+    println!("  screenshots of every page are in {}", pictures.display());
     Ok(())
 }
 
-/// Puts the scripts beside the packages, where Node looks for those; gives the names of the tests.
+/// Copies the scripts beside the packages, where Node looks for packages, and returns the names of the tests.
 fn copy_scripts(source: &Path, folder: &Path) -> Result<Vec<String>> {
     let mut tests = Vec::new();
     for entry in fs::read_dir(source)? {

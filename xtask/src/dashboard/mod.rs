@@ -1,5 +1,5 @@
-//! The dashboard: its sources are checked and tested, what is built from them must be what is committed, and a real
-//! browser uses it. The scripts under `tests/` are formatted and linted with its tools.
+//! The dashboard: checks and tests its sources, checks that the committed build is up to date, and tests it in a real
+//! browser. The scripts under `tests/` are formatted and linted with its tools.
 
 mod browser;
 
@@ -20,7 +20,7 @@ const TYPES: &str = "src/api/schema.ts";
 /// The scripts of `web/package.json` that must succeed.
 const CHECKS: &[&str] = &["format:check", "lint", "check", "test"];
 
-/// Runs the checks of the sources, and holds `web/dist` and the generated types against them.
+/// Runs the checks of the sources, and checks that `web/dist` and the generated types match them.
 pub fn check(run: &mut Run) -> Result<()> {
     let (web, cache) = places(&run.root)?;
     let packages = Packages::install(&run.root, &web, &web)?;
@@ -30,13 +30,13 @@ pub fn check(run: &mut Run) -> Result<()> {
     let types = cache.join("schema.ts");
     generate(run, &packages, &types)?;
     if fs::read(&types)? != fs::read(web.join(TYPES))? {
-        bail!("web/{TYPES} is not what the OpenAPI document says now; run `cargo xtask web`");
+        bail!("web/{TYPES} does not match the OpenAPI document; run `cargo xtask web`");
     }
     let built = cache.join("dist");
     build(&packages, &built)?;
     let stale = differing(&built, &web.join("dist"))?;
     if !stale.is_empty() {
-        bail!("web/dist is not what its sources give ({}); run `cargo xtask web`", stale.join(", "));
+        bail!("web/dist is out of date ({}); run `cargo xtask web`", stale.join(", "));
     }
     Ok(())
 }
@@ -55,7 +55,7 @@ fn places(root: &Path) -> Result<(PathBuf, PathBuf)> {
     Ok((root.join("web"), cache))
 }
 
-/// Asks a gateway for its OpenAPI document and makes TypeScript of it.
+/// Gets the OpenAPI document from a gateway and generates TypeScript from it.
 fn generate(run: &Run, packages: &Packages, types: &Path) -> Result<()> {
     command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
     let folder = run.root.join(".cache/web/gateway");
@@ -73,8 +73,8 @@ fn build(packages: &Packages, folder: &Path) -> Result<()> {
     packages.run("node_modules/vite/bin/vite.js", &line)
 }
 
-/// Files that are not the same in both folders. Compressed ones may differ between versions of zlib; a unit test reads
-/// them.
+/// Returns the files that differ between two folders. Compressed files are left out, since they may differ between
+/// versions of zlib; a unit test reads them.
 fn differing(one: &Path, other: &Path) -> Result<Vec<String>> {
     let mut names: Vec<_> = [files(one, one)?, files(other, other)?].concat();
     names.sort();

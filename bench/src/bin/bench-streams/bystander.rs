@@ -1,4 +1,4 @@
-//! Somebody who calls a tool again and again, in a thread of their own, and whom changes do not concern.
+//! A bystander: a client in its own thread that calls a tool in a loop and is not affected by the changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,17 +10,17 @@ use serde_json::json;
 use crate::gateway::{connect, open_session, request};
 use crate::system::step_forward;
 
-/// Between the answer to one call and the next call.
+/// Pause between the response to one call and the next call.
 const PAUSE: Duration = Duration::from_micros(500);
 
 pub struct Bystander {
     is_over: Arc<AtomicBool>,
-    /// When each call began, and what it took.
+    /// Start and duration of each call.
     calls: Arc<Mutex<Vec<(Instant, Duration)>>>,
 }
 
 impl Bystander {
-    /// Calls until it is dropped.
+    /// Starts the calls, which go on until the value is dropped.
     pub fn start(address: &str, token: &str, tool: &str) -> Self {
         let (calls, is_over) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<AtomicBool>::default());
         let ends = is_over.clone();
@@ -41,7 +41,7 @@ impl Bystander {
         Self { is_over, calls }
     }
 
-    /// What the calls took that were under way in a time that is over, the shortest first.
+    /// The durations of the calls that were in flight during a past period, shortest first.
     pub async fn latencies(&self, from: Instant, to: Instant, limit: Duration) -> Result<Vec<Duration>> {
         let end = Instant::now() + limit;
         loop {
@@ -54,7 +54,7 @@ impl Bystander {
         }
     }
 
-    /// `None` while a call of that time may still be under way.
+    /// `None` while a call of that period may still be in flight.
     fn known(&self, from: Instant, to: Instant) -> Option<Vec<Duration>> {
         let calls = self.calls.lock().expect("no code panics while it holds the calls");
         // Calls are made one after the other.
@@ -65,7 +65,7 @@ impl Bystander {
 }
 
 impl Drop for Bystander {
-    /// The gateway ends next, and the call that is under way with it.
+    /// The gateway ends next, and with it the call in flight.
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Changes under many streams: made one after the other, each while a bystander calls.
+//! Changes under many streams: made one after the other, each while a bystander makes calls.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::system::memory;
 use crate::table::{late, ms, spread};
 
 const QUIET: Duration = Duration::from_secs(10);
-/// For how long nobody may hear anything after everyone who must has.
+/// After all affected streams were notified: how long to wait for notifications that should not come.
 const SETTLING: Duration = Duration::from_millis(300);
 /// The server that every client may use, and the one that only the bystander may use.
 const SHARED: usize = 0;
@@ -24,13 +24,13 @@ const BYSTANDERS: usize = 1;
 /// A kind of change.
 #[derive(Clone, Copy)]
 enum Change {
-    /// Switches a tool of a server that some may use.
+    /// Enables or disables a tool of a server that some clients may use.
     Tool,
-    /// Switches a tool of the server that all may use.
+    /// Enables or disables a tool of the server that all clients may use.
     SharedTool,
-    /// A server announces another list.
+    /// A server announces a changed list.
     List,
-    /// Takes a server from an allow list, or gives it back.
+    /// Removes a server from an allow list, or adds it again.
     AllowList,
 }
 
@@ -40,7 +40,7 @@ struct Bench<'a> {
     gateway: Gateway,
     servers: Servers,
     streams: Streams,
-    /// By client: its token and the servers that it may use.
+    /// For each client, its token and the servers that it may use.
     clients: Vec<(String, Vec<usize>)>,
 }
 
@@ -66,7 +66,7 @@ pub async fn measure(plan: &Plan) -> Result<()> {
         plan.streams, plan.sse, plan.listen, plan.allow_lists, plan.allowed, plan.servers, plan.tools
     );
     println!(
-        "\n| change | times | must hear | answer ms, max | last heard ms, p50 | max | missed | needless | call ms, p50 | p99 | max | over 5 ms |"
+        "\n| change | times | affected | response ms, max | last notified ms, p50 | max | missed | superfluous | call ms, p50 | p99 | max | over 5 ms |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     println!("| none, no streams | | | | | | | | {} | {} |", spread(&quiet), late(&quiet));
@@ -93,14 +93,14 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// What calls take while nothing happens.
+/// The durations of calls while nothing changes.
 async fn rest(plan: &Plan, bystander: &Bystander) -> Result<Vec<Duration>> {
     let begun = Instant::now();
     tokio::time::sleep(QUIET).await;
     bystander.latencies(begun, Instant::now(), plan.limit).await
 }
 
-/// Different ones, the same in every run, each with the shared server and without the bystander's.
+/// Allow lists: all different, the same in every run, each with the shared server and without the bystander's.
 fn allow_lists(plan: &Plan) -> Result<Vec<Vec<usize>>> {
     let mut random = 1_u64;
     let mut list = || {
@@ -139,7 +139,7 @@ impl Bench<'_> {
         let (mut answers, mut hearings, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         let (mut missed, mut needless, mut concerned) = (0, 0, 0);
         for round in 0..self.plan.changes {
-            // One that is switched off is switched on again in the next round.
+            // A disabled tool is enabled again in the next round.
             let target = 2 + round / 2 % (self.plan.servers - 2);
             let client = round / 2 % self.clients.len();
             let before = self.streams.counts();

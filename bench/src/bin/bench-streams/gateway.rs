@@ -1,5 +1,5 @@
-//! The gateway that is measured: a process in a temporary folder, which ends with this program. Also the requests that
-//! people and agents send to it.
+//! The measured gateway: a process in a temporary folder, which ends with this program. Also the requests of users and
+//! agents to it.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -65,20 +65,20 @@ impl Gateway {
         Ok(())
     }
 
-    /// Makes a client and returns its token.
+    /// Creates a client and returns its token.
     pub async fn create_client(&self, name: &str, allow_list: &[String]) -> Result<String> {
         let client = json!({"name": name, "allow_list": allow_list});
         let answer = self.ask("POST", "/api/v0/clients", &client).await?;
         Ok(answer["access_token"].as_str().context("a client without a token")?.to_owned())
     }
 
-    /// One request to the REST API that must succeed.
+    /// Sends a request to the REST API, which must succeed.
     pub async fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
         let answer = self.fetch(method, path, body).await?;
         Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
     }
 
-    /// The same, with the answer as it came.
+    /// The same, but returns the response as it is.
     pub async fn fetch(&self, method: &str, path: &str, body: &Value) -> Result<Message> {
         let mut wire = self.connect().await?;
         let body = if method == "GET" { String::new() } else { body.to_string() };

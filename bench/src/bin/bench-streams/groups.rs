@@ -1,4 +1,4 @@
-//! The dashboard's list of groups: how large it is, what it takes, and what others notice of it.
+//! The dashboard's list of groups: its size, how long it takes, and how much it delays other calls.
 
 use std::time::{Duration, Instant};
 

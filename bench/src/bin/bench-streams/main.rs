@@ -1,7 +1,7 @@
-//! What a change of the catalog costs under many open streams: how soon those who must hear of it do, whether anybody
-//! else hears of it, how long the calls of a bystander take meanwhile, and the memory of it all. Also what the
-//! dashboard's list of groups costs. Starts a gateway in enterprise mode, and one in development mode for the
-//! dashboard, each in a temporary folder, with servers of its own on loopback; ends by itself and prints a table.
+//! Measures the cost of a catalog change under many open streams: how fast the affected streams are notified, whether
+//! others are notified too, how long the calls of a bystander take meanwhile, and the memory used. Then it measures the
+//! dashboard's list of groups. It starts a gateway in enterprise mode, and one in development mode for the dashboard,
+//! each in a temporary folder with its own servers on loopback, and prints a table.
 //!
 //! bench-streams [--gateway target/release/toolgate] [--streams 5000] [--servers 50] [--tools 100] [--allow-lists 200]
 //!     [--allowed 10] [--changes 10] [--sse 10] [--listen 10] [--groups 500] [--limit 20]
@@ -20,7 +20,7 @@ use anyhow::Result;
 
 use plan::Plan;
 
-/// Descriptors beside those of the streams.
+/// Number of descriptors in addition to those of the streams.
 const OTHERS: usize = 1000;
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,4 +1,4 @@
-//! What is measured, from the command line.
+//! The parameters of a run, from the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,12 +17,12 @@ pub struct Plan {
     pub allowed: usize,
     /// Changes of each kind.
     pub changes: usize,
-    /// Of a hundred streams: those of HTTP+SSE and those of clients without a session.
+    /// Percentage of streams over HTTP+SSE, and of streams of clients without a session.
     pub sse: usize,
     pub listen: usize,
     /// Groups on the dashboard, each with all tools.
     pub groups: usize,
-    /// For how long a change may stay unheard or a call unanswered before that counts as never.
+    /// Timeout for the notifications of a change and for a call.
     pub limit: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! The MCP servers behind the gateway: one listener in a thread of its own, a path for each server. A server's list of
-//! tools can be changed, which it announces.
+//! The MCP servers behind the gateway: one listener in its own thread, with a path for each server. A server's list of
+//! tools can be changed; the server announces the change.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const CHANGED: &str = r#"data: {"jsonrpc":"2.0","method":"notifications/tools/li
 
 pub struct Servers {
     pub address: String,
-    /// For each server, how often its list was changed.
+    /// For each server, the number of changes of its list.
     editions: Arc<Vec<watch::Sender<u64>>>,
 }
 
@@ -39,7 +39,7 @@ impl Servers {
         format!("http://{}/{server}", self.address)
     }
 
-    /// Gives the server's last tool another description and announces that.
+    /// Changes the description of the server's last tool and announces the change.
     pub fn change(&self, server: usize) {
         self.editions[server].send_modify(|edition| *edition += 1);
     }
@@ -55,7 +55,7 @@ async fn accept(
         let (stream, _) = listener.accept().await?;
         let editions = editions.clone();
         tokio::spawn(async move {
-            // The gateway ends its connections when it stops.
+            // The gateway closes its connections when it stops.
             let _ = serve(stream, &editions, tools).await;
         });
     }
@@ -114,7 +114,7 @@ fn answer(body: &[u8], edition: u64, tools: usize) -> Result<String> {
     Ok(response("200 OK", &json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()))
 }
 
-/// A definition of some 300 bytes.
+/// A definition of about 300 bytes.
 fn tool(number: usize, is_last: bool, edition: u64) -> Value {
     let edition = if is_last { edition } else { 0 };
     let text = json!({"type": "string", "description": "The text that comes back, as long as you like."});

@@ -1,5 +1,5 @@
-//! The event streams: opened and read in a thread of their own. For each it is known how often and when it last heard
-//! that its tools changed.
+//! The event streams, opened and read in their own thread. For each stream the number of notifications about changed
+//! tools and the time of the last one are recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::gateway::{connect, modern, open_session, request};
 use crate::system::step_back;
 
 const NOTICE: &[u8] = b"notifications/tools/list_changed";
-/// So many are opened at the same time.
+/// Number of streams that are opened concurrently.
 const OPENING: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,28 +39,28 @@ pub struct Wanted {
 pub struct Streams {
     begun: Instant,
     heard: Arc<Vec<Heard>>,
-    /// By stream, the number of its client.
+    /// For each stream, the number of its client.
     pub clients: Vec<usize>,
 }
 
 #[derive(Default)]
 struct Heard {
     count: AtomicU64,
-    /// In nanoseconds since the beginning.
+    /// In nanoseconds since the start.
     last: AtomicU64,
 }
 
-/// What came of one change.
+/// The result of one change.
 pub struct Reception {
-    /// When the last stream that had to hear of it did.
+    /// When the last affected stream was notified.
     pub last: Instant,
     pub missed: usize,
-    /// Notices that nobody needed: to others, or a second one.
+    /// Superfluous notifications: to other streams, or a second one to the same stream.
     pub needless: u64,
 }
 
 impl Streams {
-    /// Opens them all; returns when each is known to be open.
+    /// Opens all streams; returns when each is known to be open.
     pub async fn open(address: &str, wanted: Vec<Wanted>) -> Result<Self> {
         let heard: Arc<Vec<_>> = Arc::new(wanted.iter().map(|_| Heard::default()).collect());
         let clients = wanted.iter().map(|wanted| wanted.client).collect();
@@ -80,7 +80,7 @@ impl Streams {
         self.heard.iter().map(|heard| heard.count.load(Ordering::Acquire)).collect()
     }
 
-    /// Waits until everyone who must hear of a change did, and then a while for those who need not.
+    /// Waits until all affected streams were notified, and then for a while for superfluous notifications.
     pub async fn reception(
         &self,
         before: &[u64],
@@ -135,7 +135,7 @@ async fn run(
             Err(error) => failed = Some(error),
         }
     }
-    // Whoever waits for it has gone if nobody takes it.
+    // An error means that the receiver no longer waits.
     let _ = opened.send(failed.map_or(Ok(()), Err));
     while reading.join_next().await.is_some() {}
     Ok(())
@@ -161,7 +161,7 @@ async fn open(address: &str, wanted: &Wanted) -> Result<(TcpStream, Vec<u8>)> {
     Ok(wire.into_parts())
 }
 
-/// Counts notices until the stream ends.
+/// Counts notifications until the stream ends.
 async fn read(
     mut stream: TcpStream,
     early: Vec<u8>,
@@ -169,7 +169,7 @@ async fn read(
     heard: Arc<Vec<Heard>>,
     number: usize,
 ) -> Result<()> {
-    // A notice may come in two parts.
+    // A notification may arrive in two parts.
     let mut unread = early;
     unread.shrink_to_fit();
     loop {

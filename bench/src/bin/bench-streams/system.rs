@@ -1,4 +1,4 @@
-//! What the operating system is asked for: descriptors, the order in which threads run, the memory of a process.
+//! Functions of the operating system: the limit of descriptors, thread priorities, the memory of a process.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ pub fn raise_descriptor_limit(needed: usize) -> Result<()> {
     Ok(())
 }
 
-/// Puts the calling thread behind the gateway, so that it does not compete with what is measured.
+/// Gives the calling thread a lower priority than the gateway, so that it does not disturb the measurement.
 pub fn step_back() {
     // SAFETY: plain system calls without memory; 0 stands for the calling thread.
     #[allow(unsafe_code)]
@@ -34,7 +34,7 @@ pub fn step_back() {
     }
 }
 
-/// Lets the calling thread run as soon as it can, where that is permitted: what it waits for is what is measured.
+/// Gives the calling thread the highest priority, if permitted, so that its waiting times are those of the gateway.
 pub fn step_forward() {
     schedule(libc::SCHED_FIFO, 20);
 }
@@ -48,7 +48,7 @@ fn schedule(policy: libc::c_int, priority: libc::c_int) {
     }
 }
 
-/// The memory of a process in MiB: resident, and its share of what is resident.
+/// The memory of a process in MiB: resident set size (RSS) and proportional set size (PSS).
 pub fn memory(process: u32) -> Result<(f64, f64)> {
     let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?;
     let field = |name: &str| {

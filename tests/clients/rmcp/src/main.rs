@@ -1,7 +1,7 @@
 //! The Rust SDK as a client of the gateway, with every server behind it. Called with the address of the gateway;
-//! prints what it did, and the first thing that is not as it should be ends it.
+//! prints what it did and stops at the first failure.
 
-// Revision 2026-07-28 drops sampling; the clients of today have it.
+// Revision 2026-07-28 removes sampling; current clients still have it.
 #![allow(deprecated)]
 
 use std::sync::{Arc, Mutex};
@@ -52,10 +52,10 @@ impl ClientHandler for Client {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // The gateway's own choice of features, which this program shares, leaves the provider to whoever needs one.
+    // This program shares the gateway's features of rustls, which include no default crypto provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let gateway = std::env::args().nth(1).context("the address of the gateway is missing")?;
-    // Something that never comes is a failure, too.
+    // A timeout is also a failure.
     tokio::time::timeout(Duration::from_secs(60), visit(&gateway)).await?
 }
 
@@ -99,14 +99,14 @@ async fn tour(client: &RunningService<RoleClient, Client>, server: &str) -> Resu
     take();
     let long = json!({ "duration": 0.2, "steps": 4 });
     call(client, &named("trigger-long-running-operation"), long).await?;
-    // Notices are handled beside the call, so the last one may still be under way.
+    // Notifications are handled concurrently with the call, so the last one may come after the response.
     let steps = take();
     ensure!(steps.starts_with(&[1.0, 2.0, 3.0]), "progress: {steps:?}");
 
     let prompt = json!({ "name": named("args-prompt"), "arguments": { "city": "Oslo" } });
     let prompt = json!(client.get_prompt(typed(prompt)).await?);
     ensure!(prompt.to_string().contains("Oslo"), "prompt: {prompt}");
-    // All three have the same resources, so each is listed under an address of the gateway.
+    // All three servers have the same resources, so each is listed under a qualified URI of the gateway.
     let prefix = format!("toolgate://res/{server}/");
     let uris = resources.as_array().into_iter().flatten().filter_map(|resource| resource["uri"].as_str());
     let uri = uris.into_iter().find(|uri| uri.starts_with(&prefix)).context("no resource is listed")?;

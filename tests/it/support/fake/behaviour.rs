@@ -1,5 +1,5 @@
-//! What the fake upstream does, as one JSON document: every key is optional and may change while it runs.
-//! What it remembers is in `state`.
+//! The behaviour of the fake upstream as one JSON document: every key is optional and may change while it runs.
+//! Its state is in `state`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub struct Behaviour {
     pub probe: Probe,
     /// The newest revision that `initialize` agrees to.
     pub max_version: String,
-    /// Whole definitions, kept as text so that nothing about them changes; absent means the standard set.
+    /// Complete definitions, kept as text so that they are sent unchanged; absent means the standard set.
     pub tools: Option<Vec<Box<RawValue>>>,
     /// Adds that many tools `filler_0000`, `filler_0001`, ...
     pub tool_count: usize,
@@ -29,30 +29,30 @@ pub struct Behaviour {
     pub prompts: Option<Vec<Box<RawValue>>>,
     pub resources: Option<Vec<Box<RawValue>>>,
     pub templates: Option<Vec<Box<RawValue>>>,
-    /// Whole results of `prompts/get` by prompt and of `resources/read` by URI, where the standard ones do not do.
+    /// Complete results of `prompts/get` by prompt and of `resources/read` by URI, in place of the standard ones.
     pub results: BTreeMap<String, Box<RawValue>>,
     pub page_size: Option<usize>,
-    /// The list, named by its member, whose every page names the same next one.
+    /// The list, by its member name, whose every page has the same next cursor.
     pub circular: Option<String>,
     pub answer: Style,
-    /// Legacy streamable HTTP: hands out `Mcp-Session-Id` and demands it.
+    /// Legacy streamable HTTP: issues `Mcp-Session-Id` and requires it.
     pub session: bool,
-    /// How a session that is not known is refused.
+    /// How an unknown session is refused.
     pub unknown_session: Stranger,
     /// Legacy streamable HTTP: offers the GET stream; without it GET is 405.
     pub get_stream: bool,
-    /// Events carry ids, and a stream that was cut goes on for a GET with `Last-Event-ID`.
+    /// Events carry ids, and a cut stream can be resumed by a GET with `Last-Event-ID`.
     pub resume: bool,
     pub bearer: Option<String>,
-    /// Names the resource metadata in the 401, as servers that want OAuth do.
+    /// Names the resource metadata in the 401, like servers that require OAuth.
     pub oauth_metadata: bool,
-    /// What that metadata names; absent means this server itself, which is none.
+    /// The authorization server in that metadata; absent means this server itself, which is not one.
     pub authorization_server: Option<String>,
-    /// A refused token is repeated in the refusal.
+    /// Repeats a refused token in the error.
     pub repeats_tokens: bool,
-    /// Calls of tools are refused with 403 for want of this scope.
+    /// Refuses tool calls with 403, because this scope is missing.
     pub wants_scope: Option<String>,
-    /// Headers that every HTTP request must carry with that value; else 403.
+    /// Headers that every HTTP request must have with this value; otherwise 403.
     pub require_headers: BTreeMap<String, String>,
     /// Methods that are never answered.
     pub stall: Vec<String>,
@@ -63,13 +63,13 @@ pub struct Behaviour {
     /// Lines printed to standard error at the start of the process.
     pub stderr: Vec<String>,
     pub exit_on_start: Option<i32>,
-    /// stdio: goes on after the end of its input and after SIGTERM.
+    /// stdio: keeps running after the end of its input and after SIGTERM.
     pub stubborn: bool,
     pub instructions: Option<String>,
     pub server_info: Value,
     pub ttl_ms: u64,
     pub cache_scope: String,
-    /// Where `/away` redirects to; absent means this server under the other loopback name, another origin.
+    /// The target of the redirect `/away`; absent means this server under the other loopback name, another origin.
     pub redirect: Option<String>,
     /// Sent as the `endpoint` event of the legacy SSE transport instead of the real one.
     pub sse_endpoint: Option<String>,
@@ -86,7 +86,7 @@ pub enum Era {
     Both,
 }
 
-/// Answers to `server/discover` seen from legacy servers in the wild.
+/// Responses to `server/discover` seen from legacy servers in practice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
@@ -95,14 +95,14 @@ pub enum Probe {
     Http404,
     Http500,
     EmptyResult,
-    /// The connection (stdio: the process) ends unanswered.
+    /// The connection (stdio: the process) ends without a response.
     Close,
     Silence,
     /// The process ends with code 1.
     Exit,
 }
 
-/// Answers to an unknown session id seen in the wild.
+/// Responses to an unknown session id seen in practice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stranger {
@@ -166,7 +166,7 @@ impl Behaviour {
         serde_json::from_value(config).expect("a test wrote an unknown behaviour")
     }
 
-    /// Overlays the top-level keys of a JSON object, as text, so that definitions keep every digit.
+    /// Merges the top-level keys of a JSON object, as text, so that definitions keep every digit.
     pub fn merge(&mut self, fragment: &str) -> serde_json::Result<()> {
         let mut whole: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&serde_json::to_string(self)?)?;
         whole.extend(serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(fragment)?);

@@ -1,4 +1,4 @@
-//! What the fake upstream offers when its behaviour does not say: definitions only, as text.
+//! The standard definitions of the fake upstream, as text.
 //! What the tools do is in `tools` and `control`.
 
 use serde_json::value::RawValue;

@@ -1,5 +1,5 @@
 //! Tools that change the fake upstream itself, so that a test can do it over any transport, stdio included.
-//! They can be called even where the visible tools were replaced.
+//! They can be called even if the visible tools were replaced.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub async fn call(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
         "touch" => state.notify("notifications/resources/updated", &json!({"uri": arguments["uri"]})),
         "die" => {
             let code = arguments["code"].as_i64().and_then(|code| i32::try_from(code).ok()).unwrap_or(0);
-            // Without a delay nobody lives to answer.
+            // Without a delay the process would end before it responds.
             let Some(_) = arguments["after_ms"].as_u64() else { return Err(Refusal::Exit(code)) };
             let (state, ms) = (state.clone(), arguments["after_ms"].clone());
             tokio::spawn(async move {

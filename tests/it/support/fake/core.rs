@@ -48,7 +48,7 @@ impl Incoming {
     }
 }
 
-/// Why a request has no result.
+/// The reason why a request has no result.
 pub enum Refusal {
     Error {
         status: u16,
@@ -59,7 +59,7 @@ pub enum Refusal {
     Status(u16),
     HangUp,
     Exit(i32),
-    /// It was answered already.
+    /// It was already answered.
     Answered,
 }
 
@@ -67,7 +67,7 @@ pub fn error(code: i64, message: impl Into<String>) -> Refusal {
     Refusal::Error { status: 200, code, message: message.into(), data: None }
 }
 
-/// Which rules a message falls under, given what this server speaks.
+/// The era whose rules apply to a message, given the eras of this server.
 pub fn is_modern(behaviour: &Behaviour, incoming: &Incoming) -> bool {
     let header = incoming.headers.get("mcp-protocol-version");
     match behaviour.era {
@@ -81,7 +81,7 @@ pub fn is_modern(behaviour: &Behaviour, incoming: &Incoming) -> bool {
     }
 }
 
-/// Takes a notification, or a client's answer to a request of ours.
+/// Handles a notification, or a client's response to our request.
 pub fn accept(state: &State, incoming: &Incoming) {
     if incoming.method() == "notifications/cancelled" {
         let key = (incoming.session.clone(), incoming.params()["requestId"].to_string());
@@ -96,7 +96,7 @@ pub fn accept(state: &State, incoming: &Incoming) {
         && let Some(id) = incoming.message["id"].as_str()
         && let Some(asked) = state.memory().asked.remove(id)
     {
-        // Whoever asked may have been cancelled meanwhile.
+        // The call that asked may have been cancelled meanwhile.
         let _ = asked.send(incoming.message.clone());
     }
 }
@@ -156,7 +156,7 @@ fn finish(state: &State, incoming: &Incoming, out: &Sender, id: &Value, outcome:
             Out::HangUp
         }
     };
-    // The client may be gone; a legacy call runs to its end all the same.
+    // The client may be gone; a legacy call still runs to its end.
     let _ = out.send(frame);
 }
 
@@ -180,7 +180,7 @@ async fn serve(state: &Arc<State>, incoming: &Incoming, out: &Sender) -> Result<
     if method == "server/discover" && behaviour.era == Era::Legacy {
         return probed(behaviour.probe).await;
     }
-    // As strict as the SDK servers; without a session there is nothing to remember it by.
+    // As strict as the SDK servers; without a session the server cannot remember it.
     let has_session = incoming.transport != Transport::Http || !incoming.session.is_empty();
     let is_early = has_session && !state.memory().initialized.contains(&incoming.session);
     if is_early && !["initialize", "ping"].contains(&method) {
@@ -329,7 +329,7 @@ fn page(
     Ok(result)
 }
 
-/// Cursors are opaque to the client and good for one list only.
+/// Cursors are opaque to the client and valid for one list only.
 fn place(cursor: &Value, key: &str) -> Option<usize> {
     let text = String::from_utf8(BASE64_STANDARD.decode(cursor.as_str()?).ok()?).ok()?;
     text.strip_prefix(key)?.strip_prefix(':')?.parse().ok()

@@ -1,5 +1,5 @@
-//! How a test holds the fake upstream: starts it in-process on a free port, changes it while it runs,
-//! and looks at what arrived. As a child process it is reached by `stdio_command`.
+//! The handle of the fake upstream for tests: starts it in-process on a free port, changes it while it runs, and reads
+//! what arrived. `stdio_command` starts it as a child process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::state::{Home, Seen, State};
 pub struct Fake {
     state: Arc<State>,
     address: SocketAddr,
-    /// Holds the port while nobody listens there, so that no other test is given it.
+    /// Keeps the port bound while the server does not listen, so that no other test gets it.
     _port: TcpSocket,
     serving: Option<JoinHandle<anyhow::Result<()>>>,
 }
@@ -88,17 +88,17 @@ impl Fake {
         self.state.open_streams()
     }
 
-    /// For whoever changes the behaviour later, while the test goes on.
+    /// For tasks that change the behaviour later, while the test continues.
     pub fn handle(&self) -> Arc<State> {
         self.state.clone()
     }
 
-    /// Changes the behaviour for what comes next; announces nothing.
+    /// Changes the behaviour from now on; announces nothing.
     pub fn update(&self, change: impl FnOnce(&mut Behaviour)) {
         self.state.update(change);
     }
 
-    /// Shows exactly these tools and announces it.
+    /// Shows exactly these tools and announces the change.
     pub fn set_tools(&self, names: &[&str]) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         self.state.update(|behaviour| behaviour.show_tools(&names));
@@ -126,7 +126,7 @@ impl Fake {
         self.state.drop_sessions();
     }
 
-    /// Closes every connection in the middle of what it does; the listener stays.
+    /// Closes every connection immediately; the listener stays open.
     pub fn drop_connections(&self) {
         drop(self.state.drop_connections());
     }
@@ -151,7 +151,7 @@ impl Fake {
         self.state.drop_sessions();
     }
 
-    /// Comes back on the same port, stopping first where it still runs.
+    /// Starts again on the same port; stops first if it still runs.
     pub async fn restart(&mut self) {
         self.stop().await;
         self.state.dead.send_replace(false);
@@ -159,7 +159,7 @@ impl Fake {
         let listener = loop {
             match listen(self.address) {
                 Ok(listener) => break listener,
-                // A process that another test is just starting has a copy of the old listener for a moment.
+                // A process that another test is starting may have a copy of the old listener for a moment.
                 Err(error) => assert!(Instant::now() < deadline, "the port is still ours: {error}"),
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -174,7 +174,7 @@ impl Drop for Fake {
     }
 }
 
-/// With room for a burst of calls: those that the usual 128 places do not hold try again after a second.
+/// With a large backlog for bursts: connections beyond the usual 128 would be retried only after a second.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     bind(address)?.listen(1024)
 }

@@ -94,7 +94,7 @@ async fn receive(
     response
 }
 
-/// Plain JSON if the answer is all there is, an event stream as soon as anything comes before it.
+/// Plain JSON if there is only the response, an event stream if anything comes before it.
 async fn respond(state: &Arc<State>, style: Style, mut frames: Receiver, line: &Line) -> Response {
     match frames.recv().await {
         Some(Out::Answer { status, text }) if style == Style::Json || status != 200 => {
@@ -116,7 +116,7 @@ async fn respond(state: &Arc<State>, style: Style, mut frames: Receiver, line: &
     }
 }
 
-/// `GET /mcp`: the legacy stream of notices, or the rest of a stream that was cut.
+/// `GET /mcp`: the legacy stream of notifications, or the rest of a cut stream.
 async fn listen(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Response {
     let behaviour = state.behaviour();
     let seen = plain_headers(&headers);
@@ -197,7 +197,7 @@ pub fn admit(behaviour: &Behaviour, headers: &HeaderMap, method: &str) -> Result
     }
 }
 
-/// The SDK servers insist on both media types, so a gateway that sends one only must fail here.
+/// The SDK servers require both media types, so a gateway that sends only one must fail here.
 fn negotiate(headers: &HeaderMap) -> Result<(), Box<Response>> {
     if !accepts(headers, "application/json") || !accepts(headers, "text/event-stream") {
         let reason = "Accept must list application/json and text/event-stream";
@@ -253,7 +253,7 @@ fn check_session(state: &State, behaviour: &Behaviour, session: &str) -> Result<
     })
 }
 
-/// A refusal that concerns the HTTP request and so answers no id.
+/// An error of the HTTP request, which has no JSON-RPC id.
 fn refuse(status: StatusCode, code: i64, message: &str) -> Box<Response> {
     let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}});
     Box::new((status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response())
@@ -263,7 +263,7 @@ pub fn parse_error() -> Box<Response> {
     refuse(StatusCode::BAD_REQUEST, -32700, "Parse error")
 }
 
-/// Repeated headers are joined, so that a header that must be single never matches.
+/// Repeated headers are joined, so that a repeated header never matches.
 pub fn plain_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
     let mut plain: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in headers {
@@ -289,7 +289,7 @@ fn redirect(target: &str) -> Response {
 async fn metadata(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Response {
     let host = headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
     let origin = format!("http://{host}");
-    // Without a slash at the end, which a client that is too tidy would add.
+    // Without a trailing slash, which some clients would add.
     let body = match state.behaviour().authorization_server {
         Some(server) => json!({"resource": origin, "authorization_servers": [server]}),
         None => json!({"resource": format!("{origin}/mcp"), "authorization_servers": [origin]}),

@@ -1,7 +1,7 @@
-//! The fake upstream as a program: `--stdio` speaks on standard input and output, `--http [port]` listens on
-//! loopback and prints its address on the first line. `--config <json>` sets its behaviour.
+//! The fake upstream as a program: `--stdio` uses standard input and output, `--http [port]` listens on loopback and
+//! prints its address on the first line. `--config <json>` sets its behaviour.
 
-// Two programs are built from these files and each uses its own part of them.
+// Two programs are built from these files, and each uses only a part of them.
 #![allow(dead_code, clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod behaviour;

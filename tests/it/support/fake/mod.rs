@@ -1,8 +1,8 @@
 //! The fake upstream: a real MCP server of both eras over all three transports, whose behaviour a test sets.
-//! It shares no code with the gateway, so that a mistake in one is not hidden by the same one in the other.
-//! Tests hold it in-process through `Fake`; `main.rs` makes the same sources a program for stdio.
+//! It shares no code with the gateway, so that a mistake in one is not hidden by the same mistake in the other.
+//! Tests use it in-process through `Fake`; `main.rs` builds the same sources as a program for stdio.
 
-// Two programs are built from these files and each uses its own part of them.
+// Two programs are built from these files, and each uses only a part of them.
 #![allow(dead_code, unused_imports)]
 
 mod behaviour;

@@ -1,5 +1,5 @@
-//! What the revision 2026-07-28 demands of a request and promises about a result, without leniency:
-//! a gateway that forgets a header must fail here. Legacy rules are in `core`.
+//! The rules of revision 2026-07-28 for requests and results, checked strictly: a gateway that forgets a header must
+//! fail here. Legacy rules are in `core`.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub fn check(behaviour: &Behaviour, incoming: &Incoming) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// The result with what every modern result carries, or the refusal with its HTTP status.
+/// The result with the members of every modern result, or the error with its HTTP status.
 pub fn finish(
     behaviour: &Behaviour,
     method: &str,
@@ -65,7 +65,7 @@ pub fn discover(behaviour: &Behaviour, capabilities: Value) -> Object {
     object(result)
 }
 
-/// Refuses a call whose client did not declare what the tool needs.
+/// Refuses a call whose client did not declare the capabilities that the tool needs.
 pub fn require_capability(incoming: &Incoming, name: &str) -> Result<(), Refusal> {
     if incoming.params()["_meta"][CAPABILITIES_KEY].get(name).is_some() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The listener of the fake upstream and its connections, which can be cut at any moment, one or all:
-//! that is how a test sees a server die. What is said on them is in `http` and `sse`.
+//! The listener of the fake upstream and its connections. A test can cut one or all of them at any moment, to simulate
+//! a server that dies. The messages on them are in `http` and `sse`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub async fn serve(listener: TcpListener, state: Arc<State>) -> anyhow::Result<(
         served = axum::serve(door, app) => served?,
         _ = dead.wait_for(|dead| *dead) => {}
     }
-    // Only now can no connection be accepted any more.
+    // From here on no connection can be accepted.
     drop(state.drop_connections());
     Ok(())
 }
@@ -57,7 +57,7 @@ impl Listener for Door {
 
     async fn accept(&mut self) -> (Wire, SocketAddr) {
         let (stream, address) = Listener::accept(&mut self.listener).await;
-        // Without this, small events wait for the client's acknowledgements.
+        // Without this, small events would wait for TCP acknowledgements of the client.
         let _ = stream.set_nodelay(true);
         let (line, mut cut) = (Line::default(), self.state.cut.subscribe());
         let open = self.state.open.lock().expect("no thread panicked with the connections").clone();
@@ -76,7 +76,7 @@ impl Listener for Door {
     }
 }
 
-/// A connection that fails as soon as it is cut. hyper reads all the time, also while it answers, so it is
+/// A connection that fails as soon as it is cut. hyper reads all the time, also while it responds, so it is
 /// enough that reading fails.
 pub struct Wire {
     stream: TcpStream,

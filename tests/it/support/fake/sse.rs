@@ -19,12 +19,12 @@ use super::core::{self, Incoming, Transport};
 use super::http::{self, plain_headers};
 use super::state::{Audience, Out, Parked, Receiver, State, bytes_of};
 
-/// When a stream is over.
+/// When a stream ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// The answer to the POST that opened it.
+    /// After the response to the POST that opened it.
     Answer,
-    /// The server forgets whom it is for.
+    /// When the server forgets its session.
     Dropped,
 }
 
@@ -46,7 +46,7 @@ impl Events {
         Self { state: state.clone(), frames, ready, until, number, next: 0, over: false }
     }
 
-    /// The rest of a stream that was cut.
+    /// The rest of a cut stream.
     pub fn resumed(state: &Arc<State>, number: u64, parked: Parked) -> Self {
         let Parked { rest, next } = parked;
         let mut events = Self::new(state, rest, Until::Answer);
@@ -62,7 +62,7 @@ impl Events {
 
     /// Adds a frame that was already taken from the channel.
     pub fn after(mut self, frame: Out) -> Self {
-        // A hang-up is seen before a stream begins.
+        // A hang-up is handled before a stream begins.
         if let Ok(text) = self.write(frame) {
             self.ready.push_back(text);
         }
@@ -100,7 +100,7 @@ impl Events {
         format!("id: {number}-{}\n", self.next)
     }
 
-    /// Leaves the rest for whoever comes with the id of the last event. Without ids the rest is lost.
+    /// Keeps the rest for a request with the id of the last event. Without ids the rest is lost.
     fn park(&mut self) -> String {
         let Some(number) = self.number else { return String::new() };
         let event = format!("{}retry: 50\ndata: \n\n", self.id());
@@ -135,7 +135,7 @@ impl HttpBody for Events {
     }
 }
 
-/// `GET /sse`: the first event names where to post.
+/// `GET /sse`: the first event has the address for POST requests.
 pub async fn open(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Response {
     let behaviour = state.behaviour();
     state.see(&json!({"method": "GET"}), &plain_headers(&headers));
@@ -151,7 +151,7 @@ pub async fn open(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Resp
     Events::new(&state, frames, Until::Dropped).starting_with(&hello).into_response()
 }
 
-/// `POST /message?sessionId=...`: accepted here, answered on the stream.
+/// `POST /message?sessionId=...`: accepted here; the response comes on the stream.
 pub async fn message(
     Shared(state): Shared<Arc<State>>,
     uri: Uri,

@@ -1,5 +1,5 @@
-//! What the fake upstream remembers while it runs: what it saw, who listens, what is running.
-//! Every transport works on the same state; nothing here knows a transport.
+//! The state of the fake upstream: received messages, listeners, running calls.
+//! It is shared by all transports and independent of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::OpenOptions;
@@ -17,14 +17,14 @@ use super::behaviour::Behaviour;
 pub type Sender = UnboundedSender<Out>;
 pub type Receiver = UnboundedReceiver<Out>;
 
-/// What a call sends to its client, in order; each transport writes it in its own way.
+/// One item of what a call sends to its client, in order; each transport writes it in its own way.
 #[derive(Debug)]
 pub enum Out {
-    /// A notice or a request that comes before the answer.
+    /// A notification or a request that comes before the response.
     Note(Value),
-    /// Written as it is, where a message should be.
+    /// Raw text in place of a message.
     Verbatim(String),
-    /// The stream ends here; what follows waits for a client that resumes it.
+    /// The stream ends here; the rest is kept for a client that resumes it.
     Cut,
     Answer {
         status: u16,
@@ -32,21 +32,21 @@ pub enum Out {
     },
     /// An HTTP status without a message.
     Status(u16),
-    /// The connection ends unanswered.
+    /// The connection closes without a response.
     HangUp,
 }
 
-/// What dies with the server: its process, or only its listener when a test holds it.
+/// What ends with the server: its process, or only its listener if it runs in-process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     Process,
     Test,
 }
 
-/// One message or HTTP request as it arrived.
+/// One message or HTTP request as received.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The JSON-RPC method; `GET` or `DELETE` for those requests; empty for a client's answer.
+    /// The JSON-RPC method; `GET` or `DELETE` for those requests; empty for a client's response.
     pub method: String,
     pub id: Value,
     pub params: Value,
@@ -54,11 +54,11 @@ pub struct Seen {
     pub headers: BTreeMap<String, String>,
 }
 
-/// What a listener wants to hear.
+/// The notifications that a listener gets.
 pub enum Audience {
-    /// A legacy stream hears everything but updates of resources that its session did not subscribe to.
+    /// A legacy stream gets everything except updates of resources that its session did not subscribe to.
     All,
-    /// A `subscriptions/listen` request hears what its filter names, tagged with its id.
+    /// A `subscriptions/listen` request gets what its filter names, tagged with its id.
     Filter { wanted: Value, id: Value },
 }
 
@@ -68,7 +68,7 @@ pub struct Listener {
     pub out: Sender,
 }
 
-/// A stream that was cut, with the number of its next event.
+/// A cut stream, with the number of its next event.
 pub struct Parked {
     pub rest: Receiver,
     pub next: u64,
@@ -78,7 +78,7 @@ pub struct Parked {
 pub struct Memory {
     pub seen: Vec<Seen>,
     pub sessions: BTreeSet<String>,
-    /// Sessions that said `notifications/initialized`; on stdio the one called "".
+    /// Sessions that sent `notifications/initialized`; on stdio the one called "".
     pub initialized: BTreeSet<String>,
     pub deleted: Vec<String>,
     /// How often each tool really ran.
@@ -105,7 +105,7 @@ pub struct State {
     pub cut: watch::Sender<u64>,
     /// Held by every connection since the last cut.
     pub open: Mutex<Arc<()>>,
-    /// Becomes true when the listener must close, too.
+    /// Becomes true when the listener must close too.
     pub dead: watch::Sender<bool>,
 }
 
@@ -134,7 +134,7 @@ impl State {
         self.memory.lock().expect("no thread panicked with the memory")
     }
 
-    /// Writes into the journal what became of a call with this mark.
+    /// Writes the outcome of a call with this mark into the journal.
     pub fn record(&self, what: &str, mark: &Value) {
         let (Some(path), Some(mark)) = (self.behaviour().journal, mark.as_str()) else { return };
         let journal = OpenOptions::new().create(true).append(true).open(path);
@@ -143,7 +143,7 @@ impl State {
         written.expect("the test made a folder for the journal");
     }
 
-    /// How often the journal says so.
+    /// How often the journal contains this outcome.
     pub fn recorded(&self, what: &str, mark: &Value) -> usize {
         let (Some(path), Some(mark)) = (self.behaviour().journal, mark.as_str()) else { return 0 };
         recorded(&path, what, mark)
@@ -153,7 +153,7 @@ impl State {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A session id that no earlier process gave out either, so that a restarted server does not know it.
+    /// A session id that is unique across processes, so that a restarted server does not know old ids.
     pub fn new_session(&self) -> String {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         format!("fake-{}-{:x}-{}", std::process::id(), now.as_nanos(), self.next_serial())
@@ -169,17 +169,17 @@ impl State {
         self.memory().seen.push(seen);
     }
 
-    /// The greeting goes out in the same breath, so that no notice overtakes it or is missed after it.
+    /// Adds a listener and sends its first message in one step, so that no notification comes before it or is missed.
     pub fn listen(&self, session: &str, audience: Audience, out: &Sender, greeting: Option<Out>) {
         let mut memory = self.memory();
         if let Some(greeting) = greeting {
-            // A listener that left already is dropped with the next notice.
+            // A listener that is gone is dropped with the next notification.
             let _ = out.send(greeting);
         }
         memory.listeners.push(Listener { session: session.into(), audience, out: out.clone() });
     }
 
-    /// Sends a notice to whoever wants to hear it.
+    /// Sends a notification to all listeners that want it.
     pub fn notify(&self, method: &str, params: &Value) {
         let mut memory = self.memory();
         memory.listeners.retain(|listener| !listener.out.is_closed());
@@ -194,7 +194,7 @@ impl State {
                 }
             }
             let notice = json!({"jsonrpc": "2.0", "method": method, "params": params});
-            // A listener that left in between misses nothing it could still read.
+            // If a listener has just gone, the error does not matter.
             let _ = listener.out.send(Out::Note(notice));
         }
     }
@@ -212,14 +212,14 @@ impl State {
         memory.listeners.retain(|listener| matches!(listener.audience, Audience::Filter { .. }));
     }
 
-    /// Returns what those connections hold until they are closed.
+    /// Closes all connections; the returned value can be used to wait until they are closed.
     pub fn drop_connections(&self) -> Arc<()> {
         let open = std::mem::take(&mut *self.open.lock().expect("no thread panicked with the connections"));
         self.cut.send_modify(|generation| *generation += 1);
         open
     }
 
-    /// Ends the process, or where a test holds the server, its listener and all connections.
+    /// Ends the process or, if the server runs in-process, its listener and all connections.
     pub fn die(&self, code: i32) {
         match self.home {
             Home::Process => std::process::exit(code),
@@ -230,13 +230,13 @@ impl State {
     }
 }
 
-/// How often a journal says this of the calls with this mark.
+/// How often a journal contains this outcome for calls with this mark.
 pub fn recorded(journal: &Path, what: &str, mark: &str) -> usize {
     let (journal, line) = (std::fs::read_to_string(journal).unwrap_or_default(), format!("{what} {mark}"));
     journal.lines().filter(|written| *written == line).count()
 }
 
-/// Text as it goes out: U+F8FF becomes a byte that is no UTF-8.
+/// Text as bytes to send: U+F8FF becomes a byte that is not UTF-8.
 pub fn bytes_of(text: String) -> Vec<u8> {
     let mut parts = text.split('\u{f8ff}');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! The stdio transport: one message a line in both directions, as a child of whoever wants to talk.
+//! The stdio transport: one message per line in both directions, as a child process of the client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::state::{Out, Receiver, State, bytes_of};
 
 /// Serves until standard input ends.
 pub async fn serve(state: Arc<State>) -> anyhow::Result<()> {
-    // Listening for the signal takes its effect away.
+    // Listening for the signal disables its default action.
     let _term = state.behaviour().stubborn.then(|| signal(SignalKind::terminate())).transpose()?;
     let (out, frames) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(frames));
@@ -36,7 +36,7 @@ pub async fn serve(state: Arc<State>) -> anyhow::Result<()> {
     if state.behaviour().stubborn {
         std::future::pending::<()>().await;
     }
-    // What was just answered still gets out; calls that run on must not keep the process.
+    // Pending output is still written; running calls must not keep the process alive.
     let _ = tokio::time::timeout(Duration::from_millis(50), writer).await;
     std::process::exit(0)
 }

@@ -17,7 +17,7 @@ use super::{control, modern};
 pub const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
-/// One call with all that a tool may want to know about it.
+/// One call with everything that a tool may need.
 pub struct Call<'a> {
     pub state: &'a Arc<State>,
     pub behaviour: &'a Behaviour,
@@ -39,7 +39,7 @@ pub async fn call(
     *state.memory().ran.entry(name.to_owned()).or_default() += 1;
     let arguments = &incoming.params()["arguments"];
     state.record("ran", &arguments["mark"]);
-    // So many calls with this mark are lost after they ran.
+    // This many calls with this mark are lost after they ran.
     let lost = arguments["lose"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
     if lost > 0 && state.recorded("ran", &arguments["mark"]) <= lost {
         if arguments["forget"] == true {
@@ -102,7 +102,7 @@ async fn run(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
             Ok(text("after the garbage"))
         }
         "huge" => {
-            // Progress beside the answer, where the transport has a stream for that.
+            // Progress on another stream than the response, if the transport has one.
             if let Some(token) = call.incoming.params()["_meta"].get("progressToken").cloned() {
                 let (state, count) = (call.state.clone(), arguments["notices"].as_u64().unwrap_or_default());
                 tokio::spawn(async move {
@@ -169,7 +169,7 @@ fn notice(call: &Call<'_>, method: &str, params: &Value) {
     let _ = call.out.send(Out::Note(json!({"jsonrpc": "2.0", "method": method, "params": params})));
 }
 
-/// Legacy: a request to the client during the call. Modern: an answer that asks, and a second call.
+/// Legacy: a request to the client during the call. Modern: a response that asks for input, and a second call.
 async fn ask(call: &Call<'_>) -> Result<Object, Refusal> {
     let schema =
         json!({"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]});
@@ -196,8 +196,8 @@ async fn ask(call: &Call<'_>) -> Result<Object, Refusal> {
     Ok(text(reply.to_string()))
 }
 
-/// Says what the test wrote, `before` the answer and as the `answer`, with this call's own id and token, and over HTTP
-/// with its `status`.
+/// Sends the text of the test `before` the response and as the `answer`, with this call's own id and token, and over
+/// HTTP with its `status`.
 fn verbatim(call: &Call<'_>) -> Result<Object, Refusal> {
     let token = call.incoming.params()["_meta"]["progressToken"].to_string();
     let id = call.incoming.message["id"].to_string();
@@ -212,7 +212,7 @@ fn verbatim(call: &Call<'_>) -> Result<Object, Refusal> {
     Err(Refusal::Answered)
 }
 
-/// The arguments as they were written, digits, order and blanks included.
+/// The arguments as they were written, including digits, order and blanks.
 pub fn exact_arguments(message: &str) -> String {
     type Members = BTreeMap<String, Box<RawValue>>;
     let member = |text: &str, key: &str| {
@@ -221,7 +221,7 @@ pub fn exact_arguments(message: &str) -> String {
     member(message, "params").and_then(|params| member(&params, "arguments")).unwrap_or_default()
 }
 
-/// A process that outlives a careless end of this one; `setsid` also leaves the process group, `inherit`
+/// Starts a process that survives this one unless it is killed too; `setsid` also leaves the process group, `inherit`
 /// keeps our pipes open.
 fn grandchild(arguments: &Value) -> Result<Object, Refusal> {
     let mut command = if arguments["setsid"] == true {
