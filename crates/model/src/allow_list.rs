@@ -1,23 +1,24 @@
-//! Which servers an MCP client may use. Names of servers that do not exist are fine: they match when one comes.
+//! The servers that an MCP client may use. A list may name servers that do not exist yet: it applies to them once they
+//! are registered.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Stands for all servers, those to come included.
+/// Allows all servers, including those registered later.
 const EVERYTHING: &str = "*";
 
-/// Names of servers. Clones share them, and two lists are equal when they allow the same servers, so lists can be keys:
-/// cloning and hashing one costs the same however long it is.
+/// A list of server names. Clones share the names, and two lists are equal if they allow the same servers. A list can
+/// be a map key: cloning and hashing take the same time however long it is.
 #[derive(Clone, Debug)]
 pub struct AllowList(Arc<Names>);
 
 #[derive(Debug)]
 struct Names {
-    /// In the order in which they were given, for showing.
+    /// The names as given, in the same order, for display.
     given: Vec<String>,
-    /// Sorted, each once; only the star where it is among them.
+    /// The names sorted and without duplicates; only the star if the list contains it.
     allowed: Vec<String>,
-    /// Of what is allowed.
+    /// The hash of `allowed`.
     hash: u64,
 }
 

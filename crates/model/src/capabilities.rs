@@ -1,12 +1,12 @@
-//! What a client can be asked for while one of its calls runs. A link to an upstream declares one such set, so
-//! that no server asks a caller for what it cannot give.
+//! Client capabilities: what a server may request from a client during a call. A link to a server declares one such
+//! set, so that no server requests something that the caller cannot provide.
 
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Capabilities(u8);
 
-/// Bit, path in the JSON of the capabilities.
+/// The bit of each capability, and its path in the JSON.
 const KNOWN: [(u8, &[&str]); 6] = [
     (1, &["roots"]),
     (2, &["sampling"]),
@@ -23,7 +23,7 @@ const FORM: (u8, &[&str]) = (64, &["elicitation", "form"]);
 impl Capabilities {
     pub const NONE: Self = Self(0);
 
-    /// From the `capabilities` that a client declares; what is unknown here cannot be passed on.
+    /// Reads the `capabilities` that a client declares. Unknown ones are dropped, since they cannot be passed on.
     pub fn of(declared: &Value) -> Self {
         let has = |path: &[&str]| {
             path.iter().try_fold(declared, |at, key| at.get(key)).is_some_and(Value::is_object)
@@ -64,7 +64,7 @@ impl Capabilities {
         self.0 == 0
     }
 
-    /// The declaration to make to an upstream.
+    /// The declaration that is sent to a server.
     pub fn to_json(self) -> Vec<u8> {
         let mut declared = Map::new();
         for (_, path) in KNOWN.iter().chain([&FORM]).filter(|(bit, _)| self.0 & bit != 0) {

@@ -12,12 +12,13 @@ pub struct Client {
     pub description: String,
     pub allow_list: AllowList,
     pub token: Token,
-    /// Whether somebody brought the token along.
+    /// Whether the token was supplied by a person instead of generated here.
     pub is_custom_token: bool,
 }
 
 impl Client {
-    /// A new client, with a token made here unless one is given. Without an allow list it may use nothing.
+    /// Reads a new client; a token is generated unless one is given. Without an allow list the client may use no
+    /// server.
     pub fn parse(object: Map<String, Value>) -> Result<Self, FieldError> {
         let mut fields = Fields::new(object);
         let name = fields.required_text("name")?;
@@ -33,14 +34,14 @@ impl Client {
         })
     }
 
-    /// The client with everything overwritten: what the body leaves out becomes empty, except for the token, and for
-    /// an allow list that is explicitly `null`. A name in the body says nothing.
+    /// Returns the client with all fields overwritten. A field that the body omits becomes empty; only an omitted
+    /// token, and an allow list that is explicitly `null`, stay as they are. A name in the body is ignored.
     pub fn replaced(&self, mut object: Map<String, Value>) -> Result<Self, FieldError> {
         let keeps_allow_list = object.get("allow_list").is_some_and(Value::is_null);
         object.remove("name");
         let given = ClientFields::take(Fields::new(object))?;
         let kept = if keeps_allow_list { self.allow_list.clone() } else { AllowList::default() };
-        // The same text again is no new token.
+        // The same text again is not a new token.
         let new = given.token.filter(|token| token.secret() != self.token.secret());
         Ok(Self {
             id: self.id,
@@ -53,7 +54,7 @@ impl Client {
     }
 }
 
-/// What a body says beside the name.
+/// The fields of a request body other than the name.
 struct ClientFields {
     description: String,
     allow_list: Option<AllowList>,
@@ -67,7 +68,7 @@ impl ClientFields {
             allow_list: fields.texts("allow_list")?.map(AllowList::new),
             token: token(&mut fields)?,
         };
-        // Answers carry it; a body that was read and is sent back may have it too.
+        // Responses contain it, so a response that is sent back as a body contains it too.
         fields.take("is_custom_access_token");
         fields.finish()?;
         Ok(given)

@@ -1,11 +1,11 @@
-//! Reads a JSON object field by field, so that every mistake in it becomes one sentence that names the field.
-//! `null` counts as absent. Whoever reads takes the fields out; what is left at the end is unknown.
+//! Reads a JSON object field by field, so that every mistake in it becomes one sentence that names the field. `null`
+//! counts as absent. Reading a field removes it, so the fields left at the end are unknown ones.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// What is wrong with which field of the input.
+/// An invalid field of the input, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field \"{field}\" {problem}")]
 pub struct FieldError {
@@ -86,7 +86,7 @@ impl Fields {
         texts.collect::<Result<_, _>>().map(Some)
     }
 
-    /// Refuses whatever nobody took.
+    /// Fails if there is a field that was not read.
     pub fn finish(self) -> Result<(), FieldError> {
         match self.0.into_iter().next() {
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! A tool group: a named, curated part of what the servers offer. It names its members and never loses one: a
-//! member that is gone stays configured and comes back with its server.
+//! A tool group: a named selection of what the servers offer. It refers to its members by name and never loses one: a
+//! member that is gone stays configured, and is available again when its server is.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::{FieldError, Fields};
 
 const MAX_LENGTH: usize = 64;
 
-/// Stands for everything of its kind that the included servers offer.
+/// Selects everything of one kind that the included servers offer.
 pub const EVERYTHING: &str = "*";
 
-/// What answers carry beside the configuration; a body that was read and is sent back may have them too.
+/// Keys that responses contain besides the configuration, so a response that is sent back as a body contains them too.
 const ENDPOINT_KEYS: [&str; 3] = ["streamable_http_endpoint", "sse_endpoint", "sse_message_endpoint"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -22,7 +22,7 @@ const ENDPOINT_KEYS: [&str; 3] = ["streamable_http_endpoint", "sse_endpoint", "s
 pub struct GroupName(String);
 
 impl GroupName {
-    /// Err is a sentence fragment that tells what is wrong with the name.
+    /// Parses a name. The error is a sentence fragment that says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.chars().count() > MAX_LENGTH {
             return Err(format!("must have at most {MAX_LENGTH} characters"));
@@ -75,7 +75,7 @@ impl Group {
         Self::parse_configuration(name, fields)
     }
 
-    /// A whole new configuration for the group of that name; a name in the body says nothing.
+    /// Reads a complete new configuration for the group `name`; a name in the body is ignored.
     pub fn parse_replacement(name: GroupName, object: Map<String, Value>) -> Result<Self, FieldError> {
         let mut fields = Fields::new(object);
         fields.take("name");

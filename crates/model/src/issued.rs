@@ -1,12 +1,12 @@
-//! Secrets that a server's authorization server gave us while the gateway runs. Clones share them, so that
-//! whatever shows text of that server knows what to mask in it.
+//! Secrets that a server's authorization server has issued while the gateway runs. Clones share them, so that all code
+//! that shows text of that server can mask them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use super::Secret;
 
-/// Two generations of an access token, a refresh token and a client secret, with room to spare.
+/// The largest number of secrets kept: more than two generations of access token, refresh token and client secret.
 const MOST: usize = 16;
 
 #[derive(Clone, Default)]
@@ -14,7 +14,7 @@ pub struct Issued(Arc<Mutex<Vec<Secret>>>);
 
 impl Issued {
     pub fn add(&self, secret: Secret) {
-        let mut secrets = self.0.lock().expect("no code panics while it holds the secrets");
+        let mut secrets = self.0.lock().expect("no code panics while it holds the lock");
         secrets.retain(|known| *known != secret);
         secrets.push(secret);
         let surplus = secrets.len().saturating_sub(MOST);
@@ -22,11 +22,11 @@ impl Issued {
     }
 
     pub fn secrets(&self) -> Vec<Secret> {
-        self.0.lock().expect("no code panics while it holds the secrets").clone()
+        self.0.lock().expect("no code panics while it holds the lock").clone()
     }
 }
 
-/// What was issued is no part of how a server is registered.
+/// All values are equal, because issued secrets are not part of a server's registration.
 impl PartialEq for Issued {
     fn eq(&self, _: &Self) -> bool {
         true

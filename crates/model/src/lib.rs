@@ -1,5 +1,5 @@
-//! Plain data and the rules that hold for it: names, servers, what a server offers, users, clients, secrets.
-//! No I/O and no async; every other layer speaks these words.
+//! Plain data and the rules that hold for it: names, servers, what a server offers, users, clients, secrets. No I/O and
+//! no async; all other layers use these types.
 
 pub mod allow_list;
 pub mod capabilities;

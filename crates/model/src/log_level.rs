@@ -1,8 +1,8 @@
-//! How severe a log message of a server is, or must be for somebody to want it.
+//! The severity of a server's log message, or the lowest severity that a client wants.
 
 use std::fmt;
 
-/// From least to most severe.
+/// Severities, from lowest to highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     Debug,

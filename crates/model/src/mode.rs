@@ -1,4 +1,4 @@
-//! The two ways of running: open on one's own machine, or guarded for a company.
+//! The two modes of the gateway: open, for one's own machine, or with access control, for a company.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -7,7 +7,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Any case; `production` is another word for enterprise.
+    /// Parses a mode, ignoring case; `production` is an alias of `enterprise`.
     pub fn parse(text: &str) -> Option<Self> {
         match text.to_ascii_lowercase().as_str() {
             "development" => Some(Mode::Development),

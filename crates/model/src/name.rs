@@ -1,5 +1,5 @@
-//! Names of servers and of what they offer. A full name is `<server>__<item>`, split at the first `__`:
-//! server names never contain `__` nor end in `_`, so the split is the same for everybody.
+//! Names of servers and of what they offer. A full name is `<server>__<item>`, split at the first `__`: server names
+//! never contain `__` nor end in `_`, so the split is unambiguous.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 64;
 pub struct ServerName(String);
 
 impl ServerName {
-    /// Err is a sentence fragment that tells what is wrong with the name.
+    /// Parses a name. The error is a sentence fragment that says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("must not be empty".into());
@@ -54,7 +54,7 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// A full name taken apart, borrowed from the text it came in. Whether such a server exists is not its business.
+/// A full name split into its parts, which are borrowed from the text. The server need not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QualifiedName<'a> {
     pub server: &'a str,

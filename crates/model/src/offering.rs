@@ -1,5 +1,5 @@
-//! What one server offers: its own words about itself and its tools, prompts, resources and templates.
-//! Definitions stay the bytes that the upstream sent; the fields the gateway must know are read beside them.
+//! What one server offers: its description of itself and its tools, prompts, resources and templates. Definitions are
+//! kept as the bytes that the upstream sent; the fields that the gateway needs are parsed from them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -20,14 +20,14 @@ pub struct Offering {
     pub prompts: Vec<Prompt>,
     pub resources: Vec<Resource>,
     pub templates: Vec<Template>,
-    /// For how long the lists hold, in the words of a modern upstream: the smallest `ttlMs` of its lists.
+    /// How long the lists may be cached: the smallest `ttlMs` of the lists of a modern upstream.
     pub ttl_ms: Option<u64>,
-    /// A modern upstream called at least one of its lists private.
+    /// Whether a modern upstream marked at least one of its lists as private.
     pub is_private: bool,
 }
 
 impl Offering {
-    /// Whether the server's capabilities name this one.
+    /// Whether the server declares this capability.
     pub fn declares(&self, capability: &str) -> bool {
         let declared = self.capabilities.as_deref().map_or("{}", RawValue::get);
         let declared: std::collections::HashMap<Cow<'_, str>, &RawValue> =
@@ -53,7 +53,7 @@ impl Offering {
     }
 }
 
-/// One listed thing: its key among its kind, and its definition as sent.
+/// Defines the type of a listed item: its key within its kind, and its definition as sent.
 macro_rules! listed {
     ($(#[$doc:meta])* $kind:ident, $key:ident, $wire_key:literal) => {
         $(#[$doc])*
@@ -61,12 +61,12 @@ macro_rules! listed {
         pub struct $kind {
             pub $key: String,
             pub definition: Box<RawValue>,
-            /// A hash of the definition, for telling quickly whether lists differ.
+            /// A hash of the definition, for comparing lists quickly.
             pub digest: u64,
         }
 
         impl $kind {
-            /// Err tells what the definition lacks.
+            /// Parses a definition. The error says what it lacks.
             pub fn parse(definition: Box<RawValue>) -> Result<Self, String> {
                 #[derive(Deserialize)]
                 struct Key {
@@ -130,7 +130,7 @@ impl Tool {
         serde_json::from_str(self.definition.get()).unwrap_or_default()
     }
 
-    /// Whether the upstream says that running it twice does no harm.
+    /// Whether the upstream declares that running the tool twice is safe.
     pub fn is_repeatable(&self) -> bool {
         #[derive(Deserialize)]
         struct Definition {
@@ -180,7 +180,7 @@ pub struct PromptArgument {
     pub required: bool,
 }
 
-/// Some servers write `null` where they mean that there is nothing.
+/// Reads `null` as the default value, since some servers write it instead of omitting the field.
 fn null_or<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
     Option::deserialize(value).map(Option::unwrap_or_default)
 }

@@ -1,6 +1,6 @@
-//! Who somebody is, whatever they prove it with.
+//! The identity of a user or client, independent of their credentials.
 
-/// The identity of a user or client. Credentials point to it; replacing one changes no identity.
+/// The identity of a user or client. Credentials refer to it; replacing them does not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PrincipalId(pub u64);
 
@@ -8,7 +8,7 @@ impl PrincipalId {
     pub fn random() -> Self {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).expect("the operating system always has random bytes");
-        // Zero stands for nobody where ids are written down.
+        // Zero is reserved: in stored ids it means nobody.
         Self(u64::from_le_bytes(bytes).max(1))
     }
 }

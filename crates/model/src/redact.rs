@@ -1,4 +1,4 @@
-//! Takes the secrets of one server out of text that came from it: errors, status reasons, stderr.
+//! Masks the secrets of one server in text that comes from it: errors, status reasons, stderr.
 
 use std::sync::Arc;
 
@@ -8,14 +8,15 @@ use super::{Issued, ServerConfig, Transport};
 
 pub const MASK: &str = "***";
 
-/// Shorter values (`1`, `on`) are no secrets, and masking them would garble every sentence.
+/// The shortest value that is masked. Shorter ones (`1`, `on`) are not secrets, and masking them would garble every
+/// sentence.
 const SHORTEST: usize = 4;
 
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// Longest first, so that a value that contains another is masked whole.
+    /// The secrets of the registration, longest first, so that a value that contains another is masked as a whole.
     values: Arc<[String]>,
-    /// What came later than the registration.
+    /// Secrets issued after the registration.
     issued: Issued,
 }
 
@@ -30,7 +31,7 @@ impl Redactor {
                 values.extend(endpoint.oauth.client_secret.iter().map(|secret| secret.expose().to_owned()));
                 for header in endpoint.headers.values() {
                     values.push(header.expose().to_owned());
-                    // `Authorization: Bearer x`: the x alone is as secret as the whole.
+                    // In `Authorization: Bearer x`, the `x` alone is a secret too.
                     values.extend(header.expose().split_once(' ').map(|(_, rest)| rest.trim().to_owned()));
                 }
                 values.push(endpoint.url.username().to_owned());
@@ -41,7 +42,7 @@ impl Redactor {
                     values.push(value.into_owned());
                 }
                 for pair in endpoint.url.query().unwrap_or_default().split('&') {
-                    // A bare word may be a key just as well.
+                    // A parameter without a value may be an API key too.
                     values.push(pair.split_once('=').map_or(pair, |(_, value)| value).to_owned());
                 }
             }
@@ -49,7 +50,7 @@ impl Redactor {
                 values.extend(process.env.values().map(|value| value.expose().to_owned()));
             }
         }
-        // Text comes back line by line, and inside JSON with escapes.
+        // A server may send a value back line by line, or escaped inside JSON.
         let lines: Vec<_> = values.iter().flat_map(|value| value.lines()).map(str::to_owned).collect();
         values.extend(lines);
         let escaped: Vec<_> = values.iter().map(|value| Value::from(value.as_str()).to_string()).collect();

@@ -1,5 +1,5 @@
-//! The one shape of a server in JSON: registration input, configuration file and export are the same object.
-//! Reading checks everything that can be checked without connecting; writing gives every secret in clear.
+//! The JSON form of a server: registration input, configuration file and export are the same object. Reading checks
+//! everything that can be checked without connecting; writing includes every secret in clear text.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::{
     SessionMode, Transport,
 };
 
-/// Keys that only servers reached over HTTP have, and only those run as a process.
+/// Keys that apply only to servers reached over HTTP.
 const HTTP_KEYS: [&str; 7] = [
     "url",
     "bearer_token",
@@ -22,6 +22,7 @@ const HTTP_KEYS: [&str; 7] = [
     "oauth_client_secret",
     "oauth_scopes",
 ];
+/// Keys that apply only to servers run as a process.
 const STDIO_KEYS: [&str; 4] = ["command", "args", "env", "cwd"];
 
 /// Headers that the gateway sets itself on every request; a fixed value would break the protocol.
@@ -92,9 +93,9 @@ impl Registration {
         Ok(Self { config, flags })
     }
 
-    /// This registration with the given keys replaced; what is left out stays, `null` goes back to the default.
-    /// Objects in `env` and `headers` are merged by key, where `null` removes one. A new transport takes nothing
-    /// over from the old one.
+    /// Returns this registration with the given keys replaced. Omitted keys stay, and `null` resets a key to its
+    /// default. `env` and `headers` are merged entry by entry, and `null` removes an entry. A new transport starts
+    /// without the settings specific to the old one.
     pub fn amended(&self, mut changes: Map<String, Value>) -> Result<Self, FieldError> {
         if changes.contains_key("name") {
             return Err(FieldError::new("name", "cannot be changed; register the server under its new name"));
@@ -111,7 +112,7 @@ impl Registration {
         Self::parse(object)
     }
 
-    /// The registration input that would give this server again, secrets in clear.
+    /// The registration input that would register this server again, with secrets in clear text.
     pub fn to_json(&self) -> Map<String, Value> {
         let config = &self.config;
         let mut object = Map::new();
@@ -160,8 +161,8 @@ impl Registration {
     }
 }
 
-/// Merges the entries that `changes` names under `field` with those of `object`; names with the same `identity` are the
-/// same. Removals come first, so that a change of spelling does not depend on the order of the entries.
+/// Merges the entries under `field` of both objects, and leaves the result in `changes`. Names with the same `identity`
+/// are the same entry. Removals come first, so that a change of spelling does not depend on the order of the entries.
 fn merge(
     object: &mut Map<String, Value>,
     changes: &mut Map<String, Value>,
@@ -216,7 +217,7 @@ fn parse_process(fields: &mut Fields) -> Result<Process, FieldError> {
     let args = fields.texts("args")?.unwrap_or_default();
     let env = fields.text_map("env")?.unwrap_or_default();
     let cwd = filled(fields.text("cwd")?);
-    // The operating system ends strings at NUL; a value with one could not be handed over whole.
+    // The operating system ends strings at NUL, so a value that contains one would be cut off.
     let has_nul = |text: &String| text.contains('\0');
     if has_nul(&command) {
         return Err(FieldError::new("command", "must not contain a NUL character"));
@@ -231,7 +232,7 @@ fn parse_process(fields: &mut Fields) -> Result<Process, FieldError> {
         if name.is_empty() || name.contains('=') || has_nul(name) || has_nul(value) {
             return Err(FieldError::new(
                 format!("env.{name}"),
-                "is not possible: names are not empty and have no '=', neither side has a NUL character",
+                "is invalid: a name must not be empty or contain '=', and neither name nor value may contain NUL",
             ));
         }
     }
@@ -244,7 +245,7 @@ fn parse_url(field: &str, text: &str) -> Result<Url, FieldError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(FieldError::new(field, "must start with http:// or https://"));
     }
-    // `Url` turns `http:///x` into the host `x`; a person who wrote that forgot the host.
+    // `Url` reads `x` as the host of `http:///x`, but in such a text the host was forgotten.
     let after_scheme = text.trim_start().get(url.scheme().len()..).unwrap_or_default();
     if !after_scheme.starts_with("://") || after_scheme[3..].starts_with(['/', '?', '#', ':']) {
         return Err(FieldError::new(field, "must name a host, as in http://localhost:3000/mcp"));
@@ -271,17 +272,17 @@ fn is_header_value(text: &str) -> bool {
     text.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f))
 }
 
-/// Keys of another transport may be present as long as they say nothing.
+/// Fails if a key of another transport has a value; empty values are accepted.
 fn refuse_filled(fields: &mut Fields, keys: &[&str], transport: &str) -> Result<(), FieldError> {
     for key in keys {
-        let says_nothing = match fields.take(key) {
+        let is_empty = match fields.take(key) {
             None => true,
             Some(Value::String(text)) => text.is_empty(),
             Some(Value::Array(items)) => items.is_empty(),
             Some(Value::Object(entries)) => entries.is_empty(),
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) => false,
         };
-        if !says_nothing {
+        if !is_empty {
             return Err(FieldError::new(*key, format!("does not apply to the transport \"{transport}\"")));
         }
     }
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
 
     fn parse(value: Value) -> Result<Registration, FieldError> {
-        let Value::Object(object) = value else { panic!("a test gives an object") };
+        let Value::Object(object) = value else { panic!("tests pass an object") };
         Registration::parse(object)
     }
 

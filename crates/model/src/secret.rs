@@ -1,5 +1,5 @@
-//! A value that must not be seen: it cannot be serialized, prints as `***`, and is wiped when dropped.
-//! The only way out is [`Secret::expose`], so a search for that word finds every place a secret leaves.
+//! A secret value: it cannot be serialized, prints as `***`, and is wiped when dropped. Only [`Secret::expose`] returns
+//! it, so a search for that name finds every place where a secret is used.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! A registered server: how it is reached, how its links are shared, and what is switched off.
-//! Reading one from JSON and writing it back is the business of `registration`.
+//! A registered server: how it is reached, how its links are shared, and what is disabled. `registration` reads it from
+//! JSON and writes it back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,9 +17,9 @@ pub struct ServerConfig {
     pub description: String,
     pub transport: Transport,
     pub session_mode: SessionMode,
-    /// Limit of one call in milliseconds; 0 = none.
+    /// Timeout of one call in milliseconds; 0 = none.
     pub timeout_ms: u64,
-    /// Calls in flight at once; 0 = no cap.
+    /// Maximum number of calls in flight; 0 = no limit.
     pub max_concurrency: u64,
 }
 
@@ -28,7 +28,7 @@ impl ServerConfig {
         (self.timeout_ms > 0).then(|| Duration::from_millis(self.timeout_ms))
     }
 
-    /// Where the server is reached, if that is over HTTP.
+    /// The endpoint of a server that is reached over HTTP.
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match &self.transport {
             Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => Some(endpoint),
@@ -43,7 +43,7 @@ impl ServerConfig {
         }
     }
 
-    /// The server as an error may name it: masked URL or bare command, never arguments or secrets.
+    /// The address of the server for error messages: masked URL or bare command, never arguments or secrets.
     pub fn target(&self) -> String {
         match &self.transport {
             Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => endpoint.masked_url(),
@@ -80,7 +80,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The URL with user info and the values of the query masked.
+    /// The URL with user info and query values masked.
     pub fn masked_url(&self) -> String {
         let mut shown = format!("{}://", self.url.scheme());
         if !self.url.username().is_empty() || self.url.password().is_some() {
@@ -112,14 +112,14 @@ impl Endpoint {
         shown.into()
     }
 
-    /// Whether the registration itself says how to authenticate, which leaves no room for OAuth.
+    /// Whether the registration contains credentials, so that OAuth is not used.
     pub fn has_credentials(&self) -> bool {
         self.bearer_token.is_some()
             || self.user_info().is_some()
             || self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
-    /// User and password in the URL, as they were before they were put into one.
+    /// The user and password of the URL, percent-decoded.
     pub fn user_info(&self) -> Option<(String, String)> {
         if self.url.username().is_empty() && self.url.password().is_none() {
             return None;
@@ -128,7 +128,7 @@ impl Endpoint {
         Some((percent_decoded(self.url.username()), percent_decoded(password)))
     }
 
-    /// `user:password@` in a URL means basic authentication; this is what goes after the word `Basic`.
+    /// The credentials after the word `Basic`: `user:password@` in a URL means basic authentication.
     pub fn basic_credentials(&self) -> Option<String> {
         let (user, password) = self.user_info()?;
         Some(BASE64_STANDARD.encode(format!("{user}:{password}")))
@@ -142,7 +142,7 @@ impl std::fmt::Debug for Endpoint {
 }
 
 fn percent_decoded(text: &str) -> String {
-    // A query string decodes `%xx` the same way; `+` must stay what it is.
+    // A query string decodes `%xx` the same way, but would turn `+` into a space.
     let query = format!("x={}", text.replace('+', "%2B"));
     url::form_urlencoded::parse(query.as_bytes())
         .next()
@@ -156,7 +156,7 @@ pub struct OAuthSettings {
     pub client_id: Option<String>,
     pub client_secret: Option<Secret>,
     pub scopes: Vec<String>,
-    /// What the server's authorization server gave us since.
+    /// Secrets that the server's authorization server has issued since.
     pub issued: Issued,
 }
 
@@ -177,10 +177,10 @@ impl std::fmt::Debug for Process {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionMode {
-    /// The server keeps nothing per session: links are shared among all callers.
+    /// The server keeps no state per session, so all callers share its links.
     #[default]
     Stateless,
-    /// Each downstream session has an upstream session of its own.
+    /// Each downstream session has its own upstream session.
     Stateful,
 }
 
@@ -193,7 +193,7 @@ impl SessionMode {
     }
 }
 
-/// What people switched off. Kept by name, so it outlives lists that change and servers that are replaced.
+/// What people disabled. It is kept by name, so it survives changed lists and replaced servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flags {
     pub enabled: bool,
@@ -207,7 +207,7 @@ impl Default for Flags {
     }
 }
 
-/// How a server is doing, as people see it.
+/// The status of a server, as people see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Connecting,

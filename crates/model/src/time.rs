@@ -1,10 +1,10 @@
-//! Points in time as JSON has them: RFC 3339 in UTC, to the millisecond.
+//! Timestamps for JSON: RFC 3339 in UTC, with milliseconds.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const MS_PER_DAY: i64 = 86_400_000;
 
-/// Milliseconds since 1970 as text.
+/// Formats milliseconds since 1970.
 pub fn rfc3339(ms: i64) -> String {
     let (year, month, day) = civil(ms.div_euclid(MS_PER_DAY));
     let rest = ms.rem_euclid(MS_PER_DAY);
@@ -19,7 +19,7 @@ pub fn milliseconds(time: SystemTime) -> i64 {
 }
 
 /// Year, month and day of a number of days since 1970-01-01. Counts in eras of 400 years that begin in March, so that
-/// the leap day is the last of its year.
+/// the leap day is the last day of its year.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

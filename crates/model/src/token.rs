@@ -1,4 +1,4 @@
-//! Bearer tokens of users and clients: those that people bring along, and those that are made for them.
+//! Bearer tokens of users and clients, supplied by people or generated here.
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
@@ -7,16 +7,16 @@ use zeroize::Zeroizing;
 use super::Secret;
 
 const SHORTEST: usize = 8;
-/// Far beyond any sensible token, and short enough for every header.
+/// Longer than any sensible token, and short enough for every header.
 const LONGEST: usize = 4096;
-/// Random bytes of a token made here.
+/// The number of random bytes in a generated token.
 const ENTROPY: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     secret: Secret,
-    /// Random, and another for each token that is given to somebody: what belongs to a holder of this token is not
-    /// that of a later holder, even of one with the same text.
+    /// A random number, different each time a token is given to somebody: what belongs to one holder must not pass to a
+    /// later holder, even if both tokens have the same text.
     id: u64,
 }
 
@@ -26,7 +26,8 @@ impl Token {
         Self::new(Secret::new(URL_SAFE_NO_PAD.encode(*bytes)))
     }
 
-    /// A token of somebody's own. Err is a sentence fragment that tells what is wrong with it, not how it reads.
+    /// Parses a token supplied by a person. The error is a sentence fragment that says what is wrong, without the
+    /// token.
     pub fn parse(text: &str) -> Result<Self, String> {
         let length = text.chars().count();
         if length < SHORTEST {
@@ -41,13 +42,13 @@ impl Token {
         Ok(Self::new(Secret::new(text)))
     }
 
-    /// One that was given before.
+    /// Restores a token that was stored.
     pub fn restore(secret: Secret, id: u64) -> Self {
         Self { secret, id }
     }
 
     fn new(secret: Secret) -> Self {
-        // Zero stands for nobody where ids are written down.
+        // Zero is reserved: in stored ids it means nobody.
         Self { secret, id: u64::from_le_bytes(random()).max(1) }
     }
 

@@ -1,4 +1,4 @@
-//! URIs of resources: the qualified form that names the server too, and the question whether a template makes a URI.
+//! URIs of resources: the qualified form, which includes the server, and matching of URIs against templates.
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
@@ -7,7 +7,7 @@ use super::ServerName;
 
 const QUALIFIED: &str = "toolgate://res/";
 
-/// `toolgate://res/<server>/<base64url of the upstream URI>`: the one form that never means two resources.
+/// The unambiguous form of a URI: `toolgate://res/<server>/<base64url of the upstream URI>`.
 pub fn qualify(server: &ServerName, uri: &str) -> String {
     format!("{QUALIFIED}{server}/{}", URL_SAFE_NO_PAD.encode(uri))
 }
@@ -15,7 +15,7 @@ pub fn qualify(server: &ServerName, uri: &str) -> String {
 /// A URI as a caller gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceUri {
-    /// As the upstream wrote it; any server may have it.
+    /// The URI as the upstream wrote it; any server may have it.
     Upstream(String),
     Qualified {
         server: ServerName,
@@ -24,7 +24,7 @@ pub enum ResourceUri {
 }
 
 impl ResourceUri {
-    /// Err is a sentence fragment that tells what is wrong.
+    /// Parses a URI. The error is a sentence fragment that says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix(QUALIFIED) else {
             return Ok(Self::Upstream(text.to_owned()));
@@ -44,19 +44,19 @@ pub fn has_scheme(uri: &str) -> bool {
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// Bound on places in the URI times parts of the template; what people write needs a few hundred.
+/// Limit for the length of the URI times the parts of the template; real ones need a few hundred.
 const MOST_STEPS: usize = 32 << 20;
 
-/// Whether the URI template (RFC 6570) can make this URI. Each part of the template takes every length that it
-/// can, all at once: the time is that of reading the URI once for each part, and a template with so many parts that this
-/// would still be long makes nothing.
+/// Whether the URI template (RFC 6570) can expand to this URI. All possible lengths of a part are tried at once, so the
+/// time is that of one pass over the URI per part. A template with so many parts that this would still be slow matches
+/// nothing.
 pub fn template_matches(template: &str, uri: &str) -> bool {
     let parts = template.bytes().filter(|byte| b"{,".contains(byte)).count() + 1;
     if parts.saturating_mul(uri.len()) > MOST_STEPS {
         return false;
     }
     let uri = uri.as_bytes();
-    // Where in the URI the parts read so far may end.
+    // The positions in the URI at which the parts read so far may end.
     let mut ends = vec![false; uri.len() + 1];
     ends[0] = true;
     let mut rest = template;
@@ -74,13 +74,13 @@ pub fn template_matches(template: &str, uri: &str) -> bool {
     ends[uri.len()]
 }
 
-/// Finds every occurrence of the literal, those that overlap too, in one pass (Knuth, Morris and Pratt).
+/// Finds every occurrence of the literal, including overlapping ones, in one pass (Knuth-Morris-Pratt).
 fn follow(literal: &[u8], uri: &[u8], ends: &[bool]) -> Vec<bool> {
     let mut next = vec![false; ends.len()];
     if literal.len() > uri.len() {
         return next;
     }
-    // For each length of a match, the longest shorter one that ends at the same place.
+    // For each length of a match, the longest shorter match that ends at the same position.
     let mut shorter = vec![0; literal.len()];
     let mut matched = 0;
     for at in 1..literal.len() {
@@ -98,7 +98,7 @@ fn follow(literal: &[u8], uri: &[u8], ends: &[bool]) -> Vec<bool> {
     next
 }
 
-/// How much of the literal is matched after one more byte.
+/// The length of the match after one more byte.
 fn longer(literal: &[u8], shorter: &[usize], mut matched: usize, byte: u8) -> usize {
     while matched > 0 && literal[matched] != byte {
         matched = shorter[matched - 1];
@@ -108,7 +108,7 @@ fn longer(literal: &[u8], shorter: &[usize], mut matched: usize, byte: u8) -> us
 
 fn expand(expression: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
     let operator = expression.bytes().next().unwrap_or_default();
-    // What an expression may begin with, what it may hold, and whether it may be left out altogether.
+    // The first byte of an expression, the bytes that it may contain, and whether it may be omitted.
     let (first, takes, optional): (Option<u8>, fn(u8) -> bool, bool) = match operator {
         b'+' => (None, |_| true, false),
         b'#' => (Some(b'#'), |_| true, true),
@@ -118,7 +118,7 @@ fn expand(expression: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
         _ => (None, |b| !b"/?#".contains(&b), false),
     };
     let mut next = vec![false; ends.len()];
-    // Whether some value that began earlier may go on here, and whether it has anything in it yet.
+    // Whether a value that began earlier may continue here, and whether it has content yet.
     let (mut is_inside, mut has_content) = (false, false);
     for at in 0..ends.len() {
         next[at] = has_content || optional && ends[at];
@@ -137,23 +137,24 @@ fn expand(expression: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
     next
 }
 
-/// The forms that write names too: pairs of the variables' names and any values, in any order, or none at all.
-/// An exploded variable brings names of its own.
+/// Expands the forms that include names: pairs of a variable's name and any value, in any order, or none at all. An
+/// exploded variable has names of its own.
 fn expand_pairs(operator: u8, variables: &str, uri: &[u8], ends: &[bool]) -> Vec<bool> {
     let (separator, stops): (u8, &[u8]) = match operator {
         b';' => (b';', b";/?#"),
         _ => (b'&', b"&#"),
     };
-    // A name never holds what pairs begin with, so no byte of the URI is compared with it twice.
+    // A name never contains the bytes that pairs begin with, so no byte of the URI is compared with it twice.
     let is_name = |name: &&str| name.ends_with('*') || !name.contains([';', '?', '&']);
     let names = variables.split(',').map(|variable| variable.split(':').next().unwrap_or_default());
     let names: Vec<&str> = names.filter(is_name).collect();
     let mut next = ends.to_vec();
-    // A pair may end anywhere from where it is complete (known when its beginning is read) to the next stop.
+    // A pair may end anywhere from the position where it is complete (known when its start is read) to the next stop.
     let mut completes = vec![false; ends.len()];
     let (mut is_complete, mut stop) = (false, 0);
     for at in 0..=uri.len() {
-        // What was complete before the last stop has ended there; that place itself is an end still.
+        // A pair that was complete before the last stop has ended there; the position of the stop itself is still an
+        // end.
         is_complete = completes[at] || is_complete && !(at > 0 && stops.contains(&uri[at - 1]));
         next[at] |= is_complete;
         let Some(&byte) = uri.get(at) else { break };
@@ -172,7 +173,7 @@ fn expand_pairs(operator: u8, variables: &str, uri: &[u8], ends: &[bool]) -> Vec
     next
 }
 
-/// The length from which the pair is one of this variable.
+/// The shortest length at which the pair belongs to this variable.
 fn shortest_pair(name: &str, pair: &[u8]) -> Option<usize> {
     match (name.strip_suffix('*'), pair.strip_prefix(name.as_bytes())) {
         (Some(_), _) => (!pair.is_empty()).then_some(1),
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn no_uri_makes_matching_slow() {
-        // With work that grows with the square of these lengths, each would take minutes.
+        // If the time grew with the square of these lengths, each case would take minutes.
         let long = |piece: &str| format!("x://{}!", piece.repeat(2_000_000 / piece.len()));
         for (template, uri) in [
             ("x://{+path}{?q}", long("?q=")),

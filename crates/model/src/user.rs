@@ -1,4 +1,4 @@
-//! People who may use the gateway, what their role lets them do, and what others may say about them.
+//! Users: people who may use the gateway, their roles, and changes to them.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -16,7 +16,7 @@ const MAX_LENGTH: usize = 128;
 pub struct HolderName(String);
 
 impl HolderName {
-    /// Err is a sentence fragment that tells what is wrong with the name.
+    /// Parses a name. The error is a sentence fragment that says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("must not be empty".into());
@@ -80,7 +80,7 @@ pub struct User {
 }
 
 impl User {
-    /// A new user, with a token made here unless one is given.
+    /// Reads a new user; a token is generated unless one is given.
     pub fn parse(object: Map<String, Value>) -> Result<Self, FieldError> {
         let mut fields = Fields::new(object);
         let name = fields.required_text("username")?;
@@ -95,7 +95,7 @@ impl User {
     }
 }
 
-/// What is to become different about a user; the rest stays.
+/// A change to a user; absent fields stay as they are.
 #[derive(Debug)]
 pub struct UserChange {
     pub username: Option<HolderName>,
@@ -120,7 +120,7 @@ impl UserChange {
 fn username(text: &str) -> Result<HolderName, FieldError> {
     let wrong = |problem: String| FieldError::new("username", problem);
     if text == "whoami" {
-        return Err(wrong("must not be \"whoami\", whose path tells people who they are".into()));
+        return Err(wrong("must not be \"whoami\", which is a path of the API".into()));
     }
     HolderName::parse(text).map_err(wrong)
 }
@@ -130,7 +130,7 @@ fn role(fields: &mut Fields) -> Result<Option<Role>, FieldError> {
     fields.text("role")?.map(|text| Role::parse(&text).ok_or_else(wrong)).transpose()
 }
 
-/// The token of somebody's own in a body, if there is one.
+/// Reads the token that a body supplies, if any.
 pub(super) fn token(fields: &mut Fields) -> Result<Option<Token>, FieldError> {
     let wrong = |problem| FieldError::new("access_token", problem);
     fields.text("access_token")?.map(|text| Token::parse(&text).map_err(wrong)).transpose()

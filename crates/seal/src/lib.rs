@@ -1,6 +1,6 @@
-//! Encrypts what must not be readable outside this gateway, and hashes what must be found again, under one key.
-//! Every purpose has a subkey of its own, so what was sealed for one can never be opened as another.
-//! Where the key comes from and where sealed bytes go is the business of the callers.
+//! Encrypts data that must not be readable outside this gateway, and hashes data that must be looked up, under one key.
+//! Every purpose has its own subkey, so data sealed for one purpose can never be opened for another. The callers decide
+//! where the key comes from and where sealed bytes are stored.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -14,16 +14,16 @@ use zeroize::Zeroizing;
 
 const KEY_LENGTH: usize = 32;
 const NONCE_LENGTH: usize = 24;
-/// Random bytes that are fetched at once.
+/// The number of random bytes fetched at once.
 const POOL_LENGTH: usize = 64 * NONCE_LENGTH;
 
-/// First byte of everything sealed: another cipher or layout would get another number.
+/// The first byte of sealed data; another cipher or layout would get another number.
 const VERSION: u8 = 1;
 
-/// Sets our subkeys apart from those that another program might derive from the same key.
+/// Makes our subkeys different from those that another program might derive from the same key.
 const DERIVATION: &[u8] = b"toolgate seal 1: ";
 
-/// The one key of a gateway. It prints as `***` and is wiped when dropped.
+/// The secret key of a gateway. It prints as `***` and is wiped when dropped.
 #[derive(Clone)]
 pub struct SecretKey(Zeroizing<[u8; KEY_LENGTH]>);
 
@@ -51,7 +51,7 @@ impl SecretKey {
     }
 
     pub fn to_hex(&self) -> Zeroizing<String> {
-        // Room for all of it at once: a string that grows leaves copies behind that nobody wipes.
+        // Allocated at its full size: a string that grows leaves copies behind that are not wiped.
         let mut text = Zeroizing::new(String::with_capacity(2 * KEY_LENGTH));
         for byte in self.0.iter() {
             for digit in [byte >> 4, byte & 15] {
@@ -68,9 +68,9 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// It was sealed under another key or for another purpose, or it was changed since.
+/// The data was sealed under another key or for another purpose, or was changed since.
 #[derive(Debug, thiserror::Error)]
-#[error("sealed data does not open: another key, another purpose, or damaged")]
+#[error("sealed data cannot be opened: wrong key, wrong purpose, or damaged data")]
 pub struct UnsealError;
 
 #[derive(Clone, Debug)]
@@ -91,20 +91,20 @@ impl Seal {
         self.for_purpose(purpose).open(sealed)
     }
 
-    /// With the subkey made ready, for what is sealed and opened all the time.
+    /// Returns a seal with its subkey already derived, for frequent use.
     pub fn for_purpose(&self, purpose: &str) -> PurposeSeal {
         let subkey = self.subkey(purpose);
         let cipher = XChaCha20Poly1305::new_from_slice(&*subkey).expect("the cipher takes keys of 32 bytes");
         PurposeSeal { cipher, purpose: purpose.into(), random: RandomPool::default() }
     }
 
-    /// A hash that nobody without the key can make or check.
+    /// Returns a hash function whose hashes cannot be made or checked without the key.
     pub fn keyed_hash(&self, purpose: &str) -> KeyedHash {
         let subkey = self.subkey(purpose);
         KeyedHash(Hmac::new_from_slice(&*subkey).expect("HMAC takes keys of any length"))
     }
 
-    /// Tells keys apart without giving them away.
+    /// A short text that identifies the key without revealing it.
     pub fn fingerprint(&self) -> String {
         let hash = self.keyed_hash("key fingerprint").of(b"");
         hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -114,12 +114,12 @@ impl Seal {
         let mut subkey = Zeroizing::new([0; KEY_LENGTH]);
         let derivation = Hkdf::<Sha256>::new(None, &*self.key.0);
         let derived = derivation.expand_multi_info(&[DERIVATION, purpose.as_bytes()], &mut *subkey);
-        derived.expect("32 bytes are within what HKDF can give");
+        derived.expect("HKDF can derive 32 bytes");
         subkey
     }
 }
 
-/// Hashes for one purpose, with the subkey made ready.
+/// Computes hashes for one purpose, with the subkey already derived.
 #[derive(Clone)]
 pub struct KeyedHash(Hmac<Sha256>);
 
@@ -145,7 +145,7 @@ pub struct PurposeSeal {
 }
 
 impl PurposeSeal {
-    /// Version, nonce and ciphertext in one; the same input gives other bytes every time.
+    /// Returns version, nonce and ciphertext; the same input gives different bytes every time.
     pub fn seal(&self, plain: &[u8]) -> Vec<u8> {
         let nonce: [u8; NONCE_LENGTH] = self.random.take();
         let payload = Payload { msg: plain, aad: self.purpose.as_bytes() };
@@ -170,14 +170,14 @@ impl PurposeSeal {
     }
 }
 
-/// Random bytes of the operating system, fetched for many takers at once: asking costs as much as sealing does. No
-/// byte is given twice.
+/// A pool of random bytes from the operating system. Many are fetched at once, since each system call costs as much as
+/// sealing. No byte is returned twice.
 #[derive(Default)]
 pub struct RandomPool(Mutex<Vec<u8>>);
 
 impl RandomPool {
     pub fn take<const N: usize>(&self) -> [u8; N] {
-        let mut pool = self.0.lock().expect("no code panics while it holds random bytes");
+        let mut pool = self.0.lock().expect("no code panics while it holds the lock");
         if pool.len() < N {
             pool.resize(POOL_LENGTH.max(N), 0);
             fill_random(&mut pool);
@@ -251,10 +251,10 @@ mod tests {
         assert_eq!(*seal.open("a", &STORED).unwrap(), b"plain");
     }
 
-    /// Calculated with other means.
+    /// Calculated with another implementation.
     const HASHED: [u8; 4] = [48, 157, 39, 240];
 
-    /// Made once by the first version.
+    /// Sealed by the first version.
     const STORED: [u8; 46] = [
         1, 213, 144, 32, 196, 116, 107, 80, 135, 38, 215, 33, 184, 14, 177, 218, 65, 115, 223, 140, 128, 241,
         216, 184, 98, 134, 181, 191, 7, 166, 200, 236, 54, 246, 52, 55, 190, 99, 196, 236, 58, 123, 241, 79,

@@ -1,5 +1,5 @@
-//! The table `oauth_authorizations`: authorizations that a person was asked for, and how they went. What is needed to finish
-//! one is sealed, and wiped when it is over.
+//! The table `oauth_authorizations`: authorizations that a person is asked for, and their outcome. The data needed to
+//! finish one is sealed, and wiped when it is over.
 
 use sha2::{Digest, Sha256};
 
@@ -7,13 +7,13 @@ use super::db::on;
 use super::{Store, StoreError};
 use model::{Secret, ServerName};
 
-/// Part of what is sealed, so it stays although the table has another name by now.
+/// Part of the sealed data, so it must stay the same, although the table has a different name.
 const PURPOSE: &str = "oauth session";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorizationStatus {
     Pending,
-    /// The person came back, and the gateway is at work.
+    /// The person has returned, and the gateway is finishing the authorization.
     Finishing,
     Completed,
     Failed,
@@ -41,20 +41,20 @@ pub struct StoredAuthorization {
     pub server: String,
     pub status: AuthorizationStatus,
     pub error: String,
-    /// What finishing it takes; none when it is over.
+    /// The data needed to finish it; `None` when it is over.
     pub content: Option<Secret>,
     pub expires_at_ms: i64,
     pub finished_at_ms: Option<i64>,
 }
 
-/// How an authorization is asked for: by whoever began it, or by the person who comes back.
+/// How an authorization is looked up: by id for the caller who began it, by state for the person who returns.
 pub enum AuthorizationKey<'a> {
     Id(&'a str),
     State(&'a Secret),
 }
 
 impl Store {
-    /// An authorization that waits for the same server fails: only the last word counts.
+    /// Stores a new authorization. A pending one for the same server fails, since only the latest one counts.
     pub async fn insert_authorization(
         &self,
         id: &str,
@@ -109,13 +109,13 @@ impl Store {
         Ok(Some(StoredAuthorization { id, server, status, error, content, expires_at_ms, finished_at_ms }))
     }
 
-    /// Whether the state is that of this authorization.
+    /// Whether the state belongs to this authorization.
     pub async fn authorization_has_state(&self, id: &str, state: &Secret) -> Result<bool, StoreError> {
         let found = self.authorization(AuthorizationKey::State(state)).await?;
         Ok(found.is_some_and(|found| found.id == id))
     }
 
-    /// Whether it was there to be finished; from now on nobody else can.
+    /// Claims a pending authorization, so that nobody else can finish it. Returns whether it was pending.
     pub async fn claim_authorization(&self, id: &str, now_ms: i64) -> Result<bool, StoreError> {
         const SQL: &str = "UPDATE oauth_authorizations SET status = 'finishing'
             WHERE id = $1 AND status = 'pending' AND expires_at > $2";
@@ -137,7 +137,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Says how it ended. An error of `None` is a success.
+    /// Stores the outcome of an authorization. An error of `None` means success.
     pub async fn settle_authorization(
         &self,
         id: &str,
@@ -157,7 +157,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Removes what is over for longer than `retention_ms`, and wipes what expired.
+    /// Removes authorizations that ended more than `retention_ms` ago, and wipes those that expired.
     pub async fn clean_authorizations(&self, now_ms: i64, retention_ms: i64) -> Result<(), StoreError> {
         const DELETE: &str = "DELETE FROM oauth_authorizations WHERE finished_at <= $1
             OR (status = 'pending' AND expires_at <= $1)";
@@ -170,7 +170,8 @@ impl Store {
         tx.commit().await
     }
 
-    /// After a start: what the process before was finishing cannot be finished, since a code works once.
+    /// Fails the authorizations that the previous process was finishing, after a start. They cannot be finished, since
+    /// a code works only once.
     pub async fn fail_interrupted_authorizations(&self, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "UPDATE oauth_authorizations SET status = 'failed', content = $2, finished_at = $1,
             error = 'the gateway was stopped while it finished the authorization; authorize again'
@@ -180,14 +181,14 @@ impl Store {
         tx.commit().await
     }
 
-    /// The ids of authorizations that wait for a person although what finishing them takes cannot be read.
+    /// The ids of unfinished authorizations whose data cannot be opened.
     pub(super) async fn unreadable_authorizations(&self) -> Result<Vec<String>, StoreError> {
         const SQL: &str =
             "SELECT id, content FROM oauth_authorizations WHERE status IN ('pending', 'finishing')";
         let mut tx = self.read().await?;
         let rows: Vec<(String, Vec<u8>)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         tx.commit().await?;
-        // One that expired is wiped.
+        // The data of an expired one is wiped.
         let unreadable = |(id, sealed): &(String, Vec<u8>)| {
             !sealed.is_empty() && self.open_authorization(id, sealed).is_none()
         };

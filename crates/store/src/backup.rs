@@ -1,5 +1,5 @@
 //! `toolgate backup`: a consistent copy of a database in one file, made by SQLite itself while a gateway may be running
-//! on it. The copy is sealed with the same key, and says which one that is.
+//! on it. The copy is sealed with the same key, and a note in it identifies that key.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,11 +18,11 @@ use super::{OpenOptions, OpenStoreError};
 use model::Secret;
 use seal::Seal;
 
-/// What the copy needs to be of use.
+/// The result of a backup: the key that the copy needs, and its size.
 #[derive(Debug)]
 pub struct Copied {
     pub key: KeyOrigin,
-    /// Tells keys apart without giving them away.
+    /// Identifies the key without revealing it.
     pub fingerprint: String,
     pub bytes: u64,
 }
@@ -39,7 +39,7 @@ pub enum BackupError {
     Source(#[from] OpenStoreError),
 }
 
-/// Copies the database to a new file. The file has its name only when it is whole.
+/// Copies the database to a new file. The file gets its name only when it is complete.
 pub async fn backup(options: &OpenOptions, target: &Path, now: &str) -> Result<Copied, BackupError> {
     let failed = |cause| BackupError::Target { path: target.to_owned(), cause };
     if target.symlink_metadata().is_ok() {

@@ -1,5 +1,5 @@
-//! The table `catalogs`: the lists of each server, one row per kind, the definitions byte for byte as sent.
-//! Words of a server about itself are not here but in `servers`.
+//! The table `catalogs`: the lists of each server, one row per kind, the definitions byte for byte as sent. A server's
+//! description of itself is not here but in `servers`.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub(super) struct StoredLists {
     pub(super) templates: Vec<Template>,
 }
 
-/// The lists by server, or what is wrong with one of them.
+/// Loads the lists of each server, or what is wrong with one of them.
 pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<StoredLists, String>>, StoreError> {
     const SQL: &str = "SELECT server, kind, items FROM catalogs";
     let rows: Vec<(String, String, String)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
@@ -41,13 +41,13 @@ impl StoredLists {
             "prompt" => self.prompts = split(items, Prompt::parse)?,
             "resource" => self.resources = split(items, Resource::parse)?,
             "template" => self.templates = split(items, Template::parse)?,
-            _ => return Err("there is no such kind".into()),
+            _ => return Err("the kind is unknown".into()),
         }
         Ok(())
     }
 }
 
-/// Makes the stored lists of a server exactly those of its offering; an empty list is no row.
+/// Replaces the stored lists of a server with those of its offering; an empty list has no row.
 pub(super) async fn replace(
     tx: &mut Tx,
     server: &ServerName,

@@ -1,5 +1,5 @@
-//! `toolgate check`: reads everything in a database and names all that is wrong with it. Nothing is changed, and a
-//! gateway may be running on the database meanwhile.
+//! `toolgate check`: reads everything in a database and reports every problem. Nothing is changed, and a gateway may be
+//! running on the database meanwhile.
 
 use super::failure::describe;
 use super::key;
@@ -8,15 +8,15 @@ use super::open_error::KeyOrigin;
 use super::sqlite::Sqlite;
 use super::{OpenOptions, OpenStoreError, Store, StoreError};
 
-/// Problems of one kind that are named; beyond that they are counted.
+/// The number of problems of one kind that are listed; the rest is only counted.
 const NAMED: usize = 100;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at, such as `servers`.
+    /// What was checked, such as `servers`.
     pub subject: String,
-    /// What is wrong with it; nothing if it is well.
+    /// What is wrong with it; empty if nothing is.
     pub problems: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Finding {
     }
 }
 
-/// Looks at the database of a gateway. An error when there is nothing to look at.
+/// Checks the database of a gateway. Fails if the database cannot be opened.
 pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenStoreError> {
     let (path, sqlite) = Sqlite::open_to_read(&options.path).await?;
     let given = options.secret_key.as_ref().map(model::Secret::expose);
@@ -46,7 +46,7 @@ pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenStoreError
             findings.push(fit(&store, &origin).await);
             match pending_migrations(&sqlite).await {
                 0 => findings.extend(contents(&store).await),
-                // Nothing is wrong with it, but this version cannot read all of its tables.
+                // This is not a problem, but this version cannot read all of the tables yet.
                 count => findings.push(Finding::new(
                     format!("contents not read, migrations to run at the next start: {count}"),
                     vec![],
@@ -59,7 +59,7 @@ pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenStoreError
     Ok(findings)
 }
 
-/// How many migrations of this version the database has not seen; none where that cannot be told.
+/// The number of migrations of this version that the database has not run; 0 if that is unknown.
 async fn pending_migrations(sqlite: &Sqlite) -> usize {
     let done = sqlite.rows("SELECT CAST(version AS TEXT) FROM _sqlx_migrations").await.unwrap_or_default();
     let is_pending = |version: i64| !done.contains(&version.to_string());
@@ -79,7 +79,7 @@ async fn integrity(sqlite: &Sqlite) -> Finding {
 }
 
 async fn references(sqlite: &Sqlite) -> Finding {
-    const SQL: &str = "SELECT 'a row of ' || \"table\" || ' belongs to no row of ' || parent
+    const SQL: &str = "SELECT 'a row of ' || \"table\" || ' refers to a missing row of ' || parent
         FROM pragma_foreign_key_check";
     let problems = sqlite.rows(SQL).await.unwrap_or_else(|error| vec![describe(&error)]);
     Finding::new("references", problems)

@@ -5,12 +5,12 @@ use super::{Store, StoreError};
 use model::{AllowList, Client, HolderName, PrincipalId};
 
 impl Store {
-    /// Ordered by name.
+    /// Loads all clients, ordered by name.
     pub async fn load_clients(&self) -> Result<Vec<Client>, StoreError> {
         self.read_clients().await?.into_iter().collect()
     }
 
-    /// Each client, or what is wrong with it.
+    /// Reads each client, or what is wrong with it.
     pub(super) async fn read_clients(&self) -> Result<Vec<Result<Client, StoreError>>, StoreError> {
         const SQL: &str = "SELECT id, name, description, allow_list, is_custom_token, token_hash, token,
             token_id FROM clients ORDER BY name";
@@ -35,7 +35,7 @@ impl Store {
         Ok(clients.collect())
     }
 
-    /// Stores a new client or what changed about one.
+    /// Stores a new or changed client.
     pub async fn put_client(&self, client: &Client, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO clients (name, description, allow_list, is_custom_token, token_hash,
             token, token_id, created_at, updated_at, id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)
@@ -43,7 +43,8 @@ impl Store {
             allow_list = excluded.allow_list, is_custom_token = excluded.is_custom_token,
             token_hash = excluded.token_hash, token = excluded.token, token_id = excluded.token_id,
             updated_at = excluded.updated_at";
-        let allow_list = serde_json::to_string(client.allow_list.names()).expect("an allow list is strings");
+        let allow_list =
+            serde_json::to_string(client.allow_list.names()).expect("a list of strings can be serialized");
         let (hash, sealed, id) = self.tokens.to_columns(&client.token);
         let mut tx = self.write().await?;
         on!(&mut tx, |db| {

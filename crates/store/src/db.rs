@@ -1,5 +1,5 @@
-//! The databases the store can speak to. A query is written once and expanded for each of them by `on!`;
-//! another database joins with one more variant here and one more arm in the macro.
+//! The databases that the store supports. A query is written once, and `on!` expands it for each of them; another
+//! database needs one more variant here and one more arm in the macro.
 
 use super::StoreError;
 use super::sqlite::{Sqlite, SqliteTx, TxMode};
@@ -9,7 +9,7 @@ pub(super) enum Database {
     Sqlite(Sqlite),
 }
 
-/// All reading and writing happens in a transaction; one that is dropped is rolled back.
+/// A transaction, in which all reads and writes happen; dropping it rolls it back.
 pub(super) enum Tx {
     Sqlite(SqliteTx),
 }
@@ -21,7 +21,7 @@ impl Database {
         }
     }
 
-    /// Tries whether the database can be written.
+    /// Checks whether the database can be written to.
     pub(super) async fn heal(&self) -> Result<(), sqlx::Error> {
         match self {
             Database::Sqlite(database) => database.heal().await,

@@ -1,5 +1,5 @@
-//! The table `disabled`: tools and prompts that people switched off, by name.
-//! A name stays although its server stops listing it, so that it comes back switched off.
+//! The table `disabled`: tools and prompts that people disabled, by name. A name stays when its server stops listing
+//! it, so that it is still disabled when it is listed again.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use super::StoreError;
 use super::db::{Tx, on};
 use model::{Flags, ServerName};
 
-/// What can be switched off one by one.
+/// The kinds of items that can be disabled one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisabledKind {
     Tool,
@@ -23,14 +23,14 @@ impl DisabledKind {
     }
 }
 
-/// What is switched off of one server.
+/// The disabled items of one server.
 #[derive(Debug, Default)]
 pub(super) struct Disabled {
     pub(super) tools: BTreeSet<String>,
     pub(super) prompts: BTreeSet<String>,
 }
 
-/// Switches things of a server off or on again.
+/// Disables items of a server, or enables them again.
 pub(super) async fn set(
     tx: &mut Tx,
     server: &ServerName,
@@ -48,7 +48,7 @@ pub(super) async fn set(
     Ok(())
 }
 
-/// By server, or what is wrong with a row of it.
+/// Loads the disabled items of each server, or what is wrong with one of its rows.
 pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<Disabled, String>>, StoreError> {
     const SQL: &str = "SELECT server, kind, name FROM disabled";
     let rows: Vec<(String, String, String)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
@@ -59,13 +59,13 @@ pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<Disabled,
             (Err(_), _) => {}
             (Ok(disabled), "tool") => _ = disabled.tools.insert(name),
             (Ok(disabled), "prompt") => _ = disabled.prompts.insert(name),
-            (Ok(_), _) => *disabled = Err(format!("something of the unknown kind \"{kind}\" is disabled")),
+            (Ok(_), _) => *disabled = Err(format!("an item of the unknown kind \"{kind}\" is disabled")),
         }
     }
     Ok(by_server)
 }
 
-/// Makes the stored names of a server exactly those of its flags.
+/// Replaces the stored names of a server with those of its flags.
 pub(super) async fn replace(tx: &mut Tx, server: &ServerName, flags: &Flags) -> Result<(), sqlx::Error> {
     const SQL: &str = "DELETE FROM disabled WHERE server = $1";
     on!(&mut *tx, |db| sqlx::query(SQL).bind(server.as_str()).execute(db).await.map(|_| ()))?;

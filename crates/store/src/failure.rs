@@ -1,25 +1,25 @@
-//! What the errors of SQLite mean for the store: damage, a disk that fails, a commit that may have left something.
+//! Classifies the errors of SQLite: damage, a failing disk, a failed commit that may have left residue.
 
-/// The extended result code of SQLite, if that is where an error comes from.
+/// The extended result code of SQLite, if the error comes from SQLite.
 fn extended_code(error: &sqlx::Error) -> Option<u32> {
     let sqlx::Error::Database(error) = error else { return None };
     error.code()?.parse().ok()
 }
 
-/// The primary result code of SQLite, if that is where an error comes from.
+/// The primary result code of SQLite, if the error comes from SQLite.
 fn result_code(error: &sqlx::Error) -> Option<u32> {
     extended_code(error).map(|code| code & 0xff)
 }
 
-/// Whether a COMMIT that failed like this may have written all its pages. The page that makes them count is written last,
-/// so where a write failed it is not there; where the sync after it failed, it is.
+/// Whether a COMMIT that failed with this error may have written all its pages. The page that makes them valid is
+/// written last: it is missing if a write failed, and present if only the sync after it failed.
 pub(super) fn may_leave_residue(error: &sqlx::Error) -> bool {
     const SQLITE_FULL: u32 = 13;
     const SQLITE_IOERR_WRITE: u32 = 10 | (3 << 8);
     !matches!(extended_code(error), Some(SQLITE_FULL | SQLITE_IOERR_WRITE))
 }
 
-/// Whether the file holds something that SQLite did not write there.
+/// Whether the file contains data that SQLite did not write.
 pub(super) fn is_damage(error: &sqlx::Error) -> bool {
     const SQLITE_CORRUPT: u32 = 11;
     const SQLITE_NOTADB: u32 = 26;
@@ -34,7 +34,7 @@ pub(super) fn is_disk_failure(error: &sqlx::Error) -> bool {
     matches!(result_code(error), Some(SQLITE_IOERR | SQLITE_FULL | SQLITE_CANTOPEN))
 }
 
-/// What went wrong, without the frame that sqlx puts around it.
+/// The error message, without the text that sqlx adds around it.
 pub fn describe(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Database(error) => error.message().to_owned(),

@@ -1,4 +1,4 @@
-//! The table `oauth_grants`: what authorization servers granted for each server. Whole grants are sealed.
+//! The table `oauth_grants`: the OAuth grant of each server. A grant is sealed as a whole.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use seal::Seal;
 
 const PURPOSE: &str = "oauth grant";
 
-/// What becomes of a server's grant when the server is stored.
+/// What happens to a server's grant when the server is stored.
 pub enum GrantChange<'a> {
-    /// It stays, and so does there being none.
+    /// Nothing changes, whether or not there is a grant.
     Keep,
     Put(&'a str, &'a Secret),
     Drop,
 }
 
 impl Store {
-    /// By server. One that cannot be opened is left out: its server must be authorized again.
+    /// Loads the grants by server. A grant that cannot be opened is omitted: its server must be authorized again.
     pub async fn load_grants(&self) -> Result<HashMap<String, Secret>, StoreError> {
         let readable = |(server, grant): (String, Option<Secret>)| {
             if grant.is_none() {
@@ -29,7 +29,7 @@ impl Store {
         Ok(self.read_grants().await?.into_iter().filter_map(readable).collect())
     }
 
-    /// The grant of each server that has one; `None` if it cannot be opened.
+    /// Reads the grant of each server that has one; `None` if it cannot be opened.
     pub(super) async fn read_grants(&self) -> Result<Vec<(String, Option<Secret>)>, StoreError> {
         const SQL: &str = "SELECT server, content FROM oauth_grants ORDER BY server";
         let mut tx = self.read().await?;
@@ -42,7 +42,7 @@ impl Store {
         Ok(rows.into_iter().map(open).collect())
     }
 
-    /// Keeps a renewed grant; false when the server has another one by now, or is gone.
+    /// Stores a refreshed grant. Returns false if the server has a different grant by now, or is gone.
     pub async fn renew_grant(
         &self,
         server: &ServerName,
@@ -90,7 +90,8 @@ pub(super) async fn change(
     }
 }
 
-/// The server is part of the purpose: a grant moved to another row would send one server's token to another.
+/// Seals a grant. The server is part of the purpose: otherwise a grant moved to another row would send one server's
+/// token to another.
 fn seal(seal: &Seal, server: &str, grant: &Secret) -> Vec<u8> {
     seal.seal(&format!("{PURPOSE} of {server}"), grant.expose().as_bytes())
 }

@@ -7,12 +7,12 @@ use super::{Store, StoreError};
 use model::{Group, GroupName};
 
 impl Store {
-    /// Ordered by name.
+    /// Loads all groups, ordered by name.
     pub async fn load_groups(&self) -> Result<Vec<Group>, StoreError> {
         self.read_groups().await?.into_iter().collect()
     }
 
-    /// Each group, or what is wrong with it.
+    /// Reads each group, or what is wrong with it.
     pub(super) async fn read_groups(&self) -> Result<Vec<Result<Group, StoreError>>, StoreError> {
         const SQL: &str = "SELECT name, config FROM groups ORDER BY name";
         let mut tx = self.read().await?;
@@ -22,18 +22,18 @@ impl Store {
             let damaged = |why: String| StoreError::Corrupt(format!("the group \"{name}\": {why}"));
             match serde_json::from_str(&config) {
                 Ok(Value::Object(object)) => Group::parse(object).map_err(|error| damaged(error.to_string())),
-                Ok(_) => Err(damaged("its configuration is no object".into())),
+                Ok(_) => Err(damaged("its configuration is not an object".into())),
                 Err(error) => Err(damaged(error.to_string())),
             }
         };
         Ok(rows.into_iter().map(parse).collect())
     }
 
-    /// Stores a new group or the new configuration of one.
+    /// Stores a new or changed group.
     pub async fn put_group(&self, group: &Group, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO groups (name, config, created_at, updated_at) VALUES ($1, $2, $3, $3)
             ON CONFLICT (name) DO UPDATE SET config = excluded.config, updated_at = excluded.updated_at";
-        let config = serde_json::to_string(group).expect("a group is strings");
+        let config = serde_json::to_string(group).expect("a group can always be serialized");
         let mut tx = self.write().await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(group.name.as_str()).bind(config).bind(now_ms);

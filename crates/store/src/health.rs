@@ -1,5 +1,5 @@
-//! Whether the database takes what is written to it. A failed write leaves open whether memory and database still agree;
-//! until somebody has compared them, the store counts as failing.
+//! Whether writes to the database succeed. After a failed write, memory and database may differ; the store counts as
+//! failing until they have been compared.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use tokio::sync::watch;
 
 use super::failure::describe;
 
-/// The state of the store as its users see it.
+/// The health of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// The number of writes that have failed since the start.
     pub failures: u64,
-    /// Why the last one failed; `None` once memory and database were found to agree again.
+    /// Why the last one failed; `None` once memory and database are known to agree again.
     pub reason: Option<Arc<str>>,
 }
 
@@ -40,7 +40,7 @@ impl HealthSender {
         });
     }
 
-    /// Ends the failing, unless more writes failed than the given number.
+    /// Ends the failing state, unless more writes have failed than the given number.
     pub(super) fn confirm(&self, failures: u64) {
         self.0.send_if_modified(|health| {
             let is_over = health.failures == failures && !health.is_ok();

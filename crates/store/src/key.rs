@@ -1,5 +1,5 @@
-//! Where the secret key of a database comes from: a value given by the operator, or the file beside it.
-//! A key is made only for a database that is still empty; what was sealed under a lost key stays lost.
+//! Finds the secret key of a database: a value given by the operator, or the file next to the database. A key is made
+//! only for a database that is still empty; data sealed under a lost key cannot be recovered.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,15 +14,15 @@ use seal::SecretKey;
 
 const FILE_NAME: &str = "toolgate.key";
 
-/// More than any well-formed key file has; what is longer is no key.
+/// The limit for reading a key file, longer than any valid one.
 const MAX_FILE_LENGTH: u64 = 256;
 
-/// The key of a database that has one.
+/// Finds the key of a database that must have one.
 pub(super) fn find(given: Option<&str>, database: &Path) -> Result<(SecretKey, KeyOrigin), OpenStoreError> {
     load(given, database, Contents::Data)
 }
 
-/// The key of a database; a new one if the database is empty and there is none.
+/// Finds the key of a database, or makes a new one if the database is empty and has none.
 pub(super) fn load(
     given: Option<&str>,
     database: &Path,
@@ -52,13 +52,13 @@ pub(super) fn load(
     Ok((key, KeyOrigin::File(path)))
 }
 
-/// What is in the place of the key file.
+/// What was found at the path of the key file.
 enum Found {
     Key(SecretKey),
     Nothing(ExistingKeyFile),
 }
 
-/// A file without a key in it: none at all, or one that a power cut left empty.
+/// A key file without a key: a missing one, or one that a power cut left empty.
 #[derive(Clone, Copy)]
 enum ExistingKeyFile {
     None,
@@ -91,15 +91,15 @@ fn read(path: &Path) -> Result<Found, OpenStoreError> {
     SecretKey::from_hex(text.trim()).map(Found::Key).map_err(|_| malformed())
 }
 
-/// Makes a key file. It is whole and on disk before it has its name, or a power cut could leave a file without a key,
-/// or data without its key.
+/// Makes a key file. It is complete and on disk before it gets its name; otherwise a power cut could leave a file
+/// without a key, or data without its key.
 fn create(path: &Path, existing: ExistingKeyFile) -> Result<SecretKey, OpenStoreError> {
     let key = SecretKey::random();
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let draft = PathBuf::from(name);
     let placed = write(&draft, &key).and_then(|()| place(&draft, path, existing));
-    // Half a key would stop the next start; without the file it makes a whole one.
+    // After a failure the draft may contain half a key; the next start makes a new one.
     let _ = fs::remove_file(&draft);
     placed.map_err(|cause| OpenStoreError::Unusable { path: path.to_owned(), cause })?;
     Ok(key)
@@ -114,9 +114,9 @@ fn write(draft: &Path, key: &SecretKey) -> io::Result<()> {
 
 fn place(draft: &Path, path: &Path, existing: ExistingKeyFile) -> io::Result<()> {
     match existing {
-        // A link, unlike a rename, decides between two gateways whose databases share this directory.
+        // A link, unlike a rename, fails if another gateway with a database in this directory was first.
         ExistingKeyFile::None => match fs::hard_link(draft, path) {
-            // Some file systems know no links.
+            // Some file systems do not support links.
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {
                 fs::rename(draft, path)?
             }

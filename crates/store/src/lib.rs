@@ -1,5 +1,6 @@
-//! What outlives the process: servers, what they offered, what is switched off, groups, OAuth, users, clients, settings.
-//! The only SQL of the project, one file per table. Nothing here is read while an agent's call travels.
+//! The data that outlives the process: servers, what they offer, what is disabled, groups, OAuth, users, clients,
+//! settings. All SQL of the project is here, one file per table. Nothing is read from the database during an agent's
+//! call.
 
 mod authorizations;
 mod backup;
@@ -56,8 +57,8 @@ pub struct Store {
     health: HealthSender,
     seal: Seal,
     tokens: TokenColumns,
-    /// Held for as long as the store is open, so that no second gateway works on the same database. Whoever only
-    /// reads needs none.
+    /// Held for as long as the store is open, so that no second gateway uses the same database. `None` in a store that
+    /// only reads.
     lock: Option<File>,
 }
 
@@ -68,10 +69,10 @@ pub enum StoreError {
     /// Nothing was written; the same request may work later.
     #[error("the database cannot be used now: {}", failure::describe(.0))]
     Unavailable(sqlx::Error),
-    /// The disk failed in the middle of storing a change and refuses to take it back: a restart may find it.
+    /// The disk failed during a commit, and the change could not be undone: it may exist after a restart.
     #[error("the database cannot be used now: {0}")]
     Unsure(String),
-    /// Something was changed behind our back; trying again does not help.
+    /// The data was changed by something other than the gateway; a retry does not help.
     #[error("the database is damaged: {0}")]
     Corrupt(String),
 }
@@ -86,34 +87,35 @@ impl From<sqlx::Error> for StoreError {
 }
 
 impl Store {
-    /// A store that only reads, beside a gateway that may be running.
+    /// A store that only reads; a gateway may be running on the same database.
     fn to_read(sqlite: Sqlite, key: &SecretKey) -> Self {
         let seal = Seal::new(key);
         let (tokens, health) = (TokenColumns::new(&seal), HealthSender::default());
         Self { database: Database::Sqlite(sqlite), health, seal, tokens, lock: None }
     }
 
-    /// Seals under the same key as the database.
+    /// Returns a seal under the same key as the database.
     pub fn seal_for(&self, purpose: &str) -> PurposeSeal {
         self.seal.for_purpose(purpose)
     }
 
-    /// What the holder of a token is found by. Nothing is read for it.
+    /// The hash by which the holder of a token is looked up. The database is not read for it.
     pub fn token_hash(&self, token: &[u8]) -> TokenHash {
         self.tokens.hash(token)
     }
 
-    /// Tells whether changes are stored, and hears when that changes.
+    /// Watches whether changes are stored.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 
-    /// Tries whether changes can be stored, after one failed. The store counts as failing until [`Store::confirm`].
+    /// Checks whether changes can be stored again, after one failed. The store counts as failing until
+    /// [`Store::confirm`].
     pub async fn heal(&self) -> Result<(), StoreError> {
         Ok(self.database.heal().await?)
     }
 
-    /// Says that the database was compared with what it should hold, when this many writes had failed.
+    /// Reports that memory and database were compared and agree, after this many failed writes.
     pub fn confirm(&self, failures: u64) {
         self.health.confirm(failures);
     }
@@ -122,7 +124,7 @@ impl Store {
         Ok(self.database.begin(TxMode::Read).await?)
     }
 
-    /// The epoch goes up with every change.
+    /// Begins a write transaction, which increments the epoch.
     async fn write(&self) -> Result<Tx, StoreError> {
         let mut tx = self.database.begin(TxMode::Write).await?;
         settings::bump_epoch(&mut tx).await?;

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 use super::open_error::OpenStoreError;
 
-/// Nobody but the owner; SQLite gives its `-wal` and `-shm` files the mode of the database.
+/// The file mode for access by the owner only; SQLite gives its `-wal` and `-shm` files the mode of the database.
 pub(super) const PRIVATE: u32 = 0o600;
 
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
-/// Whether there is something in the database that a new key could not open.
+/// Whether the database contains data, which a new key could not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     Empty,
     Data,
 }
 
-/// The one true path of the database, so that links and relative paths lead to the same lock.
+/// The canonical path of the database, so that links and relative paths lead to the same lock.
 pub(super) fn locate(path: &Path) -> Result<PathBuf, OpenStoreError> {
     let unusable = |cause| OpenStoreError::Unusable { path: path.to_owned(), cause };
     match path.canonicalize() {
@@ -46,8 +46,9 @@ pub(super) fn locate(path: &Path) -> Result<PathBuf, OpenStoreError> {
     }
 }
 
-/// Taken before the database is touched: opening and closing it here while another thread of this process
-/// has it open would drop the locks that SQLite holds. The file stays behind, for removing it would race.
+/// Takes the lock of a database. This comes before the database file is opened: opening and closing that file while
+/// another thread of this process has it open would drop the locks that SQLite holds. The lock file is never removed,
+/// since that would be a race.
 pub(super) fn take(database: &Path) -> Result<File, OpenStoreError> {
     let mut name = OsString::from(database);
     name.push(".lock");
@@ -62,7 +63,7 @@ pub(super) fn take(database: &Path) -> Result<File, OpenStoreError> {
     }
 }
 
-/// Creates the database file if it is missing, for nobody else to read, and tells what is in it.
+/// Creates the database file if it is missing, with access for the owner only, and returns whether it has data.
 pub(super) fn prepare(database: &Path) -> Result<Contents, OpenStoreError> {
     let unusable = |cause| OpenStoreError::Unusable { path: database.to_owned(), cause };
     let file =

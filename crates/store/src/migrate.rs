@@ -1,5 +1,5 @@
-//! Brings the tables of a database to the shape this version knows. A text that has been released never
-//! changes again: its checksum is in every database that ran it.
+//! Migrates the tables of a database to this version. A migration that has been released never changes again: its
+//! checksum is in every database that ran it.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenSto
     ran.map_err(|error| match error {
         MigrateError::VersionMissing(_) => OpenStoreError::Newer { database: database.to_owned() },
         MigrateError::Execute(cause) => OpenStoreError::from_sqlx(database, cause),
-        // The enum is not ours and may grow; all the rest cannot be mended by trying again.
+        // The enum is not ours and may grow; a retry does not help with any other error.
         other => OpenStoreError::Database {
             database: database.to_owned(),
             cause: sqlx::Error::Migrate(other.into()),

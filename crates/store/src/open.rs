@@ -1,5 +1,5 @@
-//! Opens and closes a database: the lock first, then the key, then SQLite, and only then its tables.
-//! Everything that can be wrong with the place or the key is found here, before the gateway starts.
+//! Opens and closes a database: the lock first, then the key, then SQLite, and only then its tables. Every problem with
+//! the path or the key is found here, before the gateway starts.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use seal::Seal;
 #[derive(Debug)]
 pub struct OpenOptions {
     pub path: PathBuf,
-    /// The value of TOOLGATE_SECRET_KEY; without it the key is in a file beside the database.
+    /// The value of TOOLGATE_SECRET_KEY; without it the key is in a file next to the database.
     pub secret_key: Option<Secret>,
 }
 
@@ -47,12 +47,12 @@ impl Store {
         }
     }
 
-    /// Writes everything back into the one database file and lets another gateway have it.
-    /// Whatever is asked of the store afterwards fails.
+    /// Moves all data into the single database file and releases the lock for another gateway. Later calls of the store
+    /// fail.
     pub async fn close(&self) {
         self.database.close().await;
         if let Some(Err(error)) = self.lock.as_ref().map(File::unlock) {
-            tracing::warn!(%error, "the lock of the database stays until the process ends");
+            tracing::warn!(%error, "the database stays locked until the process ends");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Why a database cannot be opened: sentences about its place, its key and its content.
+//! Why a database cannot be opened: errors about its path, its key and its content.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -30,13 +30,13 @@ pub enum OpenStoreError {
     #[error("the secret key in {origin} must be 64 hexadecimal characters")]
     KeyMalformed { origin: KeyOrigin },
     #[error(
-        "the secret key does not fit this database: {} was sealed with another one than that in {origin}",
+        "the secret key does not fit this database: {} was sealed with a different key than the one in {origin}",
         database.display()
     )]
     KeyMismatch { database: PathBuf, origin: KeyOrigin },
     #[error(
-        "database {} is damaged ({cause}); `toolgate check` says more, and a copy made by `toolgate backup` \
-         can take its place",
+        "database {} is damaged ({cause}); `toolgate check` lists the problems; a copy made by \
+         `toolgate backup` can replace it",
         database.display()
     )]
     Damaged { database: PathBuf, cause: String },
@@ -56,7 +56,7 @@ impl OpenStoreError {
     }
 }
 
-/// Names the place a key came from, for sentences about it.
+/// Where a key came from, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyOrigin {
     Environment,

@@ -1,5 +1,5 @@
-//! The table `servers`: how each server is reached, sealed as a whole, and what it said about itself.
-//! What a server lists is in `catalogs`, what is switched off of it in `disabled`.
+//! The table `servers`: the configuration of each server, sealed as a whole, and its description of itself. Its lists
+//! are in `catalogs`, its disabled items in `disabled`.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,17 +20,17 @@ pub struct StoredServer {
     pub created_at_ms: i64,
     /// When its configuration or flags last changed.
     pub updated_at_ms: i64,
-    /// When its lists were last stored; `None` if it never answered.
+    /// When its lists were last stored; `None` if it never responded.
     pub discovered_at_ms: Option<i64>,
 }
 
 impl Store {
-    /// All servers by name. One that cannot be read is an error that names it, never left out.
+    /// Loads all servers, ordered by name. A server that cannot be read is an error that names it; it is never omitted.
     pub async fn load_servers(&self) -> Result<Vec<StoredServer>, StoreError> {
         self.read_servers().await?.into_iter().collect()
     }
 
-    /// Each server, or what is wrong with it.
+    /// Reads each server, or what is wrong with it.
     pub(super) async fn read_servers(&self) -> Result<Vec<Result<StoredServer, StoreError>>, StoreError> {
         const SQL: &str =
             "SELECT name, config, enabled, protocol_version, server_info, capabilities, instructions,
@@ -50,7 +50,7 @@ impl Store {
         Ok(servers.collect())
     }
 
-    /// Whether or not the server is there already; it keeps the time of its creation.
+    /// Stores a new server, or replaces an existing one, which keeps the time of its creation.
     pub async fn replace_server(
         &self,
         registration: &Registration,
@@ -110,7 +110,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Whether there was such a server. Its lists and flags go with it.
+    /// Deletes a server with its lists and flags. Returns whether it existed.
     pub async fn delete_server(&self, name: &ServerName) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM servers WHERE name = $1";
         let mut tx = self.write().await?;
@@ -127,7 +127,7 @@ impl Store {
     }
 }
 
-/// Notes a change that people made to a server, and that there is such a server.
+/// Stores the time of a change that people made to a server. Fails if the server does not exist.
 async fn touch(tx: &mut Tx, name: &ServerName, now_ms: i64) -> Result<(), StoreError> {
     const SQL: &str = "UPDATE servers SET updated_at = $2 WHERE name = $1";
     let touched = on!(tx, |db| {
@@ -137,7 +137,7 @@ async fn touch(tx: &mut Tx, name: &ServerName, now_ms: i64) -> Result<(), StoreE
     if touched == 0 { Err(StoreError::NotFound(name.clone())) } else { Ok(()) }
 }
 
-/// Everything of a server but the row that was just put.
+/// Stores everything of a server except for its row, and commits.
 async fn complete(
     mut tx: Tx,
     registration: &Registration,
@@ -151,7 +151,7 @@ async fn complete(
     tx.commit().await
 }
 
-/// Stores what the server said about itself.
+/// Stores the server's description of itself.
 async fn describe(
     tx: &mut Tx,
     name: &ServerName,
@@ -160,10 +160,10 @@ async fn describe(
 ) -> Result<(), StoreError> {
     const SQL: &str = "UPDATE servers SET protocol_version = $2, server_info = $3, capabilities = $4,
         instructions = $5, ttl_ms = $6, is_private = $7, discovered_at = $8 WHERE name = $1";
-    // As JSON, because an upstream may put a NUL into its text, which Postgres would refuse.
+    // As JSON, because the text of an upstream may contain NUL, which Postgres would reject.
     let instructions = offering.instructions.as_deref().map(|text| Value::from(text).to_string());
     let ttl_ms = offering.ttl_ms.map(|ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
-    // Every server that answered speaks some version; without one, nothing has been discovered yet.
+    // Every server that responded has a protocol version; without one, nothing has been discovered yet.
     let discovered_at = (!offering.protocol_version.is_empty()).then_some(now_ms);
     let described = on!(tx, |db| {
         let query = sqlx::query(SQL)

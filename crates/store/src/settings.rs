@@ -10,7 +10,7 @@ use super::{Store, StoreError};
 const MODE: &str = "mode";
 const KEY_CHECK: &str = "key_check";
 
-/// What is sealed to tell later whether the key is still the same.
+/// The text that is sealed to check later whether the key is still the same.
 const KEY_CHECK_PLAIN: &[u8] = b"toolgate";
 
 impl Store {
@@ -28,7 +28,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Makes the database one that was never initialized.
+    /// Makes the database uninitialized again.
     pub async fn forget_mode(&self) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM settings WHERE key = $1";
         let mut tx = self.write().await?;
@@ -48,7 +48,7 @@ impl Store {
         Ok(Some(self.seal.open(KEY_CHECK, &sealed).is_ok_and(|plain| *plain == KEY_CHECK_PLAIN)))
     }
 
-    /// A database without a check value is a new one: the key of today becomes its key.
+    /// Whether the key fits the database. A database without a check value is new: the current key becomes its key.
     pub(super) async fn key_fits(&self) -> Result<bool, StoreError> {
         if let Some(opens) = self.key_opens().await? {
             return Ok(opens);

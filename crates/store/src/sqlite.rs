@@ -1,9 +1,9 @@
-//! The connection to a SQLite database: one at a time, and never used again once anything failed on it.
+//! The connection to a SQLite database: one at a time, and not used again after any failure.
 //!
-//! SQLite may roll a transaction back by itself, so after a failure nobody can tell what state a connection is in.
-//! A transaction that does not end with a successful COMMIT therefore takes its connection with it. The failed
-//! connection stays open until its successor is attached: the first connection to a database reads the log from the
-//! beginning, and would then find there what a failed COMMIT wrote.
+//! SQLite may roll a transaction back by itself, so after a failure the state of a connection is unknown. A transaction
+//! that does not end with a successful COMMIT therefore retires its connection. The failed connection stays open until
+//! its replacement is attached: the first connection to a database reads the log from the beginning, and would then
+//! find what a failed COMMIT wrote.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::health::HealthSender;
 use super::open_error::OpenStoreError;
 use super::{StoreError, lock};
 
-/// Raises the number that goes up with every change.
+/// Increments the epoch, a number that grows with every change.
 pub(super) const BUMP_EPOCH: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
     ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pauses between attempts to overwrite what a failed commit has left.
+/// The pauses between attempts to overwrite the residue of a failed commit.
 const TAKING_BACK: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(750)];
 
@@ -48,7 +48,7 @@ struct ConnectionSlot {
     live: Option<SqliteConnection>,
     /// `live` was opened on a disk without room for the shared-memory file of the log. It can read, not write.
     is_restricted: bool,
-    /// The connection that failed, until another one is attached.
+    /// A failed connection, kept until another one is attached.
     retired: Option<SqliteConnection>,
     /// A COMMIT failed, and what it wrote may still be in the log. Another commit overwrites it.
     has_residue: bool,
@@ -56,12 +56,12 @@ struct ConnectionSlot {
 }
 
 impl Sqlite {
-    /// Opens the database. Where the disk has no room for that, a connection that only reads is enough.
+    /// Opens the database. If the disk has no room for that, a connection that only reads is enough.
     pub(super) async fn open(database: &Path, health: HealthSender) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(database)
             .journal_mode(SqliteJournalMode::Wal)
-            // An answered write must survive a power cut.
+            // A confirmed write must survive a power cut.
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT);
@@ -76,7 +76,7 @@ impl Sqlite {
         Ok(Self { options: Arc::new(options), slot: Arc::new(Mutex::new(slot)), health })
     }
 
-    /// Opens a database that is there, only to read it; also its real path. A gateway may have it open.
+    /// Opens an existing database only to read it, and returns its real path too. A gateway may have it open.
     pub(super) async fn open_to_read(path: &Path) -> Result<(PathBuf, Self), OpenStoreError> {
         if !path.exists() {
             return Err(OpenStoreError::Missing { path: path.to_owned() });
@@ -88,7 +88,7 @@ impl Sqlite {
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT);
         let attached = match attach(&options).await {
-            // A folder in which nothing can be written, and so nobody else writes either.
+            // Nothing can be written in the directory, so no other process writes to the database either.
             Err(error) if is_disk_failure(&error) => attach(&options.clone().immutable(true)).await,
             attached => attached,
         };
@@ -98,7 +98,7 @@ impl Sqlite {
         Ok((database, Self { options: Arc::new(options), slot: Arc::new(Mutex::new(slot)), health }))
     }
 
-    /// The first column of what a statement gives.
+    /// The first column of the rows that a statement returns.
     pub(super) async fn rows(&self, sql: &'static str) -> Result<Vec<String>, sqlx::Error> {
         let rows = self.with_connection(async |db| sqlx::query_scalar(sql).fetch_all(db).await);
         rows.await?
@@ -122,7 +122,7 @@ impl Sqlite {
         let mut tx = SqliteTx { database: self.clone(), slot, mode, state: TxState::Open };
         let begin = match mode {
             TxMode::Read => "BEGIN",
-            // At once, so that no other process can get between what is read and what is written.
+            // Takes the write lock at once, so that no other process writes between our reads and writes.
             TxMode::Write => "BEGIN IMMEDIATE",
         };
         let begun = sqlx::raw_sql(begin).execute(tx.connection()).await;
@@ -130,14 +130,14 @@ impl Sqlite {
         Ok(tx)
     }
 
-    /// Proves that the database can be written, with a commit that changes nothing of value.
+    /// Checks that the database can be written to, with a commit that only increments the epoch.
     pub(super) async fn heal(&self) -> Result<(), sqlx::Error> {
         let mut slot = self.slot.clone().lock_owned().await;
         slot.prepare(&self.options, TxMode::Write).await?;
         slot.overwrite_residue().await
     }
 
-    /// Runs something on the connection outside of a transaction.
+    /// Runs a function on the connection, outside of a transaction.
     pub(super) async fn with_connection<T>(
         &self,
         run: impl AsyncFnOnce(&mut SqliteConnection) -> T,
@@ -147,7 +147,7 @@ impl Sqlite {
         Ok(run(slot.live()).await)
     }
 
-    /// The last connection to close moves the log into the database and removes it.
+    /// Closes all connections. The last one moves the log into the database and removes it.
     pub(super) async fn close(&self) {
         let mut slot = self.slot.lock().await;
         slot.is_closed = true;
@@ -170,7 +170,7 @@ impl ConnectionSlot {
             (Some(_), _) => {}
             (None, _) => {
                 let connection = attach(options).await?;
-                // Only now: it may hold the write lock, and it must not have been the last connection.
+                // It may hold the write lock, so it is closed, but only now: it must not be the last connection.
                 if let Some(retired) = self.retired.take() {
                     let _ = retired.close().await;
                 }
@@ -183,9 +183,9 @@ impl ConnectionSlot {
         Ok(())
     }
 
-    /// Exchanges a connection that can only read for an ordinary one.
+    /// Replaces a connection that can only read with an ordinary one.
     async fn lift_restriction(&mut self, options: &SqliteConnectOptions) -> Result<(), sqlx::Error> {
-        // It holds an exclusive lock, so it must go first.
+        // It holds an exclusive lock, so it must be closed first.
         if let Some(restricted) = self.live.take() {
             let _ = restricted.close().await;
         }
@@ -202,7 +202,8 @@ impl ConnectionSlot {
         }
     }
 
-    /// With an exclusive lock SQLite keeps the index of the log in memory and needs no room on the disk for it.
+    /// Opens a connection that can only read. With an exclusive lock, SQLite keeps the index of the log in memory and
+    /// needs no room on the disk for it.
     async fn open_restricted(&mut self, options: &SqliteConnectOptions) -> Result<(), sqlx::Error> {
         let options = options.clone().locking_mode(SqliteLockingMode::Exclusive);
         self.live = Some(attach(&options).await?);
@@ -210,8 +211,8 @@ impl ConnectionSlot {
         Ok(())
     }
 
-    /// Commits a change without meaning. It takes the place in the log where a failed commit may have left its pages,
-    /// which a restart would otherwise find there and believe.
+    /// Commits a change without meaning. It overwrites the part of the log where a failed commit may have left its
+    /// pages, which a restart would otherwise treat as committed.
     async fn overwrite_residue(&mut self) -> Result<(), sqlx::Error> {
         let connection = self.live();
         let mut done = Ok(());
@@ -228,7 +229,8 @@ impl ConnectionSlot {
         done
     }
 
-    /// Tries for a while to overwrite what a failed commit has left; the next attempt to write begins with it anyway.
+    /// Retries for a while to overwrite the residue of a failed commit, and returns whether it succeeded. If not, the
+    /// next write begins with another attempt.
     async fn take_back(&mut self, options: &SqliteConnectOptions) -> bool {
         for pause in TAKING_BACK {
             if self.prepare(options, TxMode::Write).await.is_ok() {
@@ -241,18 +243,18 @@ impl ConnectionSlot {
 
     fn retire(&mut self) {
         let failed = self.live.take();
-        // One is enough to stay attached to the log.
+        // One connection is enough to stay attached to the log.
         if self.retired.is_none() {
             self.retired = failed;
         }
     }
 
     fn live(&mut self) -> &mut SqliteConnection {
-        self.live.as_mut().expect("a slot was prepared before its connection is used")
+        self.live.as_mut().expect("a slot is prepared before its connection is used")
     }
 }
 
-/// A transaction. One that is dropped without a commit is rolled back.
+/// A transaction; dropping it without a commit rolls it back.
 pub(super) struct SqliteTx {
     database: Sqlite,
     slot: OwnedMutexGuard<ConnectionSlot>,
@@ -274,7 +276,7 @@ impl SqliteTx {
         self.slot.live()
     }
 
-    /// Remembers the failure of a statement.
+    /// Records the failure of a statement.
     pub(super) fn note<T>(&mut self, result: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         if let Err(error) = &result {
             self.state = TxState::Failed(describe(error));
@@ -293,7 +295,7 @@ impl SqliteTx {
         if self.mode == TxMode::Write {
             self.slot.has_residue |= may_leave_residue(&error);
             self.database.health.fail(&error);
-            // Before anybody hears that the write failed: from then on it must not come back.
+            // Done before the failure is reported: a write that was reported as failed must not reappear.
             if self.slot.has_residue && !self.slot.take_back(&self.database.options).await {
                 return Err(StoreError::Unsure(describe(&error)));
             }
@@ -307,18 +309,18 @@ impl Drop for SqliteTx {
         let reason = match &self.state {
             TxState::Over => return,
             TxState::Failed(reason) => reason.as_str(),
-            TxState::Open | TxState::Committing => "a change was abandoned half-way",
+            TxState::Open | TxState::Committing => "a change was abandoned before its commit finished",
         };
         if self.mode == TxMode::Write {
             self.database.health.fail_because(reason);
         }
-        // Whether a commit that nobody waited for went through shows only later.
+        // The outcome of a commit that was not awaited to its end is unknown.
         self.slot.has_residue |= matches!(self.state, TxState::Committing) && self.mode == TxMode::Write;
         self.slot.retire();
     }
 }
 
-/// Opens a connection and reads something, which attaches it to the log.
+/// Opens a connection and attaches it to the log by reading something.
 async fn attach(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
     let mut connection = options.connect().await?;
     match sqlx::raw_sql("SELECT COUNT(*) FROM sqlite_schema").execute(&mut connection).await {

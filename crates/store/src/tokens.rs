@@ -1,4 +1,4 @@
-//! Tokens of users and clients as columns: a keyed hash to find their holder by, and the token itself, sealed.
+//! Tokens of users and clients as columns: a keyed hash for looking up the holder, and the sealed token.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use seal::{KeyedHash, Seal};
 const SEALED_FOR: &str = "token";
 const HASHED_FOR: &str = "token look-up";
 
-/// What a token is found by. It tells nothing about the token to anybody without the key.
+/// The hash by which a token is looked up. Without the key it reveals nothing about the token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash([u8; 32]);
 
@@ -18,7 +18,7 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// Turns tokens into columns and back.
+/// Converts tokens to columns and back.
 #[derive(Debug)]
 pub(super) struct TokenColumns {
     seal: Seal,
@@ -42,12 +42,13 @@ impl TokenColumns {
         (self.hash.of(plain).to_vec(), self.seal.seal(SEALED_FOR, plain), token.id().cast_signed())
     }
 
-    /// Err tells what is wrong with it, without a word of what is in it.
+    /// Reads a token. The error says what is wrong without showing any of the content.
     pub fn read(&self, (hash, sealed, id): Columns) -> Result<Token, String> {
         let plain = self.seal.open(SEALED_FOR, &sealed).map_err(|error| format!("its token: {error}"))?;
-        // A sealed value moved to another row would give one holder's token away to those who may see the other's.
+        // If a sealed value were moved to another row, one holder's token would be shown to those who may see the
+        // other's.
         if self.hash.of(&plain)[..] != hash {
-            return Err("its token is not the one that it is found by".into());
+            return Err("its token does not match its hash".into());
         }
         let text = std::str::from_utf8(&plain).map_err(|_| "its token is not text".to_owned())?;
         Ok(Token::restore(Secret::new(text), id.cast_unsigned()))

@@ -6,12 +6,12 @@ use super::{Store, StoreError, settings};
 use model::{HolderName, Mode, PrincipalId, Role, User};
 
 impl Store {
-    /// Ordered by name.
+    /// Loads all users, ordered by name.
     pub async fn load_users(&self) -> Result<Vec<User>, StoreError> {
         self.read_users().await?.into_iter().collect()
     }
 
-    /// Each user, or what is wrong with it.
+    /// Reads each user, or what is wrong with it.
     pub(super) async fn read_users(&self) -> Result<Vec<Result<User, StoreError>>, StoreError> {
         const SQL: &str =
             "SELECT id, username, role, token_hash, token, token_id FROM users ORDER BY username";
@@ -31,7 +31,7 @@ impl Store {
         Ok(users.collect())
     }
 
-    /// The mode and the first user together: a database has both or none.
+    /// Stores the mode and the first user together: a database has both or neither.
     pub async fn initialize(&self, mode: Mode, first: &User, now_ms: i64) -> Result<(), StoreError> {
         let mut tx = self.write().await?;
         settings::set_mode(&mut tx, mode.as_str()).await?;
@@ -39,14 +39,14 @@ impl Store {
         tx.commit().await
     }
 
-    /// Stores a new user or what changed about one, except for the name.
+    /// Stores a new or changed user whose name stays the same.
     pub async fn put_user(&self, user: &User, now_ms: i64) -> Result<(), StoreError> {
         let mut tx = self.write().await?;
         put(&mut tx, user, self.tokens.to_columns(&user.token), now_ms).await?;
         tx.commit().await
     }
 
-    /// Stores a user who may have another name from now on.
+    /// Stores a changed user, who may have a new name; `name` is the old one.
     pub async fn change_user(&self, name: &HolderName, user: &User, now_ms: i64) -> Result<(), StoreError> {
         const RENAME: &str = "UPDATE users SET username = $2 WHERE username = $1";
         let mut tx = self.write().await?;

@@ -1,5 +1,5 @@
-//! Logs and metrics. Metrics are counted always and shown at `/metrics` when telemetry is on.
-//! Labels are bounded: only names of registered servers and tools are ever used.
+//! Logs and metrics. Metrics are always counted, and served at `/metrics` when telemetry is on. Labels are bounded:
+//! only names of registered servers and tools are ever used.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -20,13 +20,13 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Outcome {
     Ok,
-    /// The tool ran and said that it failed.
+    /// The tool ran and reported an error.
     ToolError,
     Failed,
     TimedOut,
-    /// The caller went away before the answer.
+    /// The call was abandoned before the response.
     Cancelled,
-    /// What was asked for is unknown, disabled or not allowed.
+    /// The requested tool is unknown, disabled or not allowed.
     Denied,
 }
 
@@ -60,7 +60,7 @@ pub struct StoreState {
     pub failures: u64,
 }
 
-/// Everything that is counted.
+/// All metrics of the gateway.
 pub struct Metrics {
     registry: Registry,
     calls: Family<CallLabels, Counter>,
@@ -69,7 +69,7 @@ pub struct Metrics {
     store_writable: Gauge,
     store_failures: Counter,
     runtime_tasks: Gauge<u64, AtomicU64>,
-    /// Links are counted anew for each text; two at a time would count them twice.
+    /// Locked during rendering: servers are counted anew each time, and two renderings at once would count them twice.
     rendering: Mutex<()>,
 }
 
@@ -81,13 +81,13 @@ impl Default for Metrics {
         // 1 ms to about 4 minutes.
         let buckets: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 3.0, 12));
         let latency = Family::new_with_constructor(buckets);
-        registry.register("tool_call_duration_seconds", "Time from call to answer", latency.clone());
+        registry.register("tool_call_duration_seconds", "Time from call to response", latency.clone());
         let links = Family::default();
         registry.register("servers", "Registered servers by status", links.clone());
         let (store_writable, store_failures) = (Gauge::default(), Counter::default());
         let help = "1 while changes can be stored, else 0";
         registry.register("store_writable", help, store_writable.clone());
-        registry.register("store_failures", "Writes that the database refused", store_failures.clone());
+        registry.register("store_failures", "Writes to the database that failed", store_failures.clone());
         let runtime_tasks = Gauge::default();
         registry.register("runtime_tasks", "Live tasks of the runtime", runtime_tasks.clone());
         let rendering = Mutex::default();
@@ -96,7 +96,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a call that ended. Neither server nor tool have a name where nobody knows what was asked for.
+    /// Counts a call that ended. The name of an unknown server or tool is empty.
     pub fn call_ended(&self, server: &str, tool: &str, outcome: Outcome, elapsed: Duration) {
         let (server, tool) = (server.to_owned(), tool.to_owned());
         if outcome != Outcome::Denied {
@@ -123,14 +123,14 @@ impl Metrics {
         }
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
-            .expect("a string takes any text");
+            .expect("writing to a string cannot fail");
         text
     }
 
-    /// A removed server takes its time series along, so that they do not pile up.
+    /// Removes the time series of a removed server, so that they do not accumulate.
     pub fn forget_server<'a>(&self, server: &str, tools: impl IntoIterator<Item = &'a str>) {
         self.latency.remove(&ServerLabel { server: server.to_owned() });
-        // Calls of tools that it did not list are counted without a name.
+        // Calls of tools that it did not list are counted under an empty name.
         for tool in tools.into_iter().chain([""]) {
             for outcome in Outcome::ALL {
                 let (server, tool) = (server.to_owned(), tool.to_owned());
@@ -140,17 +140,18 @@ impl Metrics {
     }
 }
 
-/// Keeps back what no filter may bring to light: rmcp tells authorization codes and token responses at `debug`.
+/// Drops log lines that may contain secrets, whatever the filter: rmcp logs authorization codes and token responses at
+/// `debug`.
 struct Discretion;
 
 impl<S: Subscriber> Layer<S> for Discretion {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        let is_talkative = ["rmcp", "oauth2"].iter().any(|target| metadata.target().starts_with(target));
-        !is_talkative || *metadata.level() <= Level::INFO
+        let logs_secrets = ["rmcp", "oauth2"].iter().any(|target| metadata.target().starts_with(target));
+        !logs_secrets || *metadata.level() <= Level::INFO
     }
 }
 
-/// A writer that loses what cannot be written: a log file on a full disk must not end the request that it tells of.
+/// A writer that ignores failed writes: a log file on a full disk must not fail the request that is being logged.
 struct Unfailing<W>(W);
 
 impl<W: Write> Write for Unfailing<W> {
@@ -164,13 +165,13 @@ impl<W: Write> Write for Unfailing<W> {
     }
 }
 
-/// Logs go to standard error, so that standard output stays for results.
+/// Sends logs to standard error, so that standard output contains only results.
 pub fn start_logging(filter: EnvFilter) {
     use std::io::IsTerminal;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Unfailing(std::io::stderr()))
-        // Telling on standard error that standard error cannot be written would panic.
+        // Reporting on standard error that standard error cannot be written to would panic.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .finish()

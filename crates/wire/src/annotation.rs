@@ -1,6 +1,5 @@
-//! `x-mcp-header` annotations in a tool's input schema: which arguments travel as headers, and whether the
-//! schema keeps the revision's rules for them. A tool that does not is to be hidden, with the reason given
-//! here.
+//! `x-mcp-header` annotations in a tool's input schema: which arguments are sent as headers, and whether the schema
+//! follows the revision's rules for them. A tool that breaks the rules must be hidden, with the reason given here.
 
 use super::headers::{HeaderParam, PARAM_PREFIX};
 use super::scan::Span;
@@ -9,14 +8,14 @@ use super::walk;
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// Keywords whose values are instances, not schemas: an annotation in there is plain data.
+/// Keywords whose values are instances, not schemas: an annotation in them is plain data.
 const DATA: &[&str] = &["default", "const", "enum", "examples"];
 /// Keywords that map names to schemas, so that a name must not be taken for a keyword.
 const MAPS: &[&str] = &["$defs", "definitions", "dependentSchemas", "patternProperties"];
 
 impl HeaderParam {
-    /// Each annotation must be an HTTP token, unique whatever its case, on a string, integer or boolean that
-    /// is reached from the root through `properties` alone.
+    /// Reads the annotations of a schema. Each must be an HTTP token, unique ignoring case, on a string, integer or
+    /// boolean that is reached from the root only through `properties`.
     pub fn from_schema(schema: &[u8]) -> Result<Vec<Self>, String> {
         let root = walk::whole(schema).map_err(|error| format!("the input schema is {error}"))?;
         let mut reader = Reader { schema, found: Vec::new() };
@@ -30,8 +29,7 @@ struct Reader<'a> {
     found: Vec<HeaderParam>,
 }
 
-/// Where a subschema stands: on a chain of `properties` (with the names so far, none at the root), or
-/// elsewhere.
+/// The position of a subschema: on a chain of `properties` (with the names so far, none at the root), or elsewhere.
 #[derive(Clone)]
 enum Position {
     Property(Vec<String>),
@@ -48,7 +46,7 @@ impl Position {
 }
 
 impl Reader<'_> {
-    /// The scan has bounded the depth, and with it this recursion.
+    /// Reads a subschema. The scan has limited the depth, and so this recursion.
     fn read(&mut self, schema: &Span, position: &Position) -> Result<(), String> {
         for item in walk::elements(self.schema, schema) {
             self.read(&item, &Position::Elsewhere)?;
@@ -75,9 +73,9 @@ impl Reader<'_> {
     fn annotate(&mut self, schema: &Span, annotation: &Span, position: &Position) -> Result<(), String> {
         let path = match position {
             Position::Property(path) if !path.is_empty() => path.clone(),
-            Position::Property(_) => return Err("x-mcp-header stands at the root of the schema".to_owned()),
+            Position::Property(_) => return Err("x-mcp-header is at the root of the schema".to_owned()),
             Position::Elsewhere => {
-                return Err("x-mcp-header stands where not only `properties` lead to".to_owned());
+                return Err("x-mcp-header must be reached only through `properties`".to_owned());
             }
         };
         let property = path.join(".");
@@ -131,10 +129,10 @@ mod tests {
             (r#"{"properties":{"a":{"type":"string","x-mcp-header":""}}}"#, "token"),
             (r#"{"properties":{"a":{"type":"string","x-mcp-header":"a:b"}}}"#, "token"),
             (r#"{"properties":{"a":{"type":"string","x-mcp-header":5}}}"#, "not a string"),
-            (r#"{"properties":{"a":{"items":{"type":"string","x-mcp-header":"A"}}}}"#, "lead"),
-            (r#"{"properties":{"a":{"oneOf":[{"type":"string","x-mcp-header":"A"}]}}}"#, "lead"),
-            (r#"{"$defs":{"default":{"type":"string","x-mcp-header":"A"}}}"#, "lead"),
-            (r#"{"then":{"properties":{"x":{"type":"string","x-mcp-header":"A"}}}}"#, "lead"),
+            (r#"{"properties":{"a":{"items":{"type":"string","x-mcp-header":"A"}}}}"#, "only through"),
+            (r#"{"properties":{"a":{"oneOf":[{"type":"string","x-mcp-header":"A"}]}}}"#, "only through"),
+            (r#"{"$defs":{"default":{"type":"string","x-mcp-header":"A"}}}"#, "only through"),
+            (r#"{"then":{"properties":{"x":{"type":"string","x-mcp-header":"A"}}}}"#, "only through"),
             (
                 r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},
                     "b":{"properties":{"c":{"type":"string","x-mcp-header":"a"}}}}}"#,

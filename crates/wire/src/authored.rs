@@ -1,5 +1,5 @@
-//! The messages that the gateway itself writes. Raw JSON parts go in as they are; keys come in canonical
-//! order, `jsonrpc` first and the id before the result, where every peer finds it quickly.
+//! Messages that the gateway itself writes. Raw JSON parts are inserted unchanged; keys are in canonical order,
+//! `jsonrpc` first and the id before the result, where every peer finds it quickly.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use super::era::Version;
 use super::meta;
 use super::text::quote;
 
-/// Who a request says it comes from.
+/// The client that a request names as its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientInfo<'a> {
     pub name: &'a str,
@@ -20,7 +20,7 @@ impl ClientInfo<'_> {
     }
 }
 
-/// A JSON object of raw values.
+/// Writes a JSON object of raw values.
 pub fn object(members: &[(&str, &[u8])]) -> Vec<u8> {
     let size: usize = members.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
     let mut out = Vec::with_capacity(size + 2);
@@ -49,7 +49,7 @@ pub fn result(id: &[u8], result: &[u8]) -> Bytes {
     message(Some(id), [("result", Some(result))])
 }
 
-/// `id` is missing where the request's could not be read; the answer then says null.
+/// Writes an error response. `id` is `None` if the id of the request could not be read; the response then has null.
 pub fn error(id: Option<&[u8]>, code: impl Into<i64>, text: &str, data: Option<&[u8]>) -> Bytes {
     let (code, text) = (code.into().to_string(), quote(text));
     let mut members: Vec<(&str, &[u8])> = vec![("code", code.as_bytes()), ("message", &text)];
@@ -57,7 +57,7 @@ pub fn error(id: Option<&[u8]>, code: impl Into<i64>, text: &str, data: Option<&
     message(Some(id.unwrap_or(b"null")), [("error", Some(&object(&members)))])
 }
 
-/// A request whose params are the given members.
+/// Writes a request whose params are the given members.
 pub fn call(id: u64, method: &str, params: &[(&str, &[u8])]) -> Bytes {
     request(id, method, Some(&object(params)))
 }
@@ -71,12 +71,12 @@ pub fn initialize(id: u64, version: Version, client: ClientInfo<'_>, capabilitie
     call(id, "initialize", &members)
 }
 
-/// `meta` is what [`modern_meta`] gives.
+/// Writes a `server/discover` request; `meta` is the result of [`modern_meta`].
 pub fn discover(id: u64, meta: &[u8]) -> Bytes {
     call(id, "server/discover", &[("_meta", meta)])
 }
 
-/// The `_meta` object that a modern server wants with every request.
+/// The `_meta` object that a modern server requires in every request.
 pub fn modern_meta(
     version: Version,
     client: ClientInfo<'_>,

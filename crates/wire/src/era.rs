@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// Legacy revisions have a handshake and sessions; in modern ones each request stands alone.
+/// Legacy revisions have a handshake and sessions; in modern ones each request is independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Era {
     Legacy,
     Modern,
 }
 
-/// Ordered by age.
+/// A protocol revision; older ones are smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     V2024_11_05,

@@ -1,18 +1,18 @@
-//! JSON-RPC error codes by name, and an error object of a peer read without losing its data.
+//! JSON-RPC error codes by name, and a parser for the error objects of peers that keeps their data.
 
 use std::borrow::Cow;
 
 use super::text;
 use super::walk;
 
-/// The codes that the protocol gives a meaning.
+/// The error codes that the protocol defines.
 pub mod code {
     pub const PARSE_ERROR: i32 = -32700;
     pub const INVALID_REQUEST: i32 = -32600;
     pub const METHOD_NOT_FOUND: i32 = -32601;
     pub const INVALID_PARAMS: i32 = -32602;
     pub const INTERNAL_ERROR: i32 = -32603;
-    /// Legacy only; modern revisions say `INVALID_PARAMS`.
+    /// Legacy only; modern revisions use `INVALID_PARAMS`.
     pub const RESOURCE_NOT_FOUND: i32 = -32002;
     pub const HEADER_MISMATCH: i32 = -32020;
     pub const MISSING_CLIENT_CAPABILITY: i32 = -32021;
@@ -21,7 +21,7 @@ pub mod code {
     pub const URL_ELICITATION_REQUIRED: i32 = -32042;
 }
 
-/// The `error` member of an answer; `data` is its raw JSON.
+/// The `error` member of a response; `data` is its raw JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpcError<'a> {
     pub code: i64,
@@ -30,7 +30,8 @@ pub struct RpcError<'a> {
 }
 
 impl<'a> RpcError<'a> {
-    /// `None` if `value` is no object with an integer `code`. A missing message is an empty one.
+    /// Parses an error object; `None` if `value` is not an object with an integer `code`. A missing message reads as
+    /// empty.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let span = walk::whole(value).ok()?;
         let (mut code, mut message, mut data) = (None, Cow::Borrowed(""), None);

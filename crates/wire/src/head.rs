@@ -1,6 +1,6 @@
-//! The head of one JSON-RPC message: envelope and the few parts of params that the gateway acts on, read in
-//! one borrowed pass that also proves the whole body to be JSON. Arguments are spans, never looked into; of a result
-//! only the keys at its top level are.
+//! The head of one JSON-RPC message: the envelope and the few parts of params that the gateway uses, read in one
+//! borrowed pass that also checks that the whole body is JSON. Arguments are spans and are not parsed; of a result only
+//! the top-level keys are read.
 
 use std::borrow::Cow;
 
@@ -24,8 +24,8 @@ pub enum MessageKind {
     Error,
 }
 
-/// `id` is there for requests and results, `method` for requests and notices. `params: null` and `error:
-/// null` count as absent: libraries that write every field send them.
+/// The head of a message. Requests and results have an `id`, requests and notices a `method`. `params: null` and
+/// `error: null` count as absent, because libraries that write every field send them.
 #[derive(Debug, Clone)]
 pub struct Head<'a> {
     pub body: &'a [u8],
@@ -34,7 +34,7 @@ pub struct Head<'a> {
     pub kind: MessageKind,
     pub id: Option<Id<'a>>,
     pub method: Option<Cow<'a, str>>,
-    /// In a box, since a head is moved often and most messages from servers have none.
+    /// Boxed, since a head is moved often and most messages from servers have no params.
     pub params: Option<Box<Params<'a>>>,
     pub result: Option<Span>,
     pub error: Option<Span>,
@@ -45,7 +45,7 @@ impl<'a> Head<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, HeadError> {
         match Self::read(body, Scan::new(body)?) {
             Err(HeadError::Invalid { reason, .. }) => {
-                // Reading stopped early: the rest may not even be JSON, or hold the id to answer with.
+                // Reading stopped early: the rest may be invalid JSON, or contain the id for the response.
                 let span = walk::whole(body)?;
                 Err(HeadError::Invalid { reason, id: answerable_id(body, &span) })
             }
@@ -53,7 +53,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Whether `params._meta` names a protocol version, whatever its value: then the request is a modern one.
+    /// Whether `params._meta` has a protocol version, with any value: that makes the request a modern one.
     pub fn declares_version(&self) -> bool {
         self.meta().is_some_and(|meta| meta.declares_version)
     }
@@ -64,7 +64,7 @@ impl<'a> Head<'a> {
 
     pub(super) fn read(body: &'a [u8], mut scan: Scan<'a>) -> Result<Self, HeadError> {
         if scan.peek().is_some_and(|byte| byte != b'{') {
-            return Err(HeadError::invalid("a message is a JSON object"));
+            return Err(HeadError::invalid("a message must be a JSON object"));
         }
         let mut envelope = Envelope::default();
         let mut keys = Keys::new(KEYS);
@@ -78,7 +78,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The envelope's members as met, before they are judged together.
+/// The members of the envelope as read, before they are checked together.
 #[derive(Default)]
 struct Envelope<'a> {
     versioned: bool,
@@ -134,9 +134,9 @@ impl<'a> Envelope<'a> {
             (None, Some(_), None) => MessageKind::Result,
             (None, None, Some(_)) => MessageKind::Error,
             (None, None, None) => {
-                return Err(HeadError::invalid("none of method, result and error is there"));
+                return Err(HeadError::invalid("none of method, result and error is present"));
             }
-            (..) => return Err(HeadError::invalid("only one of method, result and error may be there")),
+            (..) => return Err(HeadError::invalid("only one of method, result and error may be present")),
         };
         let id = match self.id {
             Some(span) if kind == MessageKind::Error && &body[span.clone()] == b"null" => None,
@@ -155,7 +155,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The id to answer a refused message with, if it is the only one.
+/// The id for the response to an invalid message, if it is the only one.
 fn answerable_id(body: &[u8], span: &Span) -> Option<Vec<u8>> {
     let mut ids = walk::members(body, span).filter(|(key, ..)| key == "id").map(|(.., value)| value);
     let id = Id::at(body, ids.next()?).filter(Id::is_request_id)?;

@@ -1,18 +1,18 @@
-//! Why a body is refused before anybody acts on it: it is not JSON, or JSON that is no message.
+//! Why a body is rejected before it is processed: it is not JSON, or not a valid message.
 
 use std::fmt;
 
 use super::error::code;
 use super::scan::SyntaxError;
 
-/// Why a body is no message that the gateway takes.
+/// Why a body is not a message that the gateway accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeadError {
     Syntax {
         at: usize,
         reason: &'static str,
     },
-    /// JSON, but no acceptable message; `id` is the raw id to answer with, where there is one.
+    /// JSON, but not an acceptable message; `id` is the raw id for the response, if there is one.
     Invalid {
         reason: String,
         id: Option<Vec<u8>>,

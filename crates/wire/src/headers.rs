@@ -1,5 +1,5 @@
-//! HTTP headers of MCP: their names, and the values that modern requests repeat from their body so that what
-//! stands between may route by them. Reads bodies and schemas; sends nothing.
+//! HTTP headers of MCP: their names, and the values that modern requests repeat from their body so that proxies can
+//! route by them. Reads bodies and schemas; sends nothing.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub const LAST_EVENT_ID: &str = "last-event-id";
 const SENTINEL_START: &str = "=?base64?";
 const SENTINEL_END: &str = "?=";
 
-/// An argument of a tool that travels as a header, too.
+/// An argument of a tool that is also sent as a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderParam {
     /// The whole header name, in lower case: `mcp-param-region`.
@@ -30,7 +30,7 @@ pub struct HeaderParam {
     pub path: Vec<String>,
 }
 
-/// `value` as it may stand in a header: wrapped in base64 where it would not arrive as it is.
+/// Encodes `value` for a header: wraps it in base64 if it would not arrive unchanged.
 pub fn encode_value(value: &str) -> String {
     let altered = value.starts_with(' ')
         || value.ends_with(' ')
@@ -39,7 +39,7 @@ pub fn encode_value(value: &str) -> String {
     if altered { format!("{SENTINEL_START}{}{SENTINEL_END}", BASE64.encode(value)) } else { value.to_owned() }
 }
 
-/// Undoes [`encode_value`]; `None` if the wrapping holds no base64 of UTF-8.
+/// Reverses [`encode_value`]; `None` if the wrapped text is not base64 of UTF-8.
 pub fn decode_value(value: &str) -> Option<String> {
     match value.strip_prefix(SENTINEL_START).and_then(|rest| rest.strip_suffix(SENTINEL_END)) {
         Some(wrapped) => String::from_utf8(BASE64.decode(wrapped).ok()?).ok(),
@@ -53,7 +53,7 @@ pub fn standard(head: &Head<'_>) -> (String, Option<String>) {
     (method, routed_name(head).map(|name| encode_value(&name)))
 }
 
-/// What `Mcp-Name` must say once decoded: the name, URI or task that the method is about.
+/// The decoded value that `Mcp-Name` must have: the name, URI or task that the request is about.
 pub fn routed_name<'a>(head: &'a Head<'_>) -> Option<Cow<'a, str>> {
     let params = head.params.as_ref()?;
     let text = match head.method.as_deref()? {
@@ -67,8 +67,8 @@ pub fn routed_name<'a>(head: &'a Head<'_>) -> Option<Cow<'a, str>> {
     Some(Cow::Borrowed(text.as_str()))
 }
 
-/// The `Mcp-Param-*` headers (name, value ready to be sent) of a call with these arguments. An argument that
-/// is absent, null or no plain value has none.
+/// The `Mcp-Param-*` headers (name, value ready to be sent) of a call with these arguments. An argument that is absent,
+/// null, an object or an array has none.
 pub fn param_headers(body: &[u8], arguments: Option<&Span>, params: &[HeaderParam]) -> Vec<(String, String)> {
     let header = |param: &HeaderParam| {
         Some((param.header.clone(), encode_value(&param_value(body, arguments, param)?)))
@@ -76,7 +76,7 @@ pub fn param_headers(body: &[u8], arguments: Option<&Span>, params: &[HeaderPara
     params.iter().filter_map(header).collect()
 }
 
-/// What the header of an argument must say once decoded.
+/// The decoded value that the header of an argument must have.
 pub fn param_value<'a>(
     body: &'a [u8],
     arguments: Option<&Span>,
@@ -86,7 +86,7 @@ pub fn param_value<'a>(
     plain_value(&body[param.path.iter().try_fold(arguments?.clone(), walk)?])
 }
 
-/// Numbers as they are spelled: any other form might be read as another number.
+/// The text of a scalar. Numbers keep their spelling: another form might be read as a different number.
 fn plain_value(raw: &[u8]) -> Option<Cow<'_, str>> {
     match raw.first()? {
         b'"' => text::unescape(raw),

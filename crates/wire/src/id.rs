@@ -1,5 +1,5 @@
-//! Request ids and progress tokens as the peer spelled them, and the quick way to an answer's id: a large
-//! answer is passed on without being parsed, so its id is looked for at both ends first.
+//! Request ids and progress tokens as the peer wrote them, and a fast search for the id of a response: a large response
+//! is passed on without being parsed, so its id is searched at both ends first.
 
 use super::scan::{Scan, Span};
 use super::text;
@@ -22,20 +22,20 @@ impl<'a> Id<'a> {
         self.raw
     }
 
-    /// The ids that the gateway itself gives are such; a string of digits is not one.
+    /// The id as a number, as the gateway itself assigns them; `None` for a string, even one of digits.
     pub fn as_u64(&self) -> Option<u64> {
         std::str::from_utf8(self.raw).ok()?.parse().ok()
     }
 
-    /// A string, or a number without fraction and exponent: what a request id may be.
+    /// Whether this is a valid request id: a string, or a number without fraction and exponent.
     pub fn is_request_id(&self) -> bool {
         self.raw.starts_with(b"\"") || !self.raw.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
     }
 }
 
-/// The span of the id of an answer (a message with `result` or `error`); `None` for any other message and for
-/// an answer without one. What lies between the two ends is not checked, so this finds the id of a message
-/// that may still turn out not to be JSON. Of several `id` members it is one that stands at top level.
+/// The span of the id of a response (a message with `result` or `error`); `None` for any other message and for a
+/// response without an id. The bytes between the two ends are not checked, so the message may still turn out not to be
+/// JSON. If there are several `id` members, the result is one at the top level.
 pub fn find_answer_id(body: &[u8]) -> Option<Span> {
     let mut scan = Scan::unchecked(body);
     let mut id = None;
@@ -54,10 +54,9 @@ pub fn find_answer_id(body: &[u8]) -> Option<Span> {
     None
 }
 
-/// The id if the message ends with `,"id":<id>}`. The last byte of an object is its own closing bracket; a
-/// scalar right before that bracket is therefore a value of this very object, and the quotes around its key
-/// cannot be content of a string, since they are not escaped. An id inside a nested object has a further
-/// bracket behind it.
+/// The id if the message ends with `,"id":<id>}`. The last byte of an object is its own closing bracket; a scalar right
+/// before that bracket is therefore a value of this object, and the quotes around its key cannot be part of a string,
+/// since they are not escaped. An id inside a nested object is followed by another bracket.
 fn at_end(body: &[u8]) -> Option<Span> {
     let rest = body.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
     let end = rest.len();

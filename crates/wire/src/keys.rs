@@ -1,5 +1,6 @@
-//! The keys of one object, checked to be canonical: each may occur once, and a key that a lax peer could take for one
-//! that the gateway reads must be spelled exactly so. Else the name that was checked and the name that runs differ.
+//! Checks that the keys of one object are canonical: each may occur once, and a key that a lenient peer could confuse
+//! with one that the gateway reads must be spelled exactly like it. Otherwise the name that was checked and the name
+//! that is used could differ.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,7 +9,7 @@ use super::head_error::HeadError;
 use super::scan::Span;
 use super::text;
 
-/// The keys met so far in one object.
+/// The keys read so far in one object.
 #[derive(Debug)]
 pub struct Keys<'a> {
     known: &'static [&'static str],
@@ -18,28 +19,28 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// At most 32 known keys.
+    /// Accepts at most 32 known keys.
     pub fn new(known: &'static [&'static str]) -> Self {
         debug_assert!(known.len() <= 32);
         Self { known, met: 0, others: HashSet::new() }
     }
 
-    /// Admits the key at `key` in `body`; see [`Self::admit_token`].
+    /// Checks the key at `key` in `body`; see [`Self::admit_token`].
     pub(super) fn read(&mut self, body: &'a [u8], key: Span) -> Result<Option<&'static str>, HeadError> {
         self.admit_token(&body[key]).map_err(HeadError::invalid)
     }
 
-    /// The known key that a key of a message is (a string token, quotes included), or `None` for a key that passes
-    /// unread; the reason if it is refused.
+    /// Checks a key of a message (a string token, quotes included). Returns the known key that it is, or `None` for any
+    /// other key; the error says why the key is rejected.
     pub fn admit_token(&mut self, token: &'a [u8]) -> Result<Option<&'static str>, String> {
-        // Almost every key is spelled without escapes and is recognized as it stands.
+        // Almost every key is written without escapes and can be compared as it is.
         match self.known.iter().position(|known| text::is_plainly(token, known)) {
             Some(index) => self.meet(index),
-            None => self.admit(text::unescape(token).ok_or("a key holds a lone surrogate")?),
+            None => self.admit(text::unescape(token).ok_or("a key contains a lone surrogate")?),
         }
     }
 
-    /// As [`Self::admit_token`], for a key that was unescaped.
+    /// Like [`Self::admit_token`], for a key that was unescaped.
     pub fn admit(&mut self, key: Cow<'a, str>) -> Result<Option<&'static str>, String> {
         if let Some(index) = self.known.iter().position(|known| *known == key) {
             return self.meet(index);
@@ -48,7 +49,7 @@ impl<'a> Keys<'a> {
             return Err(format!("key {key:?} must be spelled {known:?}"));
         }
         if let Some(twice) = self.others.replace(key) {
-            // As long as the sender liked; the reason is sent back.
+            // Shortened, since the sender decides how long it is and the reason is sent back.
             let start: String = twice.chars().take(60).collect();
             return Err(format!("duplicate key {start:?}"));
         }
@@ -65,8 +66,8 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Equal in the eyes of a reader that ignores case. Go's encoding/json is one, and folds the long s and the
-/// Kelvin sign into ASCII as well.
+/// Whether the keys are equal for a parser that ignores case. Go's encoding/json is one, and also folds the long s and
+/// the Kelvin sign into ASCII.
 fn same_folded(known: &str, key: &str) -> bool {
     let fold = |letter: char| match letter {
         'ſ' => 's',

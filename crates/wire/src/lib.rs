@@ -1,10 +1,10 @@
-//! MCP messages as bytes: what the gateway must know of a message is read in one borrowed pass, what it must
-//! change is a patch, all else stays as sent. No I/O, no async, no other layer.
+//! MCP messages as bytes: the parts of a message that the gateway needs are read in one borrowed pass, changes are made
+//! with a patch, and everything else stays as sent. No I/O, no async, no other layer.
 //!
-//! Reading order: [`scan`] with `token` and `word`, [`walk`] (JSON as spans), [`text`] and [`id`] (what tokens
-//! say), [`head`], [`params`] and [`keys`] (what a message says), [`response`] with `marks` (a server's response), [`patch`] (how
-//! it is changed), [`authored`] and [`error`] (what we write ourselves), [`sse`] (how it travels), [`era`], [`meta`]
-//! and [`headers`] with `annotation` (what differs between protocol revisions).
+//! Reading order: [`scan`] with `token` and `word`, [`walk`] (JSON as spans), [`text`] and [`id`] (the values of
+//! tokens), [`head`], [`params`] and [`keys`] (the contents of a message), [`response`] with `marks` (a server's
+//! response), [`patch`] (changes), [`authored`] and [`error`] (messages that we write), [`sse`] (event streams),
+//! [`era`], [`meta`] and [`headers`] with `annotation` (differences between protocol revisions).
 
 mod annotation;
 pub mod authored;

@@ -1,9 +1,9 @@
-//! What a result says about itself at its top level: whether a tool failed, and of which type the result is.
+//! The top-level members of a result that the gateway reads: whether a tool failed, and the type of the result.
 
 use super::scan::{Scan, Span, SyntaxError};
 use super::text;
 
-/// What a result says about itself at its top level.
+/// The values of `isError` and `resultType` at the top level of a result.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Marks {
     pub(super) is_error: Option<Span>,
@@ -11,7 +11,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Reads the object that comes next. Of several members with the same key the first counts.
+    /// Reads the object that comes next. If a key occurs several times, the first one counts.
     pub(super) fn read(scan: &mut Scan<'_>) -> Result<(Span, Self), SyntaxError> {
         let mut marks = Self::default();
         let start = scan.enter()?;

@@ -1,4 +1,4 @@
-//! The keys of `_meta` that the protocol itself reserves. All others belong to the peers and pass untouched.
+//! The keys of `_meta` that the protocol itself reserves. All others belong to the peers and are passed on unchanged.
 
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
@@ -8,5 +8,5 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const PROGRESS_TOKEN: &str = "progressToken";
 
-/// What a modern client adds to each request and a legacy server does not know.
+/// The keys that a modern client adds to each request and a legacy server does not know.
 pub const REQUEST_KEYS: [&str; 4] = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL];

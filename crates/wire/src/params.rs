@@ -1,6 +1,5 @@
-//! The parts of params and `_meta` that the gateway acts on. A known key with a value of the wrong type reads
-//! as absent and is listed in `mistyped`, so that the method decides whether that matters; null is plainly
-//! absent.
+//! The parts of params and `_meta` that the gateway uses. A known key with a value of the wrong type reads as absent
+//! and is listed in `mistyped`, so that the method decides whether that matters; null simply counts as absent.
 
 use super::head_error::HeadError;
 use super::id::Id;
@@ -43,7 +42,7 @@ pub struct Params<'a> {
     pub cursor: Option<Text<'a>>,
     pub level: Option<Text<'a>>,
     pub request_id: Option<Id<'a>>,
-    /// In progress notices; a request has it in `_meta`.
+    /// The token of a progress notice; a request has it in `_meta`.
     pub progress_token: Option<Id<'a>>,
     pub request_state: Option<Text<'a>>,
     /// An object.
@@ -65,7 +64,7 @@ pub struct Reference<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Meta<'a> {
     pub span: Span,
-    /// The version key is there, with any value at all: that alone makes a request a modern one.
+    /// Whether the version key is present, with any value: that alone makes a request a modern one.
     pub declares_version: bool,
     pub protocol_version: Option<Text<'a>>,
     /// An object.
@@ -149,8 +148,8 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// Walks the object that comes next, checks its keys, and hands each known one to `take` with the scan
-/// standing before its value. Returns the object's span.
+/// Walks the object that comes next, checks its keys, and passes each known one to `take`, with the scan just before
+/// its value. Returns the object's span.
 fn each<'a>(
     scan: &mut Scan<'a>,
     known: &'static [&'static str],

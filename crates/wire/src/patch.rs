@@ -1,5 +1,4 @@
-//! Changes to a message as byte ranges with new bytes, applied once: what no edit names comes out byte for
-//! byte.
+//! Edits to a message, as byte ranges with new bytes, all applied at once: bytes outside of the edits stay unchanged.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +17,7 @@ pub struct Patch<'a> {
     edits: Vec<(Span, Cow<'a, [u8]>)>,
 }
 
-/// Two edits claim the same bytes, or one lies outside the body.
+/// Two edits overlap, or one is outside of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     pub at: usize,
@@ -54,14 +53,13 @@ impl<'a> Patch<'a> {
         self.replace(at..at, what)
     }
 
-    /// Gives `object` the member `key` with the raw JSON `value`, in the place of its present one or at the
-    /// end.
+    /// Sets the member `key` of `object` to the raw JSON `value`: replaces the existing one, or adds one at the end.
     pub fn set_member(&mut self, object: &Span, key: &str, value: &[u8]) -> &mut Self {
         self.edit_members(object, |_| false, &[(key, value)])
     }
 
     /// Removes the members of `object` whose key `is_unwanted`, and sets those of `set`. Call it once per object: the
-    /// commas come out right only if all changes are known together.
+    /// commas are correct only if all changes are known together.
     pub fn edit_members(
         &mut self,
         object: &Span,
@@ -97,8 +95,8 @@ impl<'a> Patch<'a> {
         self
     }
 
-    /// The changed message in one allocation. On a conflict, which is a bug of the caller, it is empty: no
-    /// peer takes that for a message, whereas a half-edited one might name what was never checked.
+    /// Returns the changed message, in one allocation. On a conflict, which is a bug of the caller, it is empty: no
+    /// peer accepts that as a message, whereas a partly edited one might contain a name that was never checked.
     pub fn apply(self) -> Bytes {
         let applied = self.try_apply();
         debug_assert!(applied.is_ok(), "{applied:?}");
@@ -127,10 +125,10 @@ impl<'a> Patch<'a> {
     }
 }
 
-/// Turns runs of dropped members into spans that take just the right commas with them.
+/// Turns runs of dropped members into spans that include exactly the right commas.
 #[derive(Default)]
 struct Commas {
-    /// Where the last kept member ends.
+    /// The end of the last kept member.
     kept: Option<usize>,
     dropping: Option<Span>,
 }
@@ -143,7 +141,7 @@ impl Commas {
 
     fn keep(&mut self, key: Span, value: Span, edits: &mut Vec<(Span, Cow<'_, [u8]>)>) {
         if let Some(run) = self.dropping.take() {
-            // A run at the front takes the comma behind it, any other the one before it.
+            // A run at the front includes the comma after it, any other run the comma before it.
             let end = if self.kept.is_none() { key.start } else { run.end };
             edits.push((run.start..end, Cow::Borrowed(&[])));
         }

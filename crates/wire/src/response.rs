@@ -1,5 +1,5 @@
-//! A response of a server, read once: proven to be one whole message, with the places of the parts that the gateway acts
-//! on. Everything else in it is passed on as bytes.
+//! A response of a server, read once: checked to be one complete message, with the positions of the parts that the
+//! gateway uses. Everything else in it is passed on as bytes.
 
 use bytes::Bytes;
 
@@ -34,7 +34,7 @@ impl Response {
             (MessageKind::Result, ..) => return Err(HeadError::invalid("result must be an object")),
             (MessageKind::Error, _, Some(error)) => Payload::Error(error),
             (MessageKind::Error | MessageKind::Request | MessageKind::Notice, ..) => {
-                return Err(HeadError::invalid("it is no response"));
+                return Err(HeadError::invalid("it is not a response"));
             }
         };
         let id = head.id.map(|id| id.span);
@@ -45,7 +45,7 @@ impl Response {
         &self.message
     }
 
-    /// None for an error that names no request.
+    /// The id; `None` for an error without one.
     pub fn id(&self) -> Option<Id<'_>> {
         Id::at(&self.message, self.id.clone()?)
     }
@@ -61,7 +61,7 @@ impl Response {
         }
     }
 
-    /// None for a result, and for an error without code or message.
+    /// The error; `None` for a result, and for an error without an integer code.
     pub fn error(&self) -> Option<RpcError<'_>> {
         RpcError::parse(&self.message[self.error_span()?.clone()])
     }
@@ -73,7 +73,7 @@ impl Response {
         }
     }
 
-    /// Whether a tool reports by its result that it failed.
+    /// Whether the result reports that a tool failed.
     pub fn is_tool_error(&self) -> bool {
         self.mark(|marks| marks.is_error.as_ref()) == Some(b"true")
     }
@@ -83,7 +83,7 @@ impl Response {
         self.mark(|marks| marks.result_type.as_ref())
     }
 
-    /// Whether a modern server wants to know something before it answers.
+    /// Whether a modern server requests input before it can respond.
     pub fn asks_for_input(&self) -> bool {
         self.result_type() == Some(br#""input_required""#)
     }

@@ -1,34 +1,34 @@
-//! A strict RFC 8259 scanner that yields spans of the body and allocates nothing: the one pass on which
-//! everything else in `wire` builds. It decides what is JSON and where values lie, not what they mean.
+//! A strict RFC 8259 scanner that yields spans of the body and allocates nothing: everything else in `wire` is built on
+//! this pass. It decides what is JSON and where values are, not what they mean.
 
 use std::ops::Range;
 
 pub use super::token::SyntaxError;
 use super::token::{literal_end, number_end, string_end};
 
-/// A byte range of a message; of a string it includes the quotes.
+/// A byte range of a message; the range of a string includes the quotes.
 pub type Span = Range<usize>;
 
-/// Deepest nesting accepted. It is what serde_json accepts too, so that no later typed read of a part can
-/// fail on depth, and it lets a `u128` be the stack.
+/// Deepest nesting accepted. serde_json has the same limit, so that no later typed read of a part can fail on depth,
+/// and a `u128` is enough for the stack.
 pub const MAX_DEPTH: usize = 127;
 /// Deepest nesting of a response that is only passed on.
 pub const MAX_RESPONSE_DEPTH: usize = 1000;
 
-/// A position in a body. `enter`, then `key` and `value` in turn until `key` gives `None`, walks an object
-/// whose members may be entered the same way; `value` alone skips whatever comes next.
+/// A position in a body. To walk an object, call `enter`, then `key` and `value` in turn until `key` returns `None`;
+/// its members can be entered the same way. `value` alone skips the next value.
 #[derive(Debug, Clone)]
 pub struct Scan<'a> {
     pub(super) body: &'a [u8],
     at: usize,
     depth: usize,
     max_depth: usize,
-    /// Just behind an opening bracket, where no comma is due.
+    /// Right after an opening bracket, where no comma is expected.
     fresh: bool,
 }
 
 impl<'a> Scan<'a> {
-    /// UTF-8 is checked here, once, so that strings need not care.
+    /// Checks UTF-8 once, so that reading strings does not have to.
     pub fn new(body: &'a [u8]) -> Result<Self, SyntaxError> {
         match std::str::from_utf8(body) {
             Ok(_) => Ok(Self::unchecked(body)),
@@ -36,12 +36,12 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// For a response that is passed on, which may be nested deeper than what is read here.
+    /// A scan of a response that is passed on, which may be nested deeper than other messages.
     pub(super) fn of_response(body: &'a [u8]) -> Result<Self, SyntaxError> {
         Ok(Self { max_depth: MAX_RESPONSE_DEPTH, ..Self::new(body)? })
     }
 
-    /// For a look at the start of a body that will be passed on unparsed: its UTF-8 is the reader's concern.
+    /// A scan that does not check UTF-8, for the start of a body that is passed on unparsed to a reader that does.
     pub(super) fn unchecked(body: &'a [u8]) -> Self {
         Self { body, at: 0, depth: 0, max_depth: MAX_DEPTH, fresh: false }
     }
@@ -71,7 +71,7 @@ impl<'a> Scan<'a> {
         Ok(start)
     }
 
-    /// `enter` for a scan that is known to stand before a bracket.
+    /// `enter` for a scan that is known to be just before a bracket.
     pub(super) fn entered(mut self) -> Self {
         self.skip_space();
         self.at += 1;
@@ -90,18 +90,18 @@ impl<'a> Scan<'a> {
         if self.ends(b']', "expected ',' or ']'")? { Ok(None) } else { self.value().map(Some) }
     }
 
-    /// Where the scan stands: right behind the last thing read.
+    /// The position of the scan: right after the last thing read.
     pub fn position(&self) -> usize {
         self.at
     }
 
     pub fn finish(&mut self) -> Result<(), SyntaxError> {
         self.skip_space();
-        if self.at == self.body.len() { Ok(()) } else { Err(self.fault("unexpected text behind the value")) }
+        if self.at == self.body.len() { Ok(()) } else { Err(self.fault("unexpected text after the value")) }
     }
 
-    /// Skips one value of any kind and depth, checking it, and returns its span. Iterative: the input does
-    /// not decide how much stack is used.
+    /// Skips one value of any kind and depth, checking it, and returns its span. It is iterative, so that the input
+    /// does not decide how much stack is used.
     pub fn value(&mut self) -> Result<Span, SyntaxError> {
         self.skip_space();
         let start = self.at;
@@ -139,8 +139,7 @@ impl<'a> Scan<'a> {
         Ok(false)
     }
 
-    /// Behind a finished value: closes what ends here; true if that was the outermost, false if a value
-    /// follows.
+    /// Closes the containers that end after a finished value; true if that was the outermost, false if a value follows.
     fn close(&mut self, open: &mut Open) -> Result<bool, SyntaxError> {
         while let Some(end) = open.end() {
             self.skip_space();
@@ -163,7 +162,7 @@ impl<'a> Scan<'a> {
         Ok(true)
     }
 
-    /// Consumes the closing bracket or the comma that is due.
+    /// Consumes the closing bracket or the expected comma; true if it was the bracket.
     fn ends(&mut self, end: u8, reason: &'static str) -> Result<bool, SyntaxError> {
         self.skip_space();
         let fresh = std::mem::replace(&mut self.fresh, false);
@@ -233,10 +232,10 @@ impl<'a> Scan<'a> {
 /// The containers open inside one `value`, one bit each: set for an object.
 #[derive(Default)]
 struct Open {
-    /// The innermost ones.
+    /// The innermost containers.
     objects: u128,
     count: usize,
-    /// Those around them, 128 at a time; allocates nothing below [`MAX_DEPTH`].
+    /// The containers around them, 128 at a time; allocates nothing below [`MAX_DEPTH`].
     outer: Vec<u128>,
 }
 

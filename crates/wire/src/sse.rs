@@ -1,5 +1,5 @@
-//! Server-sent events (the WHATWG event stream format) as bytes: a scanner that takes chunks as they come,
-//! and the frames that the gateway writes. It holds no connection and knows nothing of MCP.
+//! Server-sent events (the WHATWG event stream format) as bytes: a scanner for incoming chunks, and the frames that the
+//! gateway writes. It has no connection and knows nothing about MCP.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use super::word;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// An event that had data. The data may be empty: servers send such events just to tell their id.
+/// An event with data. The data may be empty: servers send such events only for their id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub name: Option<String>,
     pub data: Bytes,
-    /// The id that this very event gave; the one to resume from is [`Scanner::last_event_id`].
+    /// The id of this event, if it has one; the id to resume from is [`Scanner::last_event_id`].
     pub id: Option<String>,
 }
 
-/// An event was larger than allowed. It is skipped; the events behind it can still be read.
+/// An event was larger than allowed. It is skipped; the events after it can still be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong {
     pub limit: usize,
@@ -33,19 +33,20 @@ impl fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// Feed it chunks, and take events until there is none. What is unfinished when the stream ends is no event.
+/// Splits a stream into events: feed it chunks, and take events until there is none. An event that is unfinished when
+/// the stream ends is dropped.
 #[derive(Debug)]
 pub struct Scanner {
     limit: usize,
     buffer: BytesMut,
-    /// How much of the buffer is known to hold no line end; keeps a line of many chunks linear.
+    /// How much of the buffer is known to have no line end; makes the search linear for a line of many chunks.
     searched: usize,
     started: bool,
-    /// The last line ended with CR: an LF right behind belongs to that end.
+    /// The last line ended with CR: an LF right after it belongs to that line end.
     after_cr: bool,
-    /// The rest of the present event is thrown away, for its size.
+    /// The rest of the current event is dropped because of its size.
     skipping: bool,
-    /// Bytes of the present line are gone already, so it is not the empty one that ends an event.
+    /// Bytes of the current line were dropped already, so it is not the empty line that ends an event.
     line_cut: bool,
     partial: PartialEvent,
     last_event_id: Option<String>,
@@ -53,7 +54,7 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// `max_event_bytes` bounds one line and all data of one event; nothing larger is ever held.
+    /// `max_event_bytes` limits one line and all data of one event; nothing larger is ever buffered.
     pub fn new(max_event_bytes: usize) -> Self {
         Self {
             limit: max_event_bytes,
@@ -103,17 +104,17 @@ impl Scanner {
         None
     }
 
-    /// The id to resume behind; events without data count, too.
+    /// The id after which to resume; events without data count too.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
-    /// How long the server wants a client to wait before it reconnects.
+    /// How long the server asks a client to wait before it reconnects.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Drops the byte order mark; false while it cannot be told yet whether there is one.
+    /// Drops the byte order mark; false while it is not yet known whether there is one.
     fn begin(&mut self) -> bool {
         if !self.started {
             if self.buffer.len() < BOM.len() && BOM.starts_with(&self.buffer) {
@@ -193,7 +194,7 @@ struct PartialEvent {
     size: usize,
 }
 
-/// One line, the usual case, is handed on as it lies in the buffer; only further lines are copied together.
+/// The data of an event. A single line, the usual case, is passed on without a copy; several lines are copied together.
 #[derive(Debug)]
 enum EventData {
     Line(Bytes),
@@ -230,8 +231,8 @@ fn owned(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// One event as it goes over the wire. Every line end in `data` starts a further data line, and arrives as
-/// LF; of `event` only the first line is written.
+/// Writes one event in the format of the stream. Every line end in `data` starts another data line, and arrives as LF;
+/// only the first line of `event` is written.
 pub fn frame(event: Option<&str>, data: &[u8]) -> Bytes {
     let name = event.map(|name| name.split(['\r', '\n']).next().unwrap_or_default());
     let mut out = BytesMut::with_capacity(data.len() + name.map_or(0, |name| name.len() + 8) + 8);

@@ -1,11 +1,10 @@
-//! JSON strings: read with their escapes undone, written with them done. Where a string lies in a message
-//! stays with it, so that it can be replaced.
+//! JSON strings, decoded and encoded. A decoded string keeps its position in the message, so that it can be replaced.
 
 use std::borrow::Cow;
 
 use super::scan::Span;
 
-/// A string of a message: what it says, and where it stands (quotes included).
+/// A string of a message: its value, and its position (quotes included).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text<'a> {
     pub value: Cow<'a, str>,
@@ -23,8 +22,8 @@ pub fn quote(text: &str) -> Vec<u8> {
     serde_json::to_vec(text).expect("a str always serializes to memory")
 }
 
-/// What a valid JSON string token (quotes included) says; `None` if it is no such token or holds a lone
-/// surrogate, which no `str` can.
+/// The value of a JSON string token (quotes included); `None` if it is not a valid one or contains a lone surrogate,
+/// which a `str` cannot.
 pub fn unescape(token: &[u8]) -> Option<Cow<'_, str>> {
     match decode(token)? {
         (text, Surrogates::Paired) => Some(text),
@@ -37,12 +36,12 @@ pub(super) fn is_plainly(token: &[u8], text: &str) -> bool {
     token.len() == text.len() + 2 && &token[1..token.len() - 1] == text.as_bytes()
 }
 
-/// Whether a string token (quotes included) says this text, however it is written.
+/// Whether a string token (quotes included) has this value, however it is written.
 pub(super) fn says(token: &[u8], text: &str) -> bool {
     is_plainly(token, text) || token.contains(&b'\\') && unescape(token).is_some_and(|said| said == text)
 }
 
-/// As [`unescape`], with U+FFFD for what no `str` can hold, and empty for what is no string token.
+/// Like [`unescape`], with U+FFFD for a lone surrogate, and empty for anything that is not a string token.
 pub fn unescape_lossy(token: &[u8]) -> Cow<'_, str> {
     decode(token).map(|(text, _)| text).unwrap_or_default()
 }
@@ -89,8 +88,8 @@ fn short_escape(letter: char) -> Option<char> {
     })
 }
 
-/// The character that the digits behind `\u` stand for, with its second half where it has one, and what
-/// follows. `None` for a surrogate without its partner.
+/// The character for the digits after `\u`, including the second half of a surrogate pair, and the rest of the text.
+/// The character is `None` for a lone surrogate.
 fn code_point(digits: &str) -> Option<(Option<char>, &str)> {
     let (first, after) = hex(digits)?;
     let second = after.strip_prefix("\\u").and_then(hex);

@@ -1,5 +1,5 @@
-//! The scalar tokens of JSON: where a string, number or literal that starts at a byte ends, or why it is
-//! none. The inner half of [`super::scan`]; structure is not seen here.
+//! The scalar tokens of JSON: finds the end of a string, number or literal, or says why it is invalid. The inner part
+//! of [`super::scan`], which handles objects and arrays.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// `at` is the opening quote.
+/// The end of a string; `at` is the position of the opening quote.
 pub(super) fn string_end(body: &[u8], at: usize) -> Result<usize, SyntaxError> {
     let mut at = at + 1;
     loop {
@@ -33,7 +33,8 @@ pub(super) fn string_end(body: &[u8], at: usize) -> Result<usize, SyntaxError> {
     }
 }
 
-/// Lone surrogates pass, as RFC 8259 has it: servers that cut a text inside an emoji really send them.
+/// The end of an escape. Lone surrogates are accepted, as in RFC 8259: servers that cut a text inside an emoji really
+/// send them.
 fn escape_end(body: &[u8], at: usize) -> Result<usize, SyntaxError> {
     let length = match body.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,

@@ -1,12 +1,11 @@
-//! Walks over JSON that was validated before, as iterators of spans; for parts of a message that the head
-//! does not read.
+//! Iterators of spans over JSON that was validated before, for parts of a message that the head does not read.
 
 use std::borrow::Cow;
 
 use super::scan::{Scan, Span, SyntaxError};
 use super::text;
 
-/// The span of the one JSON value that `body` consists of, white space around it aside.
+/// The span of the one JSON value that `body` consists of, without the white space around it.
 pub fn whole(body: &[u8]) -> Result<Span, SyntaxError> {
     let mut scan = Scan::new(body)?;
     let span = scan.value()?;
@@ -14,13 +13,13 @@ pub fn whole(body: &[u8]) -> Result<Span, SyntaxError> {
     Ok(span)
 }
 
-/// Key (unescaped), key span and value span of each member of the object at `object`, in order. For JSON that
-/// was validated before: at anything else the iterator just ends. A lone surrogate in a key reads as U+FFFD.
+/// Key (unescaped), key span and value span of each member of the object at `object`, in order. For JSON that was
+/// validated before: on anything else the iterator just ends. A lone surrogate in a key reads as U+FFFD.
 pub fn members<'a>(body: &'a [u8], object: &Span) -> Members<'a> {
     Members(Scan::within(body, object).filter(|scan| scan.peek() == Some(b'{')).map(Scan::entered))
 }
 
-/// The value span of each element of the array at `array`; for validated JSON, as [`members`].
+/// The value span of each element of the array at `array`; for validated JSON, like [`members`].
 pub fn elements<'a>(body: &'a [u8], array: &Span) -> Elements<'a> {
     Elements(Scan::within(body, array).filter(|scan| scan.peek() == Some(b'[')).map(Scan::entered))
 }

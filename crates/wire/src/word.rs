@@ -1,5 +1,5 @@
 //! Byte search eight bytes at a time, and in long texts a block at a time, without unsafe code: the inner loop of
-//! [`super::scan`] and [`super::sse`], which meet messages of many megabytes.
+//! [`super::scan`] and [`super::sse`], which process messages of many megabytes.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -26,7 +26,8 @@ pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
     )
 }
 
-/// The lowest mark of a word is exact: a borrow spreads only upwards, from a byte that is a hit itself.
+/// Finds the first hit. The lowest mark of a word is exact: a borrow spreads only upwards, from a byte that is a hit
+/// itself.
 fn find(
     bytes: &[u8],
     from: usize,
@@ -34,7 +35,7 @@ fn find(
     is_hit: impl Fn(u8) -> bool,
 ) -> Option<usize> {
     let mut at = from;
-    // Most strings are short, so blocks begin only after the first few words. After them the hit is near.
+    // Most strings are short, so blocks are used only after the first few words. After the blocks, the hit is near.
     let mut blocks_from = from.saturating_add(BLOCK);
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let marks = in_word(u64::from_le_bytes(*chunk)) & HIGHS;
@@ -50,8 +51,8 @@ fn find(
     bytes.get(at..)?.iter().position(|&byte| is_hit(byte)).map(|offset| at + offset)
 }
 
-/// Where the first block begins that has a hit or is not whole. The loop over a block has no early end, so that the
-/// compiler makes it a few vector instructions.
+/// The start of the first block that has a hit or is incomplete. The loop over a block has no early exit, so that the
+/// compiler turns it into a few vector instructions.
 fn skip_blocks(bytes: &[u8], from: usize, is_hit: &impl Fn(u8) -> bool) -> usize {
     let mut at = from;
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {

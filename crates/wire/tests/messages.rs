@@ -1,5 +1,5 @@
 //! Properties of `wire` over generated, truncated and mutated messages: nothing is lost, nothing panics, and
-//! serde_json, an independent reader, agrees. Single cases stand beside the code.
+//! serde_json, an independent reader, agrees. Single cases are tested next to the code.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use wire::sse::{Event, Scanner, TooLong, frame};
 use wire::walk::{self, members};
 use wire::{Head, HeadError, MessageKind, Patch, find_answer_id, text};
 
-/// JSON values with short, hostile keys, so that `id` and the like turn up at every depth.
+/// JSON values with short, hostile keys, so that `id` and the like occur at every depth.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -100,7 +100,7 @@ fn is_json(body: &[u8]) -> bool {
     std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<&RawValue>(text).is_ok())
 }
 
-/// Every `id` at the top level, by the full pass.
+/// Every `id` at the top level, found by a full pass.
 fn top_level_ids(body: &[u8]) -> Vec<Span> {
     let whole = walk::whole(body).unwrap_or(0..0);
     members(body, &whole).filter(|(key, ..)| key == "id").map(|(.., value)| value).collect()

@@ -1,4 +1,4 @@
-//! A text in JSON or YAML as a value. JSON may have comments and trailing commas, as editors allow them in settings.
+//! Reads a text in JSON or YAML. JSON may have comments and trailing commas, as editors allow them in settings.
 
 use serde_json::Value;
 
@@ -10,17 +10,17 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
         return Err(Unreadable("the text is empty".into()));
     }
     let plain = without_comments(text);
-    // YAML has braces too, but who begins with one means JSON: its errors are the ones that help.
+    // YAML has braces too, but a text that begins with one is meant as JSON, whose errors are more helpful.
     if !plain.trim_start().starts_with(['{', '[']) {
         return yaml::read(text);
     }
     serde_json::from_str(&plain).map_err(|error| Unreadable(format!("the text is not JSON: {error}")))
 }
 
-/// The text with comments and trailing commas blanked; everything else keeps its place, for the errors.
+/// The text with comments and trailing commas replaced by spaces, so that errors name the right position.
 fn without_comments(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
-    // Where the last comma stands while only white space and comments followed it.
+    // The position of the last comma, while only white space and comments follow it.
     let mut comma: Option<usize> = None;
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -1,11 +1,11 @@
-//! One server as the programs with an `mcpServers` or `servers` file write it (Claude Desktop and Code, Cursor,
-//! VS Code, Windsurf, Gemini CLI and those who followed them), turned into a registration input of ours.
+//! Converts one server from the format of programs with an `mcpServers` or `servers` file (Claude Desktop and Code,
+//! Cursor, VS Code, Windsurf, Gemini CLI and similar ones) into our registration input.
 
 use serde_json::{Map, Value, json};
 
 use crate::ServerName;
 
-/// What became of one server; `refusal` says why it cannot be used.
+/// A converted server; `refusal` says why it cannot be used.
 pub struct Own {
     pub name: String,
     pub input: Map<String, Value>,
@@ -13,7 +13,7 @@ pub struct Own {
     pub refusal: Option<String>,
 }
 
-/// Whether the inside of a file could be meant: an object that says how to reach a server.
+/// Whether the value is an object that says how to reach a server, as in such a file.
 pub fn looks_like_server(value: &Value) -> bool {
     let keys = ["command", "url", "serverUrl", "httpUrl"];
     value.as_object().is_some_and(|object| keys.iter().any(|key| object.contains_key(*key)))
@@ -57,12 +57,12 @@ pub fn to_own(name: &str, value: Value) -> Own {
         }
     }
     if own_name.is_none() {
-        own.refusal = Some("nothing of its name can be the name of a server; rename it".into());
+        own.refusal = Some("its name has no characters that a server name may have; rename it".into());
     }
     own
 }
 
-/// Under which of the known keys the address stands, and the address.
+/// Removes the address from the object, and returns it with the key that it was under.
 fn take_endpoint(object: &mut Map<String, Value>) -> Option<(&'static str, Value)> {
     let keys = ["httpUrl", "serverUrl", "url"];
     keys.into_iter().find_map(|key| object.remove(key).map(|value| (key, value)))
@@ -79,13 +79,13 @@ fn transport(
             "stdio" | "local" => Ok("stdio"),
             "http" | "streamablehttp" | "remote" => Ok("streamable_http"),
             "sse" => Ok("sse"),
-            _ => Err(format!("its transport {named} is not supported; there are stdio, http and sse")),
+            _ => Err(format!("its transport {named} is not supported; use stdio, http or sse")),
         };
     }
     match endpoint {
         None if object.contains_key("command") => Ok("stdio"),
         None => Err("it has neither \"command\" nor \"url\"".into()),
-        // Without a word about it, the old transport is known by the path that its servers use by habit.
+        // Without an explicit transport, the old one is recognized by the path that its servers usually have.
         Some(("url" | "serverUrl", Value::String(url))) if path(url).ends_with("/sse") => Ok("sse"),
         Some(_) => Ok("streamable_http"),
     }
@@ -95,7 +95,7 @@ fn path(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url).trim_end_matches('/')
 }
 
-/// Names of servers have fewer characters than those programs allow: `GitHub (work)` becomes `GitHub-work`.
+/// Turns a name into a server name, which allows fewer characters: `GitHub (work)` becomes `GitHub-work`.
 fn to_server_name(name: &str) -> Option<String> {
     if ServerName::parse(name).is_ok() {
         return Some(name.to_owned());
@@ -112,7 +112,8 @@ fn to_server_name(name: &str) -> Option<String> {
     ServerName::parse(kept.trim_end_matches(['-', '_'])).ok().map(|name| name.as_str().to_owned())
 }
 
-/// Those programs accept numbers and flags where text is meant; `null` removes a variable that is not set here.
+/// Turns numbers and booleans into text, as those programs do. An entry with `null` is dropped: there it removes a
+/// variable, which is not set here.
 fn as_texts(value: Value) -> Value {
     let Value::Object(entries) = value else { return value };
     let texts = entries.into_iter().filter_map(|(key, value)| match value {
@@ -124,7 +125,7 @@ fn as_texts(value: Value) -> Value {
     Value::Object(texts.collect())
 }
 
-/// The OAuth client that Cursor lets people name.
+/// Converts the OAuth client settings of Cursor.
 fn oauth(mut auth: Map<String, Value>) -> Map<String, Value> {
     let keys = [
         ("CLIENT_ID", "oauth_client_id"),

@@ -1,6 +1,6 @@
-//! Reads configuration files, ours and those of other programs, as plain data: text in, what could be registered
-//! out, with a reason for each server that cannot be. Nothing is looked up here; who calls decides which variables
-//! there are. What an entry says about itself names environment variables and headers but shows no value.
+//! Reads configuration files, ours and those of other programs, as plain data: text in, servers to register out, with a
+//! reason for each server that cannot be registered. Nothing is looked up here; the caller supplies the variables. The
+//! description of an entry names environment variables and headers but contains no values.
 
 mod document;
 mod foreign;
@@ -25,10 +25,10 @@ pub use variables::{escape, expand};
 #[error("{0}")]
 pub struct Unreadable(String);
 
-/// What a text holds.
+/// The servers and groups of a text.
 #[derive(Debug, Default)]
 pub struct Import {
-    /// In the order of the text where it has one, else by name.
+    /// In the order of the text if it is a list, else by name.
     pub servers: Vec<ImportEntry>,
     pub groups: Vec<ImportedGroup>,
 }
@@ -38,16 +38,16 @@ pub struct Import {
 pub struct ImportEntry {
     /// The name under which it would be registered.
     pub name: String,
-    /// What the text calls it, where that cannot be the name of a server.
+    /// The name in the text, if it is not a valid server name.
     pub renamed_from: Option<String>,
-    /// `streamable_http`, `sse`, `stdio`, or empty where the text does not tell.
+    /// `streamable_http`, `sse`, `stdio`, or empty if the text does not say.
     pub transport: String,
-    /// How it is reached, in one line without values.
+    /// The address or command in one line, without credentials and arguments.
     pub summary: String,
     pub env_keys: Vec<String>,
-    /// Without `Authorization`, which says no more than that there is one.
+    /// The names of the headers, without `Authorization`, which would say nothing more than that it is set.
     pub header_keys: Vec<String>,
-    /// Settings of the other program that mean nothing here.
+    /// Settings of the other program that have no meaning here.
     pub ignored: Vec<String>,
     pub outcome: EntryOutcome<CheckedInput>,
 }
@@ -63,18 +63,18 @@ pub struct ImportedGroup {
 pub enum EntryOutcome<T> {
     /// Checked, and ready to be sent.
     Ready(T),
-    /// A sentence that says why not, and what to do about it.
+    /// Skipped, with a sentence that says why and what to do about it.
     Skip(String),
 }
 
-/// A registration input that [`Registration::parse`] has accepted. It keeps what the text left out left out, so that
-/// replacing a server does not reset its switches.
+/// A registration input that [`Registration::parse`] has accepted. Fields that the text omits stay omitted, so that
+/// replacing a server does not reset its flags.
 #[derive(Clone, PartialEq)]
 pub struct CheckedInput(Map<String, Value>);
 
 impl CheckedInput {
-    /// Whether registering this in the place of a registered server would change anything about it. The current one
-    /// is given as the gateway exports it; its switches stay where this says nothing about them.
+    /// Whether registering this input would change the registered server `current`, which is given as the gateway
+    /// exports it. Flags that this input omits stay as they are.
     pub fn differs_from(&self, current: &Map<String, Value>) -> bool {
         let (Ok(mut new), Ok(old)) =
             (Registration::parse(self.0.clone()), Registration::parse(current.clone()))
@@ -94,7 +94,7 @@ impl CheckedInput {
         new != old
     }
 
-    /// The input with every secret in clear.
+    /// The input with every secret in clear text.
     pub fn into_json(self) -> Map<String, Value> {
         self.0
     }
@@ -106,8 +106,8 @@ impl fmt::Debug for CheckedInput {
     }
 }
 
-/// Reads the servers and groups of a text in JSON (with comments) or YAML. `${NAME}` in a value is replaced by what
-/// `variable` knows under that name; what it does not know is a reason to skip the entry.
+/// Reads the servers and groups of a text in JSON (with comments) or YAML. `${NAME}` in a value is replaced by the
+/// value that `variable` returns for that name; an entry with an unknown variable is skipped.
 pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Import, Unreadable> {
     let mut reader = DocumentReader { variable, import: Import::default(), names: BTreeSet::new() };
     match read(text)? {
@@ -148,7 +148,7 @@ impl<V: Fn(&str) -> Option<String>> DocumentReader<V> {
             Some(Value::Object(servers)) => self.take_foreign(servers),
             Some(Value::Array(servers)) => servers.into_iter().for_each(|item| self.take_own(item)),
             Some(_) => return Err(unknown_form()),
-            // The inside of such a file, as people copy it from a manual.
+            // The contents of `mcpServers` alone, as people copy them from a manual.
             None if !object.is_empty() && object.values().all(foreign::looks_like_server) => {
                 self.take_foreign(object);
             }
@@ -168,7 +168,7 @@ impl<V: Fn(&str) -> Option<String>> DocumentReader<V> {
         }
     }
 
-    /// One of our own objects, or of MCPJungle, which has the same.
+    /// Reads one of our own objects; those of MCPJungle have the same form.
     fn take_own(&mut self, item: Value) {
         let Value::Object(object) = item else {
             let refusal = Some("it is not an object with \"name\" and \"transport\"".to_owned());

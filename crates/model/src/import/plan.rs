@@ -1,5 +1,5 @@
-//! What importing means for a server or group that may be there already. The dashboard and the command line both plan
-//! here, so they never decide differently.
+//! Decides whether an imported server or group is added, changed or skipped. The dashboard and the command line share
+//! this code, so they never decide differently.
 
 use serde_json::{Map, Value, json};
 
@@ -22,12 +22,12 @@ impl Action {
     }
 }
 
-/// What is to be done with one server or group.
+/// The decision for one server or group.
 #[derive(Debug)]
 pub enum Plan {
     Add(Map<String, Value>),
     Change(Map<String, Value>),
-    /// It is there already, and the same.
+    /// It exists already and is identical.
     Same,
     /// It cannot be used, for this reason.
     Unusable(String),
@@ -51,7 +51,9 @@ impl Plan {
         match (outcome, current) {
             (EntryOutcome::Skip(reason), _) => Plan::Unusable(reason),
             (EntryOutcome::Ready(input), None) => Plan::Add(input),
-            (EntryOutcome::Ready(input), Some(current)) if says(&input) != says(current) => {
+            (EntryOutcome::Ready(input), Some(current))
+                if filled_members(&input) != filled_members(current) =>
+            {
                 Plan::Change(input)
             }
             (EntryOutcome::Ready(_), Some(_)) => Plan::Same,
@@ -70,12 +72,12 @@ impl Plan {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Plan::Add(_) | Plan::Change(_) => None,
-            Plan::Same => Some("it is there already, exactly like this"),
+            Plan::Same => Some("it exists already and is identical"),
             Plan::Unusable(reason) => Some(reason),
         }
     }
 
-    /// What is to be sent, if anything.
+    /// The input to send, if any.
     pub fn into_input(self) -> Option<Map<String, Value>> {
         match self {
             Plan::Add(input) | Plan::Change(input) => Some(input),
@@ -84,9 +86,9 @@ impl Plan {
     }
 }
 
-/// The members of a group that say something: keys that are left out mean the same as empty ones.
-fn says(group: &Map<String, Value>) -> Map<String, Value> {
-    let is_said = |value: &Value| *value != json!("") && *value != json!([]) && !value.is_null();
-    let own = group.iter().filter(|(key, value)| !key.ends_with("_endpoint") && is_said(value));
+/// The members of a group that are not empty: an omitted key means the same as an empty one.
+fn filled_members(group: &Map<String, Value>) -> Map<String, Value> {
+    let is_filled = |value: &Value| *value != json!("") && *value != json!([]) && !value.is_null();
+    let own = group.iter().filter(|(key, value)| !key.ends_with("_endpoint") && is_filled(value));
     own.map(|(key, value)| (key.clone(), value.clone())).collect()
 }

@@ -1,4 +1,4 @@
-//! Files as the programs write them, and what is read from them.
+//! Tests of reading files as the programs write them.
 
 use serde_json::json;
 

@@ -1,9 +1,9 @@
-//! `${NAME}` in the values of a configuration file. `$${` stands for a literal `${`. The forms of other programs are
-//! understood where they mean the same: `${env:NAME}`, and `${NAME:-default}`.
+//! Replaces `${NAME}` in the values of a configuration file. `$${` stands for a literal `${`. Forms of other programs
+//! with the same meaning are accepted too: `${env:NAME}`, and `${NAME:-default}`.
 
 use serde_json::Value;
 
-/// The value with every variable replaced in every string of it. Err names the variable and the way out.
+/// Replaces every variable in every string of the value. The error names the variable and says what to do.
 pub fn expand(value: Value, variable: &impl Fn(&str) -> Option<String>) -> Result<Value, String> {
     match value {
         Value::String(text) => expand_text(&text, variable).map(Value::String),
@@ -19,7 +19,7 @@ pub fn expand(value: Value, variable: &impl Fn(&str) -> Option<String>) -> Resul
     }
 }
 
-/// The text as a file must write it, so that reading it gives the same again.
+/// Escapes the text for a file, so that reading it returns the same text.
 pub fn escape(text: &str) -> String {
     text.replace("${", "$${")
 }
@@ -53,14 +53,14 @@ fn resolve(inside: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<S
     };
     if let Some(input) = name.strip_prefix("input:") {
         return Err(format!(
-            "it asks for the input {input:?}, which only an editor can do; write the value, or ${{NAME}} for a variable"
+            "it prompts for input {input:?}, which only editors support; write the value, or ${{NAME}} for a variable"
         ));
     }
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.bytes().all(is_name)
     {
         return Err(format!(
-            "\"${{{name}}}\" is not a variable that exists here; write the value, or \"$${{\" for a literal \"${{\""
+            "\"${{{name}}}\" is not a valid variable; write the value, or \"$${{\" for a literal \"${{\""
         ));
     }
     let value = variable(name).or_else(|| default.map(str::to_owned));

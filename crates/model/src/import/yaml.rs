@@ -1,5 +1,5 @@
-//! YAML as a JSON value: one document, plain scalars by the core schema of YAML 1.2, aliases and merge keys resolved.
-//! Limits keep a small text from becoming a large value.
+//! Reads YAML as a JSON value: one document, plain scalars by the core schema of YAML 1.2, aliases and merge keys
+//! resolved. Limits keep a small text from becoming a large value.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use serde_json::{Map, Number, Value};
 use super::Unreadable;
 
 const DEEPEST: usize = 64;
-/// Values in all, those that aliases repeat included.
+/// The largest number of values, including those that aliases repeat.
 const MOST_VALUES: usize = 100_000;
-/// Bytes of text that anchors and aliases copy.
+/// The largest number of bytes of text that anchors and aliases copy.
 const MOST_COPIED: usize = 4 * 1024 * 1024;
 
 pub fn read(text: &str) -> Result<Value, Unreadable> {
@@ -25,7 +25,7 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
     tree.root.ok_or_else(|| Unreadable("the text is empty".into()))
 }
 
-/// A value under construction, with the anchor it will be known by (0: none).
+/// A collection under construction, with its anchor (0: none).
 enum OpenCollection {
     Sequence(usize, Vec<Value>),
     Mapping { anchor: usize, entries: Map<String, Value>, merged: Vec<Value>, key: Option<String> },
@@ -47,7 +47,7 @@ impl Tree {
             Event::DocumentStart(_) if self.root.is_some() => Err("a second document begins".into()),
             Event::DocumentStart(_) => Ok(()),
             Event::Alias(anchor) => {
-                let value = self.anchors.get(&anchor).ok_or("an alias stands inside of what it names")?;
+                let value = self.anchors.get(&anchor).ok_or("an alias refers to a value that contains it")?;
                 let size = size(value);
                 self.count_copy(size)?;
                 let value = self.anchors.get(&anchor).cloned().unwrap_or_default();
@@ -126,13 +126,13 @@ impl Tree {
     fn count_copy(&mut self, size: Size) -> Result<(), String> {
         self.copied += size.text;
         if self.copied > MOST_COPIED {
-            return Err("what its aliases repeat is too large".into());
+            return Err("the text that its aliases repeat is too large".into());
         }
         self.count(size.values)
     }
 }
 
-/// What a copy of a value costs.
+/// The cost of a copy of a value.
 #[derive(Clone, Copy)]
 struct Size {
     values: usize,
@@ -176,10 +176,10 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
     }
 }
 
-/// Infinity and the like have no JSON number; they stay text.
+/// Parses a number. Infinity and the like have no JSON number; they stay text.
 fn number(text: &str) -> Option<Number> {
     for (prefix, radix) in [("0o", 8), ("0x", 16)] {
-        // These have no sign, neither before nor behind the prefix.
+        // These have no sign, neither before nor after the prefix.
         if let Some(digits) = text.strip_prefix(prefix) {
             let number = u64::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'));
             return number.map(Number::from);

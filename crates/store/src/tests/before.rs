@@ -1,4 +1,4 @@
-//! Databases that an earlier version wrote are carried over.
+//! Tests that databases of an earlier version are migrated.
 
 use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteConnectOptions;

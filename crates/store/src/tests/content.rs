@@ -1,4 +1,4 @@
-//! What is written comes back, whole and unchanged, and nothing else changes with it.
+//! Tests that stored data is read back complete and unchanged, and that a write changes nothing else.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ async fn everything_comes_back_byte_for_byte_after_a_restart() {
     store.close().await;
 
     let servers = open(&path).await.unwrap().load_servers().await.unwrap();
-    let [first, second] = servers.as_slice() else { panic!("two servers, by name") };
+    let [first, second] = servers.as_slice() else { panic!("expected two servers, ordered by name") };
     assert_eq!(first.registration, full_http());
     assert!(first.offering.same_as(&odd_offering()));
     assert_eq!((first.created_at_ms, first.updated_at_ms, first.discovered_at_ms), (5, 5, Some(5)));
@@ -46,7 +46,7 @@ async fn a_crash_loses_no_answered_write() {
     let store = open(&path).await.unwrap();
     store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 5).await.unwrap();
 
-    // What a machine would find on its disk if the power went now.
+    // The files that would be on the disk after a power cut now.
     let after = tempfile::tempdir().unwrap();
     for file in ["toolgate.db", "toolgate.db-wal", "toolgate.key"] {
         std::fs::copy(directory.path().join(file), after.path().join(file)).unwrap();

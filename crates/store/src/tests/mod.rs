@@ -1,5 +1,5 @@
-//! What the store promises, tried on real files. `place` is about opening, `before` about databases of earlier versions,
-//! `content` and `people` about what comes back, `secrecy` about what the files give away.
+//! Tests of the store on real files. `place` is about opening, `before` about databases of earlier versions, `content`
+//! and `people` about reading back what was stored, `secrecy` about secrets in the files.
 
 mod before;
 mod content;
@@ -26,7 +26,7 @@ async fn open_with_key(path: impl AsRef<Path>, key: &str) -> Result<Store, OpenS
 }
 
 fn registration(value: Value) -> Registration {
-    let Value::Object(object) = value else { panic!("a test gives an object") };
+    let Value::Object(object) = value else { panic!("tests pass an object") };
     Registration::parse(object).unwrap()
 }
 
@@ -42,7 +42,7 @@ fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap()
 }
 
-/// Definitions that any reading and writing as values would change.
+/// Definitions that would change if they were parsed and written again.
 fn odd_offering() -> Offering {
     Offering {
         protocol_version: "2025-06-18".into(),
@@ -70,7 +70,7 @@ async fn only_server(store: &Store) -> StoredServer {
     servers.remove(0)
 }
 
-/// The number that goes up with every change to the database.
+/// The epoch, a number that grows with every change to the database.
 async fn epoch(store: &Store) -> i64 {
     const SQL: &str = "SELECT CAST(value AS BIGINT) FROM settings WHERE key = 'epoch'";
     let mut tx = store.read().await.unwrap();

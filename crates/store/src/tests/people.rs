@@ -1,4 +1,4 @@
-//! Users and clients come back as they were stored, with their tokens.
+//! Tests that users and clients are read back as they were stored, with their tokens.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub fn client(name: &str, token: &str) -> Client {
     Client::parse(body.as_object().unwrap().clone()).unwrap()
 }
 
-/// What can be told apart about users, in order.
+/// The fields of users that are compared, in order.
 fn shown(users: &[User]) -> Vec<(PrincipalId, &str, Role, &str, u64)> {
     fn show(user: &User) -> (PrincipalId, &str, Role, &str, u64) {
         let User { id, username, role, token } = user;

@@ -1,4 +1,4 @@
-//! Where a database may be, whose key fits, and who may have it open.
+//! Tests of the path, the key and the lock of a database.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -37,7 +37,7 @@ async fn a_second_gateway_is_refused_whatever_path_it_takes() {
     }
     store.set_mode("development").await.unwrap();
     store.close().await;
-    assert!(store.mode().await.is_err(), "closed is closed");
+    assert!(store.mode().await.is_err(), "a closed store must fail");
     let next = open(&link).await.unwrap();
     assert_eq!(next.mode().await.unwrap().as_deref(), Some("development"));
 }
@@ -178,5 +178,5 @@ async fn a_database_of_a_newer_version_is_refused() {
     store.close().await;
     let refused = sentence(open(&path).await);
     assert!(refused.contains("newer version of toolgate"), "{refused}");
-    assert!(sentence(open(&path).await).contains("newer"), "and the lock was given back");
+    assert!(sentence(open(&path).await).contains("newer"), "the lock must be released");
 }

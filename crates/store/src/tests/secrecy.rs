@@ -1,4 +1,4 @@
-//! No secret is readable in any file of a database, at any time. A new secret field joins this test.
+//! Tests that no secret is ever readable in any file of a database. Every new secret field must be added here.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{odd_offering, open, registration};
 use crate::GrantChange;
 use model::Mode;
 
-/// Each is long and unlike anything else, so that finding it means it leaked.
+/// Secrets that are long and unique, so that finding one means that it leaked.
 const PLANTED: [&str; 12] = [
     "planted-env-value",
     "planted-header-value",
