@@ -208,7 +208,7 @@ async fn an_answer_under_another_callers_id_reaches_nobody() {
         tokio::join!(one.request("tools/call", call("one")), two.request("tools/call", call("two")));
     for answer in [first, second] {
         let error = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("no error: {answer}"));
-        assert!(error.contains("not the one to this request"), "{answer}");
+        assert!(error.contains("belongs to another request"), "{answer}");
     }
 }
 

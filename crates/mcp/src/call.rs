@@ -1,5 +1,5 @@
-//! A request that goes on to a server, and the answer to the client: plain JSON when the answer is all there is, an
-//! event stream as soon as anything comes before it.
+//! A request that is forwarded to a server, and the response to the client: plain JSON if there is only the answer, an
+//! event stream as soon as another message comes before it.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -21,31 +21,31 @@ use gateway::refusal::Refusal;
 use model::Capabilities;
 use wire::{Era, Head};
 
-/// Where what comes before an answer can go.
+/// Where messages that come before an answer are sent.
 #[derive(Clone)]
 pub enum Beside {
-    /// The client takes event streams: the answer becomes one when needed.
+    /// The client accepts event streams: the response becomes one when needed.
     NewStream,
     /// To a stream that is open already, as on HTTP+SSE.
     Stream(Outlet),
-    /// The client takes nothing but the answer.
+    /// Nowhere: the client accepts only the answer.
     Nowhere,
 }
 
-/// Something that a client gets to see of a call. Nothing comes after the last three.
+/// A message of a call for its client. The last three variants end the call.
 enum Pumped {
-    /// Progress, a log line or a question, before the answer.
+    /// Progress, a log message or a server's request, before the answer.
     Before(Bytes),
     Answer(Answer),
-    /// The server asks for input and will then be asked again.
+    /// The server asks for input; the client then sends the request again with it.
     Input(Bytes),
     Refused(Refusal),
 }
 
-/// What is known of a call while it runs.
+/// The state of a running call.
 struct ClientCall {
     caller: Arc<Caller>,
-    /// As the client wrote it.
+    /// The id of the request, as the client wrote it.
     id: Vec<u8>,
     round: Option<Round>,
     in_flight: Option<CallInFlight>,
@@ -53,16 +53,16 @@ struct ClientCall {
 
 /// One round of a modern request.
 pub struct Round {
-    /// What a state of it is bound to.
+    /// The client and request that a state of this round is bound to.
     pub bond: Bond,
     /// The state of the round before.
     pub state: Option<ReturnedState>,
-    /// What its client could be asked for.
+    /// The capabilities that its client declared.
     pub declared: Capabilities,
 }
 
 impl Mcp {
-    /// Runs one request to its answer. `None` when the client cancelled it: nothing is to be said then.
+    /// Runs one request until its answer. `None` when the client cancelled it: it then gets no answer.
     pub(super) async fn run_call(
         self: &Arc<Self>,
         caller: Arc<Caller>,
@@ -77,7 +77,7 @@ impl Mcp {
             Some(Owner::Principal(_) | Owner::Anybody) | None => None,
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
-        // Pinned here: moving a future costs as much as it is large.
+        // Pinned here, because moving a large future is expensive.
         let call = ClientCall { caller, id, round, in_flight };
         let run = pin!(self.answer(call, head, message, beside));
         match cancelled {
@@ -122,7 +122,7 @@ impl Mcp {
         }
     }
 
-    /// Carries the rest of a call whose answer has become a stream.
+    /// Carries the rest of a call whose response has become a stream.
     async fn go_on(&self, mut call: ClientCall, mut forward: Forward, outlet: Outlet) {
         let cancelled = match call.caller.era {
             // The stream may break while the call goes on: disconnecting is not cancelling.
@@ -151,7 +151,7 @@ impl Mcp {
         outlet.finish();
     }
 
-    /// The next thing that the client gets to see of a call.
+    /// Waits for the next message of a call for its client.
     async fn pump(&self, call: &mut ClientCall, forward: &mut Forward, beside: &Beside) -> Pumped {
         loop {
             let outbound = match forward.next().await {
@@ -181,19 +181,20 @@ impl Mcp {
         }
     }
 
-    /// Passes on what a modern server asks for before it answers.
+    /// Passes on the input that a modern server asks for before it answers.
     fn ask_for_input(&self, answer: Bytes, server: &str, round: Option<&Round>) -> Result<Bytes, Refusal> {
         match round {
             Some(round) => Ok(self.states.wrap(answer, &round.bond, server)),
             None => Err(Refusal::Upstream(
-                "the server asks for input in the way of revision 2026-07-28, which cannot be passed on to this client yet"
+                "the server asks for input as revision 2026-07-28 defines it, which cannot be passed on to this client"
                     .into(),
             )),
         }
     }
 }
 
-/// A legacy server that asks for what a modern client did not declare cannot be served with this request.
+/// Refuses a legacy server's request that needs a capability which the modern client did not declare; the call then
+/// fails.
 fn refuse_question(outbound: Outbound, round: Option<&Round>) -> Result<Outbound, Refusal> {
     match (&outbound, round) {
         (Outbound::Request { message, replier }, Some(round)) => {
@@ -210,7 +211,7 @@ fn refuse_question(outbound: Outbound, round: Option<&Round>) -> Result<Outbound
     }
 }
 
-/// What the client gets to see of something that came before the answer.
+/// The message for the client, if what came before the answer is passed on.
 fn for_client(
     outbound: Outbound,
     caller: &Caller,
@@ -226,7 +227,7 @@ fn for_client(
             {
                 in_flight.ask(&message, replier)
             }
-            // Nobody could answer it.
+            // The client could not answer it.
             (Some(_) | None, _) => {
                 replier.refuse(&message);
                 None
@@ -235,7 +236,7 @@ fn for_client(
     }
 }
 
-/// Work that goes on when whoever waits for it goes away, until the gateway stops.
+/// A future whose work continues in the background when it is dropped, until the gateway stops.
 pub struct RunsOn<F: Future + Send + 'static> {
     work: Option<Pin<Box<F>>>,
     owner: Arc<Mcp>,

@@ -1,4 +1,4 @@
-//! Where a request belongs: which transport and which scope its path names, and what its method asks there.
+//! Dispatches a request by its transport and its HTTP method.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::reply::Reply;
 use super::{Ask, Mcp};
 use gateway::caller::Scope;
 
-/// What an MCP path means.
+/// The transport and the scope that an MCP path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointPath {
     pub transport: ClientTransport,
@@ -19,7 +19,7 @@ pub enum ClientTransport {
     Streamable,
     /// The event stream of HTTP+SSE.
     Sse,
-    /// Where a client of HTTP+SSE posts to.
+    /// The address that a client of HTTP+SSE posts to.
     Message,
 }
 

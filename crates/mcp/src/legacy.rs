@@ -1,5 +1,5 @@
-//! Messages of clients with a handshake: revisions 2024-11-05 to 2025-11-25. What the gateway knows itself is
-//! answered here and now; the rest goes on to a server.
+//! Messages of clients with a handshake: revisions 2024-11-05 to 2025-11-25. Requests that the gateway can answer
+//! itself are answered here; the rest are forwarded to a server.
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel};
 use wire::{Era, Head, MessageKind, Version, authored, text, walk};
 
-/// Who sends a message, and how it may be answered.
+/// The sender of a message, and how it may be answered.
 #[derive(Clone)]
 pub struct Sender {
     pub viewer: Viewer,
-    /// Cancelled when the token that the client came with is no longer valid.
+    /// Cancelled when the client's token is revoked.
     pub revoked: Option<CancellationToken>,
-    /// None where the client sent a message without a session, as revision 2025-03-26 allows.
+    /// `None` where the client sent a message without a session, as revision 2025-03-26 allows.
     pub session: Option<Arc<Session>>,
     pub beside: Beside,
 }
 
-/// A body that was posted, with what its headers say.
+/// The body of a POST, with the data from its headers.
 struct Post {
-    /// Named by the client; found or not.
+    /// `None` if the client named no session, `Some(None)` if the one it named was not found.
     session: Option<Option<Arc<Session>>>,
     version: Option<String>,
     routing: Option<Routing>,
@@ -54,7 +54,7 @@ impl Mcp {
             revoked: ask.revoked,
             body: ask.body,
         };
-        // Disconnecting is not cancelling: what was asked runs on, and its answer is dropped.
+        // Disconnecting is not cancelling: the request runs on, and its answer is dropped.
         runs_on(self.clone(), self.clone().answer_post(post)).await
     }
 
@@ -80,13 +80,13 @@ impl Mcp {
         }
         let sender = Sender { viewer, revoked, session, beside };
         match head {
-            // In boxes, here and below: what is large and rare should not make every request larger.
+            // Boxed, here and below: a large, rare future should not make that of every request larger.
             None => Box::pin(self.take_batch(&body, version.as_deref(), sender)).await,
             Some(head) => self.take(&head, &body, &sender).await.unwrap_or_else(Reply::accepted),
         }
     }
 
-    /// One message. `None` when there is nothing to answer.
+    /// Handles one message; `None` when it needs no answer.
     pub(super) async fn take(
         self: &Arc<Self>,
         head: &Head<'_>,
@@ -108,7 +108,7 @@ impl Mcp {
         }
     }
 
-    /// Several messages in one body, which only revision 2025-03-26 knows.
+    /// Handles several messages in one body, which only revision 2025-03-26 allows.
     async fn take_batch(self: &Arc<Self>, body: &Bytes, said: Option<&str>, mut sender: Sender) -> Reply {
         let version = match &sender.session {
             Some(session) => Some(session.version),
@@ -125,7 +125,7 @@ impl Mcp {
         if messages.is_empty() {
             return Reply::invalid_message(None, "a batch has at least one message");
         }
-        // All answers go out as one array, so nothing can come before them.
+        // All answers are sent as one array, so no message can come before them.
         sender.beside = Beside::Nowhere;
         let mut answers = Vec::new();
         for message in &messages {
@@ -288,7 +288,7 @@ impl Mcp {
             },
             Some(session) => {
                 if self.gateway.has_stateful_servers() {
-                    // What the call may open is then found again when the session is over.
+                    // Creates the session's entry, so that links that the call opens are closed with the session.
                     self.lives.with(session.serial, &session.viewer, |_| {});
                 }
                 Caller {
@@ -305,7 +305,7 @@ impl Mcp {
         }
     }
 
-    /// The stream for what is said outside of any call; a second one replaces the first.
+    /// Opens the stream for messages outside of any call; a second one replaces the first.
     pub(super) fn open_stream(&self, ask: &Ask<'_>) -> Reply {
         let Some(id) = ask.session else {
             return Reply::bad_request("the stream belongs to a session; send its Mcp-Session-Id");
@@ -327,7 +327,7 @@ impl Mcp {
 
     pub(super) fn end_session(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
         let Some(id) = ask.session else {
-            return Reply::bad_request("which session to end is said with Mcp-Session-Id");
+            return Reply::bad_request("send the Mcp-Session-Id of the session to end");
         };
         let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
         self.sessions.end(session.serial);
@@ -335,7 +335,7 @@ impl Mcp {
         Reply::session_ended()
     }
 
-    /// Gives back everything that a session held.
+    /// Releases everything that a session holds.
     pub(super) fn release(self: &Arc<Self>, serial: u64) {
         let subscriptions = self.lives.remove(serial).map(|live| live.subscriptions).unwrap_or_default();
         let mcp = self.clone();
@@ -352,11 +352,13 @@ fn needs_session(method: &str) -> String {
     format!("{method} needs a session; initialize one first")
 }
 
-/// What would be answered with more than a message if it came alone.
+/// The refusal of a message that cannot be part of a batch: alone, its response would be more than a message.
 fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
     let id = head.id.as_ref().filter(|_| head.kind == MessageKind::Request)?.raw();
     let sentence = match head.method.as_deref().unwrap_or_default() {
-        _ if head.declares_version() => "requests of revision 2026-07-28 stand alone".to_owned(),
+        _ if head.declares_version() => {
+            "a request of revision 2026-07-28 cannot be part of a batch".to_owned()
+        }
         "initialize" => "initialize cannot be part of a batch".to_owned(),
         method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
             if sender.session.is_none() =>
@@ -373,8 +375,8 @@ fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
     uri.map(|uri| uri.value.to_string()).ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))
 }
 
-/// A request that names its version is a modern one. Without the header that goes with it, or with one of a legacy
-/// client, something is always wrong with it.
+/// Refuses a modern request, which is one that names its version. Here its version header is missing or names a legacy
+/// version, so a check always fails.
 fn object_to_modern(version: Option<&str>, routing: Option<Routing>, head: &Head<'_>) -> Option<Reply> {
     if head.kind != MessageKind::Request || !head.declares_version() {
         return None;

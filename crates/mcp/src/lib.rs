@@ -1,9 +1,9 @@
-//! The agents' face: MCP itself, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
-//! Reading order: `endpoint` (where a request belongs), `legacy` and `modern` (what its message means in each era of
-//! the protocol), `routing` (headers that repeat a message), `call` (a message that goes on to a server), `session`,
-//! `listen` and `stream` (what outlives a request), `notify` (what is said unasked), `reply`.
+//! The MCP endpoints for agents, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
+//! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
+//! protocol), `routing` (headers that repeat a message), `call` (a request that is forwarded to a server), `session`,
+//! `listen` and `stream` (state that outlives a request), `notify` (notifications outside of requests), `reply`.
 //!
-//! Nothing here knows the machinery of HTTP: an [`Ask`] comes in, a [`Reply`] goes out.
+//! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -44,7 +44,7 @@ use bridge::state::States;
 use live::Lives;
 use session::Sessions;
 
-/// What the endpoints share.
+/// The state that all endpoints share.
 pub struct Mcp {
     gateway: Arc<Gateway>,
     sessions: Sessions,
@@ -54,7 +54,7 @@ pub struct Mcp {
     stop: CancellationToken,
 }
 
-/// What agents carry for the gateway, each kind under a seal of its own.
+/// The seals for data that agents keep for the gateway, one for each kind of data.
 pub struct Seals {
     pub sessions: PurposeSeal,
     pub states: PurposeSeal,
@@ -65,20 +65,20 @@ pub struct Ask<'a> {
     pub method: &'a str,
     pub transport: ClientTransport,
     pub viewer: Viewer,
-    /// Cancelled when the token that the client came with is no longer valid.
+    /// Cancelled when the client's token is revoked.
     pub revoked: Option<CancellationToken>,
     pub session: Option<&'a str>,
     pub version: Option<&'a str>,
-    /// Only modern clients send such headers.
+    /// The routing headers, which only modern clients send.
     pub routing: Option<Routing>,
-    /// Whether an event stream may be the answer.
+    /// Whether the client accepts an event stream as the response.
     pub accepts_events: bool,
     pub query: Option<&'a str>,
     pub body: Bytes,
 }
 
 impl Ask<'_> {
-    /// Whether the header alone makes it a modern request: no legacy client sends another version than these.
+    /// Whether the version header alone makes it a modern request: legacy clients send only legacy versions.
     fn names_modern_version(&self) -> bool {
         let version = self.version.map(|version| Version::parse(version).map(Version::era));
         version.is_some_and(|era| era != Some(Era::Legacy))
@@ -103,7 +103,7 @@ impl Mcp {
 
     /// The lists for a request that asks for one of them.
     fn lists_for(&self, head: &Head<'_>, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
-        // Lists are always given whole, so no cursor was ever handed out.
+        // Lists are always complete, so the gateway never issued a cursor.
         if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
             return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
         }
@@ -112,17 +112,18 @@ impl Mcp {
 
     fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
         let lists = self.gateway.lists(viewer);
-        lists.ok_or_else(|| Refusal::Invalid("this endpoint does not exist any more".into()))
+        lists.ok_or_else(|| Refusal::Invalid("this endpoint no longer exists".into()))
     }
 
-    /// Tells a stream that was just opened what changed while it was: whoever told all the others may have missed it.
+    /// Sends a new stream the changes that happened while it was opened: the task that notifies all streams may have
+    /// missed it.
     fn catch_up(&self, serial: u64, viewer: &Viewer) {
         if let Some(now) = self.gateway.fingerprint(viewer) {
             self.lives.look(serial, |live| live.stream.as_mut().map(|stream| stream.tell_changes(now)));
         }
     }
 
-    /// Streams end at once; calls under way are the business of whoever serves them.
+    /// Ends all streams at once. Calls in flight are left to the HTTP server that serves them.
     pub fn end_streams(&self) {
         self.stop.cancel();
         self.lives.close_all();

@@ -1,5 +1,5 @@
-//! `subscriptions/listen`: a stream of what changes, for clients without a session. It says first which of the wishes
-//! it grants, marks everything with the id of the request, and lasts until one side ends it.
+//! `subscriptions/listen`: a stream of change notifications for clients without a session. Its first message says which
+//! of the wishes are granted, every message carries the id of the request, and it lasts until one side ends it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use wire::{Era, Head, authored, text, walk};
 
-/// A server that does not agree to a subscription in this time does not agree: others must not wait for it.
+/// Timeout for a server to accept a subscription, after which it counts as refused: the other subscriptions must not
+/// wait for it.
 const ASKING: Duration = Duration::from_secs(5);
 
-/// What a client wants to hear about; of what it may ask for besides, this gateway knows nothing.
+/// The notifications that a client asks for; kinds that this gateway does not know are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Wishes {
@@ -42,7 +43,7 @@ impl Mcp {
         }
         let (outlet, body) = stream::open();
         let (mcp, viewer) = (self.clone(), ask.viewer.clone());
-        // In a task of its own: subscriptions that were made must be undone even if nobody listens any more.
+        // In a task of its own: subscriptions must be undone even if the client is gone.
         self.tasks.spawn(async move { mcp.keep_telling(viewer, wishes, id, outlet).await });
         Reply::events(body)
     }
@@ -58,9 +59,9 @@ impl Mcp {
         };
         let granted = wishes.to_json();
         let (serial, gone) = (self.sessions.new_serial(), outlet.gone.clone());
-        // Taken before the stream is found by others: no change of what is listed now goes untold after it.
+        // Taken before the stream is registered, so that no change of the lists after it is missed.
         let known = self.gateway.fingerprint(&viewer);
-        // Nothing comes before it.
+        // Must be the first message.
         let acknowledged = "notifications/subscriptions/acknowledged";
         outlet.send(&listening.notice(acknowledged, &[("notifications", granted.as_slice())]));
         self.lives.with(serial, &viewer, |live| {
@@ -74,7 +75,7 @@ impl Mcp {
         self.release(serial);
     }
 
-    /// Those that a server agreed to, by the URI that the client gave.
+    /// Subscribes to all URIs; returns the accepted subscriptions, by the URI that the client gave.
     async fn subscribe_all(
         self: &Arc<Self>,
         viewer: &Viewer,
@@ -115,7 +116,7 @@ fn wishes(head: &Head<'_>) -> Result<Wishes, Refusal> {
 }
 
 impl Wishes {
-    /// What an endpoint has nothing of cannot change either.
+    /// The wishes that the endpoint can grant: lists that it does not have cannot change.
     fn granted_by(self, lists: &Lists) -> Self {
         let capabilities = &lists.greeting.capabilities;
         let has = |key: &str| walk::member(capabilities, &(0..capabilities.len()), key).is_some();

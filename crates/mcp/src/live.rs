@@ -1,5 +1,5 @@
-//! What sessions hold while they hold something: an open stream, a log level, subscriptions, calls that may be
-//! cancelled, questions of servers that wait for their answers. A session that holds nothing is not here.
+//! The live state of sessions: an open stream, a log level, subscriptions, calls that may be cancelled, questions of
+//! servers that wait for their answers. A session without any of these has no entry here.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,30 +42,30 @@ impl Default for Lives {
     }
 }
 
-/// The way to cancel what runs under one id of a session. That may be several calls, if a client is careless.
+/// Cancels the calls that have one id in a session. There may be several, if a client reuses an id.
 #[derive(Default)]
 struct Cancel {
     token: CancellationToken,
     calls: usize,
 }
 
-/// One session that holds something.
+/// The live state of one session.
 pub struct Live {
     pub viewer: Viewer,
     pub stream: Option<Stream>,
     pub level: Option<LogLevel>,
-    /// By the URI that the client subscribed to: the server and its own URI.
+    /// By the URI that the client subscribed to: the server, and the URI at that server.
     pub subscriptions: HashMap<String, (String, String)>,
-    /// Of a client on HTTP+SSE: what its handshake settled.
+    /// The session that the handshake of a client on HTTP+SSE opened; its id was made before.
     pub handshake: Option<Arc<Session>>,
     pub last_used: Instant,
 }
 
-/// An open stream, and the lists that its reader knows of.
+/// An open stream, and the fingerprint of the lists that its reader knows.
 pub struct Stream {
     pub outlet: Outlet,
     pub known: Option<Fingerprint>,
-    /// Of a modern client: what it asked to hear. Others hear everything.
+    /// What a modern client asked to be notified of. Legacy clients are notified of everything.
     pub listening: Option<Listening>,
 }
 
@@ -79,13 +79,13 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// A notice with the mark of this subscription.
+    /// A notice that carries the id of this subscription.
     pub fn notice(&self, method: &str, params: &[(&str, &[u8])]) -> Bytes {
         let mark = authored::object(&[(meta::SUBSCRIPTION_ID, self.id.as_slice())]);
         authored::notice(method, Some(&authored::object(&[params, &[("_meta", &mark)]].concat())))
     }
 
-    /// The result that ends it in good order.
+    /// The result that ends the subscription cleanly.
     fn end(&self) -> Bytes {
         let mark = authored::object(&[(meta::SUBSCRIPTION_ID, self.id.as_slice())]);
         let members: [(&str, &[u8]); 2] = [("resultType", br#""complete""#), ("_meta", &mark)];
@@ -94,7 +94,7 @@ impl Listening {
 }
 
 impl Stream {
-    /// Says which of the reader's lists are others now, as far as it wants to know.
+    /// Notifies the reader of its changed lists, as far as it asked for that.
     pub fn tell_changes(&mut self, now: Fingerprint) {
         let Some(known) = self.known.replace(now) else { return };
         let wants = |pick: fn(&Listening) -> bool| self.listening.as_ref().is_none_or(pick);
@@ -116,7 +116,7 @@ impl Stream {
         }
     }
 
-    /// A resource was updated that the reader subscribed to under this URI.
+    /// Notifies the reader of an update of a resource that it subscribed to under this URI.
     pub fn tell_update(&self, uri: &str) {
         let (method, uri) = ("notifications/resources/updated", text::quote(uri));
         let params: &[(&str, &[u8])] = &[("uri", &uri)];
@@ -126,7 +126,7 @@ impl Stream {
         });
     }
 
-    /// Ends it after what was written, in the way that its reader expects.
+    /// Ends the stream after the queued messages, in the way that its reader expects.
     pub fn end(&self) {
         if let Some(listening) = &self.listening {
             self.outlet.send(&listening.end());
@@ -135,7 +135,7 @@ impl Stream {
     }
 }
 
-/// Something that a server wants to know from a client.
+/// A server's request to a client.
 struct Question {
     replier: Replier,
     /// The id that the server gave it.
@@ -152,12 +152,12 @@ impl Lives {
         self.shards.iter().map(|shard| shard.lock().expect("no code panics while it holds a shard"))
     }
 
-    /// Looks at a session that holds something.
+    /// Runs `look` on a session's entry, if it has one.
     pub fn look<T>(&self, serial: u64, look: impl FnOnce(&mut Live) -> T) -> Option<T> {
         self.shard(serial).sessions.get_mut(&serial).map(look)
     }
 
-    /// What `pick` takes from each session that holds something. It must not do more than that: others wait.
+    /// Collects what `pick` returns for each entry. `pick` must be fast: it runs under a lock.
     pub fn collect<T>(&self, pick: impl Fn(u64, &Live) -> Option<T>) -> Vec<T> {
         let mut picked = Vec::new();
         for shard in self.shards() {
@@ -166,7 +166,7 @@ impl Lives {
         picked
     }
 
-    /// The session's entry, made if it holds nothing yet.
+    /// Runs `change` on a session's entry, which is created if needed.
     pub fn with<T>(&self, serial: u64, viewer: &Viewer, change: impl FnOnce(&mut Live) -> T) -> T {
         let mut shard = self.shard(serial);
         let live = shard.sessions.entry(serial).or_insert_with(|| Live {
@@ -181,7 +181,7 @@ impl Lives {
         change(live)
     }
 
-    /// A request of the session came, whatever it is.
+    /// Marks the session as used now.
     pub fn touch(&self, serial: u64) {
         self.look(serial, |live| live.last_used = Instant::now());
     }
@@ -190,12 +190,12 @@ impl Lives {
         self.look(serial, |live| live.level).flatten()
     }
 
-    /// Whether the session has calls under way.
+    /// Whether the session has calls in flight.
     pub fn is_busy(&self, serial: u64) -> bool {
         self.shard(serial).calls.keys().any(|(session, _)| *session == serial)
     }
 
-    /// Forgets a session that holds nothing, if that is still so.
+    /// Removes a session's entry if `is_over` says so.
     pub fn forget_if(&self, serial: u64, is_over: impl FnOnce(&Live) -> bool) {
         let mut shard = self.shard(serial);
         if shard.sessions.get(&serial).is_some_and(is_over) {
@@ -227,13 +227,13 @@ impl Lives {
         }
     }
 
-    /// From now on the call can be cancelled by its id.
+    /// Registers a call, so that it can be cancelled by its id.
     pub fn begin_call(self: &Arc<Self>, serial: u64, id: &[u8]) -> CallInFlight {
         let key = (serial, id.to_vec());
         let mut shard = self.shard(serial);
         let cancel = shard.calls.entry(key.clone()).or_default();
         if cancel.token.is_cancelled() {
-            // What was cancelled is about to end; its id may be used again.
+            // The cancelled call is about to end; its id may be used again.
             *cancel = Cancel::default();
         }
         cancel.calls += 1;
@@ -249,7 +249,7 @@ impl Lives {
             shard.questions.remove(&(key.0, *number));
         }
         let Some(cancel) = shard.calls.get_mut(key) else { return };
-        // After a call was cancelled its id may be that of another.
+        // After a call was cancelled, another may have its id.
         if cancelled.is_cancelled() && !cancel.token.is_cancelled() {
             return;
         }
@@ -267,7 +267,7 @@ impl Lives {
         }
     }
 
-    /// A client answered; the answer goes to the server that asked, under the id that it gave.
+    /// Passes a client's answer to the server that asked, with the id that the server gave its question.
     pub fn take_answer(&self, serial: u64, head: &Head<'_>) -> bool {
         let Some((number, span)) = head.id.as_ref().and_then(|id| Some((id.as_u64()?, id.span.clone())))
         else {
@@ -290,7 +290,8 @@ pub struct CallInFlight {
 }
 
 impl CallInFlight {
-    /// The server's question under a number of our own, ready for the client. `None` if it has no id to answer to.
+    /// Registers a server's question and returns it for the client, with a number of our own as its id. `None` if it
+    /// has no id.
     pub fn ask(&mut self, message: &Bytes, replier: Replier) -> Option<Bytes> {
         let head = Head::parse(message).ok()?;
         let id = head.id.as_ref()?;

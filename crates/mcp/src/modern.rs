@@ -1,5 +1,5 @@
-//! Messages of clients without a handshake: revision 2026-07-28. Each request stands alone and says all that is to be
-//! known of it; closing the connection is how it is cancelled.
+//! Messages of clients without a handshake: revision 2026-07-28. Each request is self-contained; closing the connection
+//! cancels it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel};
 use wire::{Era, Head, MessageKind, Version, authored, meta};
 
-/// What the revision took away: answered like any other unknown method, whatever a server might say to it.
+/// Methods that the revision removed: answered like any unknown method, even if a server knows them.
 const REMOVED: [&str; 5] =
     ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
@@ -28,10 +28,10 @@ impl Mcp {
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         match head.kind {
             MessageKind::Request => {}
-            // There is none that the gateway could act on: a request is cancelled by closing it.
+            // No notification needs an action: a request is cancelled by closing its connection.
             MessageKind::Notice => return Reply::accepted(),
             MessageKind::Result | MessageKind::Error => {
-                return Reply::invalid_message(None, "servers ask nothing here that could be answered");
+                return Reply::invalid_message(None, "no request of a server is waiting for an answer");
             }
         }
         if let Some(refusal) = self.object(&ask, &head) {
@@ -54,7 +54,7 @@ impl Mcp {
         }
     }
 
-    /// What is wrong with the request itself, in the words of the revision.
+    /// The refusal of a request that does not pass the checks of the revision.
     pub(super) fn object(&self, ask: &Ask<'_>, head: &Head<'_>) -> Option<Reply> {
         let tool = head.params.as_ref().and_then(|params| params.name.as_ref());
         let params = match tool.filter(|_| head.method.as_deref() == Some("tools/call")) {
@@ -129,18 +129,18 @@ impl Mcp {
 
     fn returned_state(&self, head: &Head<'_>, bond: &Bond) -> Result<Option<ReturnedState>, Refusal> {
         let Some(params) = &head.params else { return Ok(None) };
-        // One that is no text was not given out here either, and a lax server might read it.
+        // A state that is not a string was not issued by the gateway either, and a lenient server might accept it.
         let is_odd = params.mistyped.contains(&"requestState");
         if params.request_state.is_none() && !is_odd {
             return Ok(None);
         }
         let state = params.request_state.as_ref().and_then(|state| self.states.unwrap(&state.value, bond));
-        let foreign = || Refusal::Invalid("params.requestState was not given out for this request".into());
+        let foreign = || Refusal::Invalid("params.requestState was not issued for this request".into());
         state.map(Some).ok_or_else(foreign)
     }
 }
 
-/// What the client could be asked for, in its own words.
+/// The capabilities that the client declares in the request.
 fn declared(head: &Head<'_>) -> Capabilities {
     let said = head.meta().and_then(|meta| meta.client_capabilities.clone());
     let said = said.map(|said| &head.body[said]).filter(|said| *said != b"{}");
@@ -149,14 +149,14 @@ fn declared(head: &Head<'_>) -> Capabilities {
     })
 }
 
-/// The log messages that a request asks for; without a word it wants none.
+/// The log messages that a request asks for; none by default.
 fn logs(head: &Head<'_>) -> Result<Logs, Refusal> {
     let Some(level) = head.meta().and_then(|meta| meta.log_level.as_ref()) else { return Ok(Logs::None) };
     let unknown = || Refusal::Invalid(format!("{} in params._meta must be a log level", meta::LOG_LEVEL));
     LogLevel::parse(&level.value).map(Logs::From).ok_or_else(unknown)
 }
 
-/// The beginning of a result that the gateway gives itself; its own members follow.
+/// The beginning of a result that the gateway writes itself; the other members follow.
 fn opening(caching: Caching, server_info: &[u8]) -> Vec<u8> {
     let ttl = caching.ttl_ms.to_string();
     let members: [(&str, &[u8]); 4] = [

@@ -1,5 +1,5 @@
-//! What clients hear unasked: a list of theirs changed, a resource they subscribed to was updated. Also the end of
-//! what nobody uses any more.
+//! Notifications to clients outside of requests: a list changed, a subscribed resource was updated. Also ends idle
+//! sessions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,21 +8,22 @@ use super::Mcp;
 use super::live::Live;
 use gateway::caller::Owner;
 
-/// How often sessions are looked through for what is over, unless they may be idle for less than that.
+/// How often idle sessions are looked for, unless the idle timeout is short.
 const SWEEP: Duration = Duration::from_secs(5);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
-/// A session is forgotten only if nothing happened to it for this long: what it opens now may not show yet.
+/// A session's entry is removed only if it was unused for this long: what the session opens now may not be visible yet.
 const SETTLED: Duration = Duration::from_millis(50);
-/// So many sessions are looked at before others get their turn, and for so long: streams that were told something
-/// are written to by others, and a first look at what somebody sees takes longer than the next ones.
+/// The most sessions processed, and the longest time spent, before yielding to other tasks: other tasks write the
+/// streams, and the first fingerprint of a view takes longer than the next ones.
 const BATCH: usize = 16;
 const LONGEST_TURN: Duration = Duration::from_micros(200);
 
-/// Runs for as long as the gateway does. `idle_limit` ends sessions that hold something but are not used.
+/// Sends notifications and ends idle sessions for as long as the gateway runs. `idle_limit` is the idle timeout of
+/// sessions that hold something.
 pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     let mut changes = mcp.gateway.changes();
     let mut updates = mcp.gateway.resource_updates();
-    // Often enough that what was used until just now is not taken for idle.
+    // Often enough that a session that was in use until just now is not taken for idle.
     let time = idle_limit.map_or(SWEEP, |limit| (limit / 4).clamp(SHORTEST_SWEEP, SWEEP));
     let mut sweep = tokio::time::interval(time);
     loop {
@@ -49,7 +50,7 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     }
 }
 
-/// Lets others run while many sessions are looked at.
+/// Yields to other tasks while many sessions are processed.
 struct Pacing {
     begun: Instant,
     looked_at: usize,
@@ -62,7 +63,7 @@ impl Default for Pacing {
 }
 
 impl Pacing {
-    /// Counts a session, and lets others go on when its turn is over.
+    /// Counts a session, and yields when the batch is full or took too long.
     async fn count(&mut self) {
         self.looked_at += 1;
         if self.looked_at > BATCH || self.begun.elapsed() > LONGEST_TURN {
@@ -72,8 +73,8 @@ impl Pacing {
     }
 }
 
-/// Tells each open stream which of its lists changed; one whose endpoint is gone is closed. Streams that see the same
-/// are looked at once, and nobody who calls meanwhile waits for it.
+/// Notifies each open stream of its changed lists; one whose endpoint is gone is closed. Streams with the same view
+/// share one computation, and concurrent calls do not wait for it.
 async fn tell_changes(mcp: &Arc<Mcp>) {
     let viewers = mcp.lives.collect(|serial, live| Some((serial, live.viewer.clone())));
     let mut pacing = Pacing::default();
@@ -95,8 +96,8 @@ async fn tell_changes(mcp: &Arc<Mcp>) {
     }
 }
 
-/// The notice carries the URI that was subscribed to, which may be the qualified one, or that of something larger: what
-/// is in a folder is part of it.
+/// Notifies streams that are subscribed to an updated resource. The notice carries the URI that was subscribed to,
+/// which may be the qualified one, or that of a folder that contains the resource.
 fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
     let concerned = mcp.lives.collect(|serial, live| {
         live.stream.as_ref()?;
@@ -108,7 +109,7 @@ fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
     });
     for (serial, viewer, subscriptions) in concerned {
         for (subscribed, upstream_uri) in subscriptions {
-            // Rights may have changed since it was subscribed to.
+            // Access may have changed since the subscription.
             if mcp.gateway.shows_resource(&viewer, server, &upstream_uri) {
                 let tell =
                     |live: &mut Live| live.stream.as_ref().map(|stream| stream.tell_update(&subscribed));
@@ -123,8 +124,8 @@ fn is_part_of(uri: &str, whole: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '#', '?']))
 }
 
-/// A session that was not used for the idle time-out loses what it holds and is over; one that holds nothing more
-/// is only forgotten.
+/// Ends sessions that were unused for the idle timeout and releases what they hold; only removes the entry of a session
+/// that holds nothing any more.
 async fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
     let mut pacing = Pacing::default();
     for serial in mcp.lives.collect(|serial, _| Some(serial)) {

@@ -1,5 +1,5 @@
-//! Answers of the MCP endpoints: what concerns the HTTP request is `{"error": ...}` with a status, what concerns a
-//! message is a JSON-RPC error. The only place here that chooses statuses and codes.
+//! Responses of the MCP endpoints: an error of the HTTP request is `{"error": ...}` with a status, an error of a
+//! message is a JSON-RPC error. Only this module chooses statuses and codes.
 
 #![allow(clippy::disallowed_types)] // Status codes are chosen here.
 
@@ -19,9 +19,9 @@ use wire::{Era, HeadError, Version, authored, text};
 
 pub struct Reply {
     pub status: StatusCode,
-    /// The new session, for the answer to `initialize`.
+    /// The id of the new session, for the answer to `initialize`.
     pub session: Option<String>,
-    /// What the handshake settled, for the transport that keeps it itself.
+    /// The session that the handshake opened, for the transport that keeps it itself (HTTP+SSE).
     pub opened: Option<Arc<Session>>,
     pub allow: Option<&'static str>,
     pub body: ReplyBody,
@@ -56,7 +56,7 @@ impl Reply {
         Self::new(StatusCode::OK, ReplyBody::Events(body))
     }
 
-    /// A notice or an answer was taken.
+    /// A notice or an answer was accepted.
     pub fn accepted() -> Self {
         Self::new(StatusCode::ACCEPTED, ReplyBody::Empty)
     }
@@ -86,11 +86,11 @@ impl Reply {
 
     pub fn wrong_method(allow: &'static str) -> Self {
         let reply =
-            Self::sentence(StatusCode::METHOD_NOT_ALLOWED, &format!("this endpoint answers to {allow}"));
+            Self::sentence(StatusCode::METHOD_NOT_ALLOWED, &format!("this endpoint accepts only {allow}"));
         Self { allow: Some(allow), ..reply }
     }
 
-    /// The body is no message that could be answered by its id.
+    /// The body is not a valid message.
     pub fn unreadable(error: &HeadError) -> Self {
         let id = match error {
             HeadError::Invalid { id, .. } => id.as_deref(),
@@ -105,7 +105,7 @@ impl Reply {
         Self::new(StatusCode::BAD_REQUEST, ReplyBody::Json(vec![message]))
     }
 
-    /// An answer of a server. Modern clients also go by the HTTP status of an error.
+    /// An answer of a server. Modern clients also use the HTTP status of an error.
     pub fn answer(answer: Answer) -> Self {
         let status = answer.fault.map_or(StatusCode::OK, |fault| {
             let given = fault.status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -126,7 +126,7 @@ impl Reply {
         Self::new(status, ReplyBody::Json(Message::refusal(era, id, refusal).0))
     }
 
-    /// A modern request that is not what it should be.
+    /// A modern request that failed the checks of `routing`.
     pub fn objection(id: Option<&[u8]>, objection: &Objection) -> Self {
         let (code, sentence) = match objection {
             Objection::Incomplete(sentence) => (code::INVALID_PARAMS, sentence),
@@ -137,7 +137,7 @@ impl Reply {
         Self::new(StatusCode::BAD_REQUEST, ReplyBody::Json(vec![message]))
     }
 
-    /// A revision that is not spoken here.
+    /// A protocol version that the gateway does not support.
     fn unsupported_version(id: Option<&[u8]>, requested: &str) -> Self {
         let supported: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
         let data = json!({ "supported": supported, "requested": requested }).to_string();
@@ -151,7 +151,7 @@ impl Reply {
 }
 
 impl Reply {
-    /// The message in it, if it is one, in one piece.
+    /// The JSON message of the reply, if it has one, in one piece.
     pub fn into_message(self) -> Option<Bytes> {
         match self.body {
             ReplyBody::Json(pieces) => Some(Message(pieces).join()),
@@ -160,7 +160,7 @@ impl Reply {
     }
 }
 
-/// What modern clients expect with an error of this code.
+/// The HTTP status that modern clients expect with an error of this code.
 fn modern_status(code: i64) -> StatusCode {
     const BAD_REQUEST: [i32; 5] = [
         code::PARSE_ERROR,

@@ -1,5 +1,5 @@
-//! The headers in which a modern request repeats what its body says, so that what stands between may route by them. If
-//! the two disagreed, what was checked on the way would not be what is done.
+//! The headers in which a modern request repeats parts of its body, so that intermediaries can route by them. They must
+//! agree: otherwise an intermediary would check something other than what the gateway runs.
 
 use wire::headers::{self, HeaderParam, METHOD, NAME, PARAM_PREFIX};
 use wire::{Head, Version, meta};
@@ -8,17 +8,17 @@ use wire::{Head, Version, meta};
 #[derive(Debug, Default)]
 pub struct Routing(Vec<(String, String)>);
 
-/// What is wrong with a modern request before anybody looks at what it wants.
+/// Why a modern request is refused before it is handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Objection {
-    /// Something that every request must say of itself is missing.
+    /// A field that every request must have in `_meta` is missing.
     Incomplete(String),
     HeaderMismatch(String),
     UnsupportedVersion(String),
 }
 
 impl Routing {
-    /// Takes a header in if it is one of those.
+    /// Adds a header if it is a routing header.
     pub fn add(&mut self, name: &str, value: &str) {
         if ![METHOD, NAME].contains(&name) && !name.starts_with(PARAM_PREFIX) {
             return;
@@ -33,7 +33,7 @@ impl Routing {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the header says this, base64 or not.
+    /// Checks that a header has the expected value, plain or in base64.
     fn says(&self, name: &str, expected: &str) -> Result<(), Objection> {
         let sent = self.get(name).ok_or_else(|| mismatch(format!("the header {name} is missing")))?;
         match headers::decode_value(sent) {
@@ -44,8 +44,8 @@ impl Routing {
     }
 }
 
-/// Checks in the order that the revision gives: what the request says of itself, whether its headers agree, whether
-/// its version is spoken here. `params` are the arguments that its headers must repeat.
+/// Checks a request in the order that the revision gives: whether its `_meta` is complete, whether its headers agree,
+/// whether its version is supported. `params` are the arguments that its headers must repeat.
 pub fn check(
     version: Option<&str>,
     routing: &Routing,
@@ -78,7 +78,7 @@ pub fn check(
     }
 }
 
-/// Argument and header must be there together or be missing together.
+/// Checks that an argument and its header are both present or both missing.
 fn check_params(routing: &Routing, head: &Head<'_>, params: &[HeaderParam]) -> Result<(), Objection> {
     let arguments = head.params.as_ref().and_then(|params| params.arguments.as_ref());
     for param in params {
@@ -87,8 +87,7 @@ fn check_params(routing: &Routing, head: &Head<'_>, params: &[HeaderParam]) -> R
             (Some(value), _) => routing.says(&param.header, &value)?,
             (None, None) => {}
             (None, Some(_)) => {
-                let sentence =
-                    format!("the header {} stands for an argument that is not there", param.header);
+                let sentence = format!("the header {} repeats an argument that is missing", param.header);
                 return Err(mismatch(sentence));
             }
         }
@@ -96,7 +95,7 @@ fn check_params(routing: &Routing, head: &Head<'_>, params: &[HeaderParam]) -> R
     Ok(())
 }
 
-/// Two spellings of one whole number: clients write `42` where the body has `42.0`.
+/// Whether two texts are the same whole number: clients write `42` where the body has `42.0`.
 fn same_number(one: &str, other: &str) -> bool {
     fn whole(text: &str) -> Option<&str> {
         let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));

@@ -1,5 +1,5 @@
-//! Sessions of legacy clients. The id is the session: what the handshake settled, sealed, so that an idle session
-//! costs nothing here and a restarted gateway still knows it. Only ended ones are remembered, the last many of them.
+//! Sessions of legacy clients. The id is the session: it contains the sealed result of the handshake, so that an idle
+//! session uses no memory and a restarted gateway still knows it. Only ended sessions are remembered, up to a limit.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, RwLock};
@@ -13,14 +13,14 @@ use seal::{PurposeSeal, RandomPool};
 use wire::Version;
 
 const REMEMBERED_ENDS: usize = 100_000;
-/// Enough for the agents that talk at the same time; few enough to cost nothing.
+/// The size of the cache: enough for the agents that are active at the same time, and still small.
 const REMEMBERED_SESSIONS: usize = 1024;
 /// Longer names of clients are cut, so that an id stays short.
 const LONGEST_NAME: usize = 64;
-/// In an id, where a client would be.
+/// Stands for no client in an id.
 const NOBODY: u64 = 0;
 
-/// What a client and the gateway agreed on.
+/// What a client and the gateway agreed on in the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     pub serial: u64,
@@ -28,7 +28,7 @@ pub struct Session {
     pub capabilities: Capabilities,
     pub client_name: String,
     pub client_version: String,
-    /// Who opened it and through which endpoint; it is nobody else's, and works nowhere else.
+    /// Who opened it and through which endpoint; it is valid for no other client and no other endpoint.
     pub viewer: Viewer,
 }
 
@@ -36,7 +36,7 @@ pub struct Sessions {
     seal: PurposeSeal,
     random: RandomPool,
     ended: RwLock<EndedSessions>,
-    /// Sessions in use, by id: opening a seal costs more than looking here.
+    /// A cache of sessions in use, by id: opening a seal costs more than a lookup.
     recent: RwLock<HashMap<Box<str>, Arc<Session>>>,
 }
 
@@ -59,7 +59,7 @@ impl Sessions {
         URL_SAFE_NO_PAD.encode(self.seal.seal(&session.to_bytes()))
     }
 
-    /// The session of an id, if it is one of ours, of this viewer, and has not ended.
+    /// The session of an id, if the gateway issued it to this viewer and it has not ended.
     pub fn find(&self, id: &str, viewer: &Viewer) -> Option<Arc<Session>> {
         let known = self.recent.read().expect("no code panics while it holds the sessions").get(id).cloned();
         let session = known.or_else(|| self.open(id))?;
@@ -71,7 +71,7 @@ impl Sessions {
         let session = Arc::new(Session::from_bytes(&self.seal.open(&sealed).ok()?)?);
         let mut recent = self.recent.write().expect("no code panics while it holds the sessions");
         if recent.len() >= REMEMBERED_SESSIONS {
-            // Those that are still in use come back by themselves.
+            // Those that are still in use are cached again when they are used.
             recent.clear();
         }
         recent.insert(id.into(), session.clone());

@@ -1,5 +1,5 @@
-//! The older HTTP+SSE transport: one event stream per client, which begins with the address to post to and then
-//! carries every answer. The stream is the session: when it closes, its calls are cancelled.
+//! The older HTTP+SSE transport: one event stream per client, which begins with the address to post to and then carries
+//! every answer. The session lasts as long as the stream: when it closes, its calls are cancelled.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Mcp {
                 return;
             };
             if let Some(opened) = reply.opened.take() {
-                // The handshake fills in what the stream began without.
+                // The handshake supplies what was unknown when the stream was opened.
                 let settled = Session { serial, ..Session::clone(&opened) };
                 mcp.lives.with(serial, &sender.viewer, |live| live.handshake = Some(Arc::new(settled)));
             }

@@ -1,5 +1,6 @@
-//! Event streams to clients. A stream that is read slowly or not at all is bounded: so many messages, or so many
-//! bytes beyond the message being sent; then it is closed, and nobody else notices. One message of any size passes.
+//! Event streams to clients. The queue of a stream is limited in messages and in bytes; one that is read slowly or not
+//! at all is closed at the limit, without effect on others. The largest message does not count, so one of any size
+//! passes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,14 +20,14 @@ use wire::sse;
 const MAX_MESSAGES: usize = 1000;
 const MAX_BYTES: usize = 1024 * 1024;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long a writer waits for a reader who is behind.
+/// How long a writer waits for a slow reader.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The writing end; clones write to the same stream.
 #[derive(Clone)]
 pub struct Outlet {
     queue: Arc<Mutex<Queue>>,
-    /// Cancelled when the stream is over, whoever ended it.
+    /// Cancelled when the stream has ended, by either side.
     pub gone: CancellationToken,
 }
 
@@ -35,16 +36,16 @@ struct Queue {
     frames: VecDeque<Bytes>,
     bytes: usize,
     reader: Option<Waker>,
-    /// Those who wait until there is room again.
+    /// Writers that wait until there is room again.
     writers: Vec<Waker>,
-    /// Somebody waited for room in vain; nobody does so again.
+    /// A writer timed out waiting for room; no writer waits until the reader reads again.
     is_stalled: bool,
-    /// No more will be written; what waits is still sent.
+    /// No more messages are accepted; queued ones are still sent.
     is_finished: bool,
     is_gone: bool,
 }
 
-/// The reading end, which is the body of an answer.
+/// The reading end, which is the body of an HTTP response.
 pub struct EventBody {
     queue: Arc<Mutex<Queue>>,
     gone: CancellationToken,
@@ -81,8 +82,8 @@ impl Outlet {
         queue.wake();
     }
 
-    /// Waits until a reader who reads has caught up, before something of which there may be very many. Not for long: a
-    /// reader who does not read is not worth waiting for.
+    /// Waits until the queue has room, before a message of a kind that may be very frequent. The timeout is short,
+    /// because a reader may never read.
     pub async fn room(&self) {
         let room = poll_fn(|context| {
             let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
@@ -97,7 +98,7 @@ impl Outlet {
         }
     }
 
-    /// Ends the stream after what was written.
+    /// Ends the stream after the queued messages.
     pub fn finish(&self) {
         let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
         queue.is_finished = true;
@@ -106,7 +107,7 @@ impl Outlet {
 }
 
 impl Queue {
-    /// The largest message does not count, so that one of any size passes wherever it stands.
+    /// The largest message does not count, so that one of any size passes wherever it is in the queue.
     fn is_too_large_with(&self, more: usize) -> bool {
         let all = self.bytes + more;
         let largest = || self.frames.iter().map(Bytes::len).fold(more, usize::max);
@@ -213,7 +214,7 @@ mod tests {
         outlet.send(&vec![b'x'; 3 * MAX_BYTES]);
         let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(sent.len() > 3 * MAX_BYTES);
-        // Also when others wait before and behind it.
+        // Also with other messages before and after it.
         outlet.send(b"first");
         outlet.send(&vec![b'x'; 3 * MAX_BYTES]);
         outlet.send(b"last");

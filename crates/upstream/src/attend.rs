@@ -1,5 +1,5 @@
-//! The task behind a supervised server: attends to a link while it works, reads the lists again when they may have
-//! changed, and reconnects with back-off when it is lost. What callers see of it is in `supervise`.
+//! The background task of a supervised server: watches a link while it works, reads the lists again when they may have
+//! changed, and reconnects with backoff when the link is lost. The part that callers use is in `supervise`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use super::lists::Discovery;
 use super::supervise::{Refresh, ServerEvent, Shared, Upstream};
 use model::{Offering, Status};
 
-/// Lists are read again at the latest after this, and never sooner than the other after the last time.
+/// The longest and the shortest time between two scheduled readings of the lists.
 const LONGEST_TTL: Duration = Duration::from_secs(600);
 const SHORTEST_TTL: Duration = Duration::from_secs(30);
 /// A link lost sooner than this after connecting counts towards a crash loop.
 const SHORT_LIFE: Duration = Duration::from_secs(10);
-/// So many short lives are healed at once; more of them back off.
+/// After up to this many short lives in a row the link is reopened at once; after more, with backoff.
 const FREE_RESTARTS: u32 = 2;
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
-/// However often somebody wants a server that failed, attempts have this much time between them.
+/// The shortest time between two attempts to connect to a failed server, however often callers need it.
 const SHORTEST_BACK_OFF: Duration = Duration::from_millis(250);
-/// Between two readings that a server asked for; it doubles while they bring nothing new.
+/// The pause between two unscheduled readings of the lists; it doubles while they find nothing new.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The task behind an [`Upstream`].
+/// The background task of an [`Upstream`].
 pub struct Supervisor {
     pub upstream: Upstream,
     pub refreshes: mpsc::UnboundedReceiver<Refresh>,
 }
 
-/// Why a link is not attended any longer.
+/// Why the supervisor stopped watching a link.
 enum LinkEnd {
     Stopped,
     /// The session or process is gone; calls in flight have failed already.
@@ -84,7 +84,7 @@ impl Supervisor {
         &self.upstream.0
     }
 
-    /// Tries until it works; `None` when the server is stopped first.
+    /// Tries to connect until it succeeds; `None` when the server is stopped first.
     async fn reconnect(&mut self, waiting: &mut Vec<Refresh>) -> Option<(Arc<Link>, Discovery)> {
         for failures in 1u32.. {
             let shared = self.upstream.0.clone();
@@ -114,24 +114,24 @@ impl Supervisor {
         None
     }
 
-    /// Waits before the next attempt; somebody who wants the server ends the wait. False when stopped.
+    /// Waits before the next attempt; a caller that needs the server ends the wait early. False when stopped.
     async fn pause(&mut self, time: Duration, waiting: &mut Vec<Refresh>) -> bool {
         let shared = self.upstream.0.clone();
-        // Made before the first wait, so that nobody who comes from now on is missed.
+        // Created before the first wait, so that no caller that arrives from now on is missed.
         let wanted = shared.wanted.notified();
-        let somebody_comes = async {
+        let caller_arrives = async {
             tokio::time::sleep(SHORTEST_BACK_OFF).await;
             wanted.await;
         };
         tokio::select! {
             () = shared.stop.cancelled() => return false,
-            _ = tokio::time::timeout(time, somebody_comes) => {}
+            _ = tokio::time::timeout(time, caller_arrives) => {}
             Some(refresh) = self.refreshes.recv() => waiting.push(refresh),
         }
         true
     }
 
-    /// Looks after a working link until it ends.
+    /// Watches a working link until it ends.
     async fn attend(
         &mut self,
         link: &Arc<Link>,
@@ -161,7 +161,7 @@ impl Supervisor {
                 () = tokio::time::sleep_until(next_reading) => {}
                 Some(refresh) = self.refreshes.recv() => waiting.push(refresh),
             }
-            // One reading serves all who asked before it. Whoever asks during it wants to know what is there after that.
+            // One reading answers all requests made before it. A request made during it needs the next reading.
             while let Ok(refresh) = self.refreshes.try_recv() {
                 waiting.push(refresh);
             }
@@ -187,7 +187,7 @@ impl Supervisor {
                         return LinkEnd::Lost(reason);
                     }
                     match error {
-                        // The server can no longer be spoken to; a new session may help, or shows why not.
+                        // The link is unusable; a new session may work, or fails with the reason.
                         ConnectError::Unauthorized(denial) => return LinkEnd::Lost(denial.text),
                         ConnectError::Unreachable(reason) => return LinkEnd::Lost(reason),
                         ConnectError::Failed(reason) if doubted => {
@@ -206,7 +206,7 @@ impl Supervisor {
                     next_reading = Instant::now() + SHORTEST_TTL;
                 }
             }
-            // A doubt that the reading itself raised is answered by it.
+            // The reading may have raised a doubt itself, which its result has settled.
             signals.take_doubt();
             (announced, doubted) = (false, false);
             not_before = Instant::now() + pause;
@@ -221,7 +221,7 @@ impl Supervisor {
     }
 }
 
-/// When the lists should be read again although nobody said that they changed.
+/// The time until the next scheduled reading of the lists.
 fn reading_interval(offering: &Offering) -> Duration {
     match offering.ttl_ms {
         None | Some(0) => LONGEST_TTL,
@@ -229,7 +229,7 @@ fn reading_interval(offering: &Offering) -> Duration {
     }
 }
 
-/// 1 s, 2 s, 4 s and so on, up to a minute.
+/// The wait after this many failures: 1 s, 2 s, 4 s and so on, up to a minute.
 fn back_off(failures: u32) -> Duration {
     Duration::from_secs(1u64 << (failures.saturating_sub(1)).min(6)).min(LONGEST_BACK_OFF)
 }

@@ -1,5 +1,5 @@
-//! The calls in flight on one link, and who gets which message that comes from the upstream.
-//! Ids and progress tokens are the link's own numbers (token = id), so callers can never meet each other's.
+//! The calls in flight on one link, and the routing of the upstream's messages to them.
+//! Ids and progress tokens are numbers of the link's own (token = id), so those of different callers cannot collide.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ pub struct Calls {
 #[derive(Default)]
 struct PendingCalls {
     calls: HashMap<u64, PendingCall>,
-    /// Set once; from then on every call fails with it.
+    /// Why the link was lost. Set once; from then on every call fails with this reason.
     lost: Option<String>,
 }
 
@@ -34,10 +34,10 @@ struct PendingCall {
     slot: Ticket,
 }
 
-/// For whom a request is made.
+/// Whether a request is made for a caller or for the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// For a caller, whom the upstream may ask something meanwhile.
+    /// For a caller, to whom the upstream may send requests meanwhile.
     Caller,
     /// For the gateway itself: lists, subscriptions, the handshake.
     OurOwn,
@@ -57,7 +57,7 @@ impl Calls {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Err when the link is already lost.
+    /// Registers a call. Err when the link is already lost.
     pub fn begin(&self, id: u64, purpose: Purpose) -> Result<Ticket, CallError> {
         let mut pending = self.lock();
         if let Some(reason) = &pending.lost {
@@ -72,7 +72,7 @@ impl Calls {
         self.lock().calls.remove(&id);
     }
 
-    /// The link is gone: every call in flight fails, every later one too. Only the first reason counts.
+    /// Marks the link as lost: every call in flight and every later one fails. Only the first reason is kept.
     pub fn lose(&self, reason: &str) {
         let mut pending = self.lock();
         if pending.lost.is_some() {
@@ -86,7 +86,7 @@ impl Calls {
         self.signals.notify.notify_one();
     }
 
-    /// A message that could not even be written: its call, if it is one, did not run.
+    /// Fails the call, if any, of a message that was never written to the upstream: it did not run.
     pub fn return_unsent(&self, message: &[u8], reason: &str) {
         let id = Head::parse(message).ok().and_then(|head| head.id?.as_u64());
         if let Some(slot) = id.and_then(|id| self.slot(id)) {
@@ -102,8 +102,8 @@ impl Calls {
         self.lock().lost.clone()
     }
 
-    /// Gives a message to whom it belongs. `own` is the call on whose own stream it came, where there is one.
-    /// Returns what the gateway itself has to say to it.
+    /// Routes a message to the call that it belongs to. `own` is the call on whose own stream it came, if there is one.
+    /// Returns the reply of the gateway itself, if the message needs one.
     pub fn sort(&self, message: Bytes, own: Option<u64>) -> Option<Bytes> {
         if let Some(id) = answered_id(&message).filter(|id| own.is_none_or(|own| own == *id)) {
             self.answer(id, message);
@@ -112,7 +112,7 @@ impl Calls {
         let head = match Head::parse(&message) {
             Ok(head) => head,
             Err(reason) => {
-                tracing::debug!(%reason, "ignored something from an upstream that is no message");
+                tracing::debug!(%reason, "ignored data from an upstream that is not a message");
                 return None;
             }
         };
@@ -122,7 +122,7 @@ impl Calls {
                 drop(head);
                 match id {
                     Some(id) => self.answer(id, message),
-                    None => tracing::debug!(own, "dropped an answer to another request than the one asked"),
+                    None => tracing::debug!(own, "dropped an answer that belongs to another request"),
                 }
                 None
             }
@@ -140,13 +140,13 @@ impl Calls {
                         let token =
                             head.params.as_ref().and_then(|params| params.progress_token.as_ref()?.as_u64());
                         drop(head);
-                        // On the stream of another call it would be that call's progress in the eyes of this one.
+                        // On a call's own stream, the token of another call is ignored: it would reach another caller.
                         let token = token.filter(|token| own.is_none_or(|own| own == *token));
                         self.notice(token, Inbound::Notice(message));
                     }
-                    // About ids that only we and the upstream know.
+                    // They contain ids that only the gateway and the upstream know.
                     "notifications/cancelled" | "notifications/subscriptions/acknowledged" => {}
-                    // Logs, and what later revisions may say to a caller.
+                    // Log messages, and notices that later revisions may add.
                     _ => {
                         drop(head);
                         self.notice(own.or_else(|| self.only_call()), Inbound::Notice(message));
@@ -197,7 +197,7 @@ impl Calls {
         self.lock().calls.get(&id).map(|waiting| waiting.slot.clone())
     }
 
-    /// Whether somebody waits for an answer on this link.
+    /// Whether a caller waits for an answer on this link.
     pub fn has_callers(&self) -> bool {
         self.lock().calls.values().any(|waiting| waiting.purpose == Purpose::Caller)
     }
@@ -214,10 +214,10 @@ impl Calls {
     }
 }
 
-/// The call that an answer with this id belongs to. On a stream of its own only the answer to that call counts: one
-/// under another id would reach another caller.
+/// The call that an answer with this id belongs to. On a call's own stream only answers to that call are accepted: one
+/// with another id would reach another caller.
 fn answered_call(id: Option<&Id<'_>>, own: Option<u64>) -> Option<u64> {
-    // An error that names no request.
+    // An error without an id.
     let Some(id) = id else { return own };
     let number = id.as_u64().or_else(|| quoted_number(id.raw()));
     number.filter(|number| own.is_none_or(|own| own == *number))
@@ -229,19 +229,19 @@ fn quoted_number(id: &[u8]) -> Option<u64> {
     digits.parse().ok().filter(|number: &u64| number.to_string() == digits)
 }
 
-/// What a link noticed that concerns the server as a whole; its supervisor looks after it.
+/// Events of a link that concern the whole server; the supervisor handles them.
 #[derive(Default)]
 pub struct Signals {
     lists_changed: AtomicBool,
     doubted: AtomicBool,
     suspect: Mutex<Option<String>>,
-    /// URIs of resources that changed; one that changes again before anybody looked is one.
+    /// URIs of changed resources, each once, however often it changed since they were last taken.
     updated: Mutex<BTreeSet<String>>,
     notify: Notify,
 }
 
 impl Signals {
-    /// A call failed in a way that says the link is of no more use, though calls in flight may still end well.
+    /// Reports a failed call that shows the link to be unusable, though calls in flight may still succeed.
     pub fn suspect(&self, reason: &str) {
         *self.suspect.lock().expect("no code panics while it holds the reason") = Some(reason.to_owned());
         self.notify.notify_one();
@@ -251,7 +251,7 @@ impl Signals {
         self.suspect.lock().expect("no code panics while it holds the reason").take()
     }
 
-    /// A call failed in a way that may say something about the link, or only about the call.
+    /// Reports a failed call that may mean a broken link, or concern only the call.
     pub fn doubt(&self) {
         self.doubted.store(true, Ordering::Release);
         self.notify.notify_one();
@@ -279,7 +279,7 @@ impl Signals {
         std::mem::take(&mut *self.updated.lock().expect("no code panics while it holds the URIs"))
     }
 
-    /// Resolves when something happened since the last time.
+    /// Waits for the next signal; returns at once if there was one since the last wait.
     pub async fn wait(&self) {
         self.notify.notified().await;
     }
@@ -316,7 +316,7 @@ mod tests {
             (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
         assert!(calls.sort(notice("notifications/elicitation/complete"), Some(2)).is_none());
         assert!(matches!(second.next().await, Ok(Inbound::Notice(_))));
-        // Without a stream of its own it belongs to nobody while two calls are in flight.
+        // Without a stream of its own it belongs to no call while two are in flight.
         calls.sort(notice("notifications/elicitation/complete"), None);
         calls.sort(notice("notifications/cancelled"), Some(1));
         calls.sort(authored::result(b"1", b"{}"), None);

@@ -1,5 +1,5 @@
-//! Connecting, whole: open the transport, find out the era, shake hands, read every list. All of it happens
-//! within one time limit, and when it fails the sentence says how far it came.
+//! Connecting to a server: opens the transport, detects the era, performs the handshake, reads every list. One timeout
+//! covers all of it, and its error names the step that was not finished.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -26,17 +26,17 @@ use super::{Boxed, Options};
 use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport};
 use wire::{Era, Version};
 
-/// What is connected to, and with what.
+/// The server to connect to, and what is needed for it.
 #[derive(Clone, Copy)]
 pub struct ConnectTarget<'a> {
     pub config: &'a ServerConfig,
     pub options: &'a Options,
     pub stderr: &'a StderrTail,
-    /// Where the server may want OAuth.
+    /// `None` where the server cannot use OAuth.
     pub credentials: Option<&'a Arc<Credentials>>,
 }
 
-/// Connects and reads everything. `known` is the era that this server had the last time, which saves the probe.
+/// Connects and reads every list. `known` is the era found last time; for a legacy server it saves the probe.
 pub fn connect<'a>(
     to: &'a ConnectTarget<'a>,
     known: Option<Era>,
@@ -62,7 +62,7 @@ async fn connect_in_time(
     result
 }
 
-/// Reads every list again over a link that works.
+/// Reads every list again over a working link.
 pub async fn read_again(
     link: &Arc<Link>,
     config: &ServerConfig,
@@ -104,7 +104,7 @@ async fn attempt(
     Ok((link, discovery))
 }
 
-/// A further link to a server that is connected: shakes hands for callers with these capabilities, reads nothing.
+/// Opens a further link to a connected server: performs the handshake with these capabilities, reads no list.
 pub fn connect_further<'a>(
     to: &'a ConnectTarget<'a>,
     capabilities: Capabilities,
@@ -126,14 +126,14 @@ async fn connect_further_in_time(
     let (link, handshake) = met.map_err(|error| explain(error, to.config, &Redactor::of(to.config)))?;
     if handshake.version.era() == Era::Legacy {
         start_listening(&link, handshake.version);
-        // SDK servers ask on this stream, and drop what they ask while it is not open.
+        // SDK servers send their requests on this stream, and drop them while it is not open.
         link.open_ears().await;
     }
     unfinished.link = None;
     Ok(link)
 }
 
-/// Opens the transport and shakes hands.
+/// Opens the transport and performs the handshake.
 async fn meet(
     to: &ConnectTarget<'_>,
     capabilities: Capabilities,
@@ -168,8 +168,8 @@ async fn meet(
     Ok((link, handshake))
 }
 
-/// A link that nobody will use unless connecting comes to its end. What listens on it holds it, too, so that
-/// dropping it would not end it; and the upstream should not keep a session for nobody.
+/// A link that is not completely connected yet; closed on drop. Just dropping the link would not end it, because the
+/// tasks that listen on it hold it too, and the upstream would keep an unused session.
 struct UnfinishedLink {
     link: Option<Arc<Link>>,
     tasks: TaskTracker,
@@ -189,7 +189,8 @@ impl Drop for UnfinishedLink {
     }
 }
 
-/// A process that ends on the probe is a legacy server that tolerates nothing before `initialize`.
+/// Performs the handshake with a process. One that exits on the probe is a legacy server that tolerates nothing before
+/// `initialize`, so it is started again without a probe.
 async fn greet_process(
     open: impl Fn() -> Result<Arc<Link>, CallError>,
     known: Option<Era>,
@@ -242,7 +243,7 @@ async fn open_sse(client: HttpClient, capabilities: Capabilities) -> Result<Arc<
     Ok(link)
 }
 
-/// Starts listening for what the upstream says outside of any call.
+/// Starts listening for messages that the upstream sends outside of any call.
 fn watch(link: &Arc<Link>, handshake: &Handshake) {
     match handshake.version.era() {
         Era::Legacy => start_listening(link, handshake.version),
@@ -253,8 +254,8 @@ fn watch(link: &Arc<Link>, handshake: &Handshake) {
     }
 }
 
-/// Keeps one `subscriptions/listen` open for list changes and for the resources that somebody wants to hear about;
-/// what comes on it is sorted like everything else.
+/// Keeps one `subscriptions/listen` open for list changes and for subscribed resources; its messages are routed like
+/// all others.
 async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
     let mut pace = Pace::default();
     let Some(mut resources) = link.upgrade().map(|link| link.wanted_resources.subscribe()) else { return };
@@ -277,7 +278,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
             Ok(exchange) => {
                 live.hears_now();
                 if round > 0 {
-                    // Nobody told us what changed in the meantime.
+                    // Changes in the meantime were not announced to us.
                     live.calls.signals.lists_changed();
                 }
                 drop(live);
@@ -304,7 +305,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
     }
 }
 
-/// What to listen to; `None` when that is nothing.
+/// The notifications to ask for; `None` when there are none.
 fn notifications(changes: &[String], resources: &BTreeSet<String>) -> Option<String> {
     let mut wanted: serde_json::Map<String, Value> =
         changes.iter().map(|kind| (kind.clone(), Value::Bool(true))).collect();
@@ -314,7 +315,7 @@ fn notifications(changes: &[String], resources: &BTreeSet<String>) -> Option<Str
     (!wanted.is_empty()).then(|| Value::Object(wanted).to_string())
 }
 
-/// Waits for the end of a subscription; false when there is nothing to listen to.
+/// Waits for the end of a subscription; false when the server refused it with an error.
 async fn hear_out(mut exchange: Exchange) -> bool {
     loop {
         match exchange.next().await {
@@ -326,7 +327,7 @@ async fn hear_out(mut exchange: Exchange) -> bool {
     }
 }
 
-/// Turns what went wrong on the way into the sentence for people.
+/// Turns a failure of the handshake or the lists into an error sentence for people.
 fn explain(error: probe::ProbeError, config: &ServerConfig, redactor: &Redactor) -> ConnectError {
     match error {
         probe::ProbeError::Call(CallError::Unauthorized(denial)) if denial.had_grant => {
@@ -334,7 +335,7 @@ fn explain(error: probe::ProbeError, config: &ServerConfig, redactor: &Redactor)
         }
         probe::ProbeError::Call(CallError::Unauthorized(denial)) => {
             let text = format!(
-                "{denial}; the server wants credentials: give a bearer_token, or an Authorization value in headers"
+                "{denial}; the server requires credentials: give a bearer_token, or an Authorization value in headers"
             );
             ConnectError::Unauthorized(Denial { text, ..denial })
         }

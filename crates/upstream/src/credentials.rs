@@ -1,5 +1,5 @@
-//! The access token of one server: sent with every request, renewed ahead of its end and when the server refuses it,
-//! once however many requests wait. A renewed grant is kept before it is used.
+//! The access token of one server: sent with every request, renewed before it expires and when the server refuses it.
+//! One renewal serves all waiting requests. A renewed grant is stored before it is used.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,19 +14,21 @@ use super::error::{CallError, Denial};
 use super::oauth::{Grant, Provider, Unrenewed, bare, now_ms};
 use model::{Endpoint, Issued, Secret, ServerConfig, ServerName};
 
-/// Renewed this long before the end, or after four fifths of a short life.
+/// A token is renewed this long before it expires, or after four fifths of a short lifetime.
 const AHEAD_MS: u64 = 60_000;
-/// How often a renewed grant is tried to be kept, and the first pause between; it doubles.
+/// How many times storing a renewed grant is tried, and the first pause between two attempts, which doubles.
 const SAVING_ATTEMPTS: u32 = 5;
 const SAVING_PAUSE: Duration = Duration::from_millis(100);
-/// Those who waited for a renewal that did not work get its reason instead of trying again, each of them.
+/// How long [`Credentials::settle`] waits for a renewal.
 const SETTLING: Duration = Duration::from_secs(5);
+/// For this long after a failed renewal, all who waited for it get its error instead of trying again one by one.
 const SHARED_FAILURE: Duration = Duration::from_secs(1);
 
-/// Keeps grants, sealed, for the time after this process.
+/// Stores grants, sealed, so that they survive a restart.
 #[async_trait]
 pub trait KeepGrants: Send + Sync {
-    /// Whether it was still the grant of this server that was renewed. Err says why it could not be kept.
+    /// Stores a renewed grant. False when the server no longer has a grant of this lineage; Err says why it could not
+    /// be stored.
     async fn keep(&self, server: &ServerName, lineage: &str, grant: &Secret) -> Result<bool, String>;
 }
 
@@ -39,44 +41,44 @@ pub struct Credentials {
     live: ArcSwapOption<LiveGrant>,
     renewal: tokio::sync::Mutex<Renewal>,
     over: Mutex<Option<String>>,
-    /// Scopes that the server wants beside those that were granted.
+    /// Scopes that the server requires beyond those that were granted.
     lacking: Mutex<Vec<String>>,
 }
 
 struct LiveGrant {
     grant: Grant,
     header: HeaderValue,
-    /// In milliseconds since 1970; none where nobody said how long it lives, or it cannot be renewed.
+    /// In milliseconds since 1970; `None` when the lifetime is unknown or the grant cannot be renewed.
     renew_at: Option<u64>,
     ends_at: Option<u64>,
 }
 
-/// What whoever renews knows.
+/// The state of renewing, used by one task at a time.
 #[derive(Default)]
 struct Renewal {
     provider: Option<Provider>,
-    /// Whether the server is stored, and with it the grant.
+    /// Whether the server is stored, and the grant with it.
     is_kept: bool,
-    /// Renewed, but not kept yet, so not to be used.
+    /// A renewed grant that is not stored yet and therefore must not be used.
     unsaved: Option<Grant>,
     failed: Option<(Instant, String)>,
 }
 
-/// Holds off renewals while the grant is being stored with its server.
+/// Blocks renewals while the grant is being stored with its server.
 pub struct HeldGrant<'a> {
     renewal: tokio::sync::MutexGuard<'a, Renewal>,
     pub grant: Option<Grant>,
 }
 
 impl HeldGrant<'_> {
-    /// From now on renewals are kept, too.
+    /// Marks the grant as stored: from now on renewals are stored too.
     pub fn stored(mut self) {
         self.renewal.is_kept = true;
     }
 }
 
 impl Credentials {
-    /// For a server that can have a grant: over HTTP, and without credentials of its own.
+    /// `None` for a server that cannot have a grant: one not reached over HTTP, or registered with credentials.
     pub fn new(
         config: &ServerConfig,
         options: &Options,
@@ -104,7 +106,7 @@ impl Credentials {
         Some(Arc::new(credentials))
     }
 
-    /// Whether this is the way to the same place.
+    /// Whether the endpoint has the same URL, apart from user info, query and fragment.
     pub fn fits(&self, endpoint: &Endpoint) -> bool {
         bare(&self.endpoint.url) == bare(&endpoint.url)
     }
@@ -121,7 +123,7 @@ impl Credentials {
         self.live.load().as_ref().map(|live| live.grant.clone())
     }
 
-    /// Waits, not for long, until a renewal under way is through.
+    /// Waits for a renewal in progress, with a timeout.
     pub async fn settle(&self) {
         let _ = tokio::time::timeout(SETTLING, self.renewal.lock()).await;
     }
@@ -132,7 +134,7 @@ impl Credentials {
         HeldGrant { renewal, grant }
     }
 
-    /// What to send as `Authorization`; none where nothing was granted.
+    /// The value of the `Authorization` header; `None` without a grant.
     pub async fn header(self: &Arc<Self>) -> Result<Option<HeaderValue>, CallError> {
         let Some(live) = self.live.load_full() else { return Ok(None) };
         self.still_good()?;
@@ -142,15 +144,15 @@ impl Credentials {
         }
         match self.renew(&live.header, Cause::Age).await {
             Err(error @ CallError::NotSent(_)) if live.ends_at.is_some_and(|end| now < end) => {
-                tracing::warn!(server = %self.server, %error, "an access token is used to its end");
+                tracing::warn!(server = %self.server, %error, "cannot renew a token; using it until it expires");
                 Ok(Some(live.header.clone()))
             }
             renewed => renewed.map(Some),
         }
     }
 
-    /// Another token than the one that is refused or old. Many may ask; one renewal serves them all. It goes on when
-    /// those who asked go away: the authorization server may have taken back the old refresh token already.
+    /// Replaces a token that is refused or old. One renewal serves all concurrent callers, and it goes on when they go
+    /// away: the authorization server may have revoked the old refresh token already.
     pub async fn renew(self: &Arc<Self>, old: &HeaderValue, cause: Cause) -> Result<HeaderValue, CallError> {
         let (credentials, old) = (self.clone(), old.clone());
         let renewing = self.options.tasks.spawn(async move { credentials.renew_in_turn(&old, cause).await });
@@ -162,7 +164,7 @@ impl Credentials {
     async fn renew_in_turn(&self, old: &HeaderValue, cause: Cause) -> Result<HeaderValue, CallError> {
         let mut renewal = self.renewal.lock().await;
         self.still_good()?;
-        let Some(live) = self.live.load_full() else { return Err(self.required("nothing was granted")) };
+        let Some(live) = self.live.load_full() else { return Err(self.required("there is no grant")) };
         if live.header != *old {
             return Ok(live.header.clone());
         }
@@ -174,12 +176,12 @@ impl Credentials {
         match self.renew_once(&mut renewal, &live.grant, cause).await {
             Ok(()) => match self.live.load().as_ref() {
                 Some(live) => Ok(live.header.clone()),
-                None => Err(self.required("nothing was granted")),
+                None => Err(self.required("there is no grant")),
             },
             Err(Unrenewed::Over(reason)) => {
                 let reason = self.redact(&reason);
                 *self.over.lock().expect("no code panics while it holds the reason") = Some(reason.clone());
-                tracing::warn!(server = %self.server, reason, "a grant is over; the server must be authorized again");
+                tracing::warn!(server = %self.server, reason, "a grant has ended; the server must be authorized again");
                 Err(self.required(&reason))
             }
             Err(Unrenewed::NotNow(reason)) => {
@@ -192,7 +194,9 @@ impl Credentials {
 
     async fn renew_once(&self, renewal: &mut Renewal, grant: &Grant, cause: Cause) -> Result<(), Unrenewed> {
         if !grant.is_renewable() {
-            return Err(Unrenewed::Over("the access token ended, and there is no refresh token".into()));
+            return Err(Unrenewed::Over(
+                "the access token is no longer valid, and there is no refresh token".into(),
+            ));
         }
         let renewed = match renewal.unsaved.take() {
             Some(unsaved) => unsaved,
@@ -202,7 +206,9 @@ impl Credentials {
         if renewal.is_kept {
             match self.keep(&renewed).await {
                 Ok(true) => {}
-                Ok(false) => return Err(Unrenewed::Over("the server was registered anew or removed".into())),
+                Ok(false) => {
+                    return Err(Unrenewed::Over("the server was registered again or removed".into()));
+                }
                 Err(reason) => {
                     renewal.unsaved = Some(renewed);
                     return Err(Unrenewed::NotNow(format!("the new one could not be stored: {reason}")));
@@ -224,7 +230,7 @@ impl Credentials {
                 let found = Provider::find(&self.endpoint, grant.challenge.as_deref(), &self.options).await;
                 let found = found.map_err(Unrenewed::NotNow)?;
                 let gone =
-                    || Unrenewed::NotNow("the server does not name its authorization server now".into());
+                    || Unrenewed::NotNow("the server names no authorization server at the moment".into());
                 found.ok_or_else(gone)?
             }
         };
@@ -239,7 +245,9 @@ impl Credentials {
         for _ in 1..SAVING_ATTEMPTS {
             match self.keeper.keep(&self.server, &grant.lineage, &text).await {
                 Ok(kept) => return Ok(kept),
-                Err(reason) => tracing::warn!(server = %self.server, reason, "a grant is stored once more"),
+                Err(reason) => {
+                    tracing::warn!(server = %self.server, reason, "could not store a renewed grant; trying again")
+                }
             }
             tokio::time::sleep(pause).await;
             pause *= 2;
@@ -251,7 +259,7 @@ impl Credentials {
         grant.announce(&self.issued);
         let text = format!("Bearer {}", grant.access_token().expose());
         let Ok(mut header) = HeaderValue::from_str(&text) else {
-            tracing::warn!(server = %self.server, "an access token cannot be sent: it is no header value");
+            tracing::warn!(server = %self.server, "an access token cannot be sent: it is not a valid header value");
             return;
         };
         header.set_sensitive(true);
@@ -262,7 +270,7 @@ impl Credentials {
         self.live.store(Some(Arc::new(LiveGrant { grant, header, renew_at, ends_at })));
     }
 
-    /// The server wants these for something that was asked of it.
+    /// Records scopes that the server requires for a request and that were not granted.
     pub fn lack(&self, scopes: impl Iterator<Item = String>) {
         let mut lacking = self.lacking.lock().expect("no code panics while it holds the scopes");
         for scope in scopes {
@@ -276,7 +284,7 @@ impl Credentials {
         self.lacking.lock().expect("no code panics while it holds the scopes").clone()
     }
 
-    /// Whether the grant is of no more use.
+    /// Whether the grant can no longer be used.
     pub fn is_over(&self) -> bool {
         self.over.lock().expect("no code panics while it holds the reason").is_some()
     }
@@ -290,7 +298,7 @@ impl Credentials {
         CallError::Unauthorized(self.denial(reason))
     }
 
-    /// What was granted does not do, for this reason.
+    /// The error for a grant that is no longer valid or not sufficient.
     pub fn denial(&self, reason: &str) -> Denial {
         Denial::of_grant(&self.server, reason)
     }
@@ -304,7 +312,7 @@ impl Credentials {
     }
 }
 
-/// Why a token is to be renewed.
+/// Why a token is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Age,

@@ -1,35 +1,35 @@
-//! Why a connection or a call failed, told apart by what the caller can do about it.
+//! Errors of connecting and of calls; the variants differ by what the caller can do about them.
 
 use std::time::Duration;
 
 use model::ServerName;
 
-/// Connecting did not work; the sentence says to what, what happened, and where known what to do.
+/// Why connecting failed. The sentence names the server, what happened and, where known, what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("{0}")]
     Failed(String),
-    /// Nobody answered at all.
+    /// The server did not answer at all.
     #[error("{0}")]
     Unreachable(String),
-    /// The upstream wants credentials that it did not get.
+    /// The upstream requires credentials that it did not get.
     #[error("{0}")]
     Unauthorized(Denial),
 }
 
-/// An upstream's refusal for want of authorization.
+/// An upstream's refusal because of missing authorization.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Denial {
     pub text: String,
-    /// What the upstream said about how to be authorized.
+    /// The upstream's `WWW-Authenticate` challenge.
     pub challenge: Option<String>,
-    /// Whether there was a grant, which does not do.
+    /// Whether there was a grant, which is not valid or not sufficient.
     pub had_grant: bool,
 }
 
 impl Denial {
-    /// A grant is of no more use, or not enough.
+    /// The denial for a grant that is no longer valid or not sufficient.
     pub fn of_grant(server: &ServerName, reason: &str) -> Self {
         let text = format!(
             "authorization required: {reason}; authorize it again with POST /api/v0/servers/{server}/reauthorize"
@@ -46,7 +46,7 @@ pub enum CallError {
     /// The upstream refused because it no longer knows the session: the call did not run.
     #[error("{0}")]
     SessionLost(String),
-    /// The call may have run; its answer will not come.
+    /// The call may have run; its answer is lost.
     #[error("{0}")]
     Lost(String),
     #[error("{0}")]
@@ -71,7 +71,7 @@ impl CallError {
     }
 }
 
-/// `30 s`, `1.5 s`
+/// A duration as text: `30 s`, `1.5 s`.
 pub fn seconds(limit: Duration) -> String {
     format!("{} s", limit.as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! One request to an upstream and everything that comes back for it, until its answer.
+//! One request to an upstream and all messages that come back for it, up to its answer.
 //! Dropping an exchange before its answer cancels the call at the upstream.
 
 use std::sync::Arc;
@@ -17,9 +17,9 @@ pub struct Exchange {
     pub(super) link: Arc<Link>,
     pub(super) id: u64,
     pub(super) ticket: Ticket,
-    /// Over streamable HTTP every request has a stream of its own; this task reads it.
+    /// Over streamable HTTP every request has a stream of its own, which the caller's task reads.
     pub(super) stream: Option<AnswerStream>,
-    /// The revision it was sent under.
+    /// The protocol revision that the request was sent with.
     pub(super) version: Option<Version>,
     pub(super) answered: bool,
 }
@@ -34,7 +34,7 @@ impl Exchange {
                     return inbound;
                 }
                 message = read(&mut self.stream) => match message {
-                    // By far the most usual case needs no sorting.
+                    // By far the most common case needs no routing.
                     Ok(message) if answered_id(&message) == Some(self.id) => self.ticket.settle(Ok(message)),
                     Ok(message) => self.link.take_in(message, Some(self.id)),
                     Err(error) => {
@@ -47,13 +47,13 @@ impl Exchange {
         }
     }
 
-    /// Whether the upstream met the request with a status that is no success, or broke off.
+    /// Whether the upstream refused the request with an HTTP status, or the connection broke.
     pub(super) fn is_refused(&self, sent: &Result<(), CallError>) -> bool {
         self.refused_with().is_some()
             || matches!(sent, Err(CallError::Status { .. } | CallError::Unauthorized(_) | CallError::Lost(_)))
     }
 
-    /// The HTTP status that the answer came with, where it was no success.
+    /// The HTTP status of the answer, if it was not a success.
     pub fn refused_with(&self) -> Option<u16> {
         match &self.stream {
             Some(AnswerStream::Refused { status, .. }) => Some(*status),
@@ -61,7 +61,7 @@ impl Exchange {
         }
     }
 
-    /// Waits for the answer and drops what comes before it.
+    /// Waits for the answer; drops notices and refuses requests that come before it.
     pub async fn answer(mut self, limit: Option<Duration>) -> Result<Response, CallError> {
         let answer = async {
             loop {
@@ -80,22 +80,22 @@ impl Exchange {
         }
     }
 
-    /// The way for an answer to something that the upstream asked.
+    /// A handle for answering the upstream's requests.
     pub fn replier(&self) -> Replier {
         Replier(self.link.clone())
     }
 
-    /// Tells the upstream that what it asked for is not to be had from this caller.
+    /// Refuses a request of the upstream that this caller cannot answer.
     pub fn refuse(&self, request: &[u8]) {
         self.link.refuse(request);
     }
 }
 
-/// Answers the questions of an upstream, also from another task than that of the call.
+/// Answers requests of an upstream; may be used from other tasks than that of the call.
 pub struct Replier(Arc<Link>);
 
 impl Replier {
-    /// `answer` carries the id that the upstream gave its question.
+    /// Sends an answer, which must carry the id that the upstream gave its request.
     pub fn reply(&self, answer: Bytes) {
         self.0.post(answer);
     }

@@ -1,4 +1,4 @@
-//! The last calls of a server that failed, for people who want to know why. Kept in memory only, without secrets.
+//! The last failed calls of a server, for people who look for the cause. Kept in memory only, without secrets.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ const KEPT_LENGTH: usize = 400;
 #[derive(Clone, Debug)]
 pub struct FailureNote {
     pub at: SystemTime,
-    /// As the server calls it.
+    /// The name of the tool at the server.
     pub tool: String,
     pub reason: String,
 }

@@ -11,8 +11,9 @@ use super::supervise::Upstream;
 use model::{Capabilities, SessionMode};
 
 impl Upstream {
-    /// The link for a caller with these capabilities, who owns one where the server is stateful. The first link serves
-    /// everybody who declares nothing; modern servers are told with every request, so there it serves all.
+    /// The link for a caller with these capabilities; `owner` gets one of its own where the server is stateful. The
+    /// first link serves all callers without capabilities. Modern servers get the capabilities with each request, so
+    /// there they need no further link.
     pub async fn link_for(
         &self,
         capabilities: Capabilities,
@@ -33,7 +34,7 @@ impl Upstream {
         if let Some(link) = slot.link.get() {
             return Ok(link.clone());
         }
-        // In a box, since it is large and rarely needed.
+        // Boxed, since the future is large and rarely needed.
         Box::pin(self.open(&slot, capabilities)).await
     }
 
@@ -54,7 +55,7 @@ impl Upstream {
         slot.link.get_or_try_init(open).await.cloned()
     }
 
-    /// What a server announces on a further link concerns the lists that are read over the first.
+    /// Passes on list changes that are announced on a further link: the lists are read over the first link.
     fn heed(&self, link: &Link) {
         let (upstream, calls, stop) = (self.clone(), link.calls.clone(), link.stop.clone());
         let heed = async move {
@@ -72,12 +73,13 @@ impl Upstream {
         self.0.pool.has_any(|key| key.owner == Some(owner))
     }
 
-    /// Closes what belongs to somebody who is gone.
+    /// Closes the links of an owner that is gone.
     pub async fn release(&self, owner: Owner) {
         close_all(self.0.pool.take(|key, _| key.owner == Some(owner))).await;
     }
 
-    /// Closes what callers without sessions have not used for so long. Sessions have an end of their own.
+    /// Closes links of callers without sessions that were idle for longer than `limit`. Links of sessions are closed
+    /// with their session.
     pub async fn release_idle(&self, limit: Duration) {
         let is_over = |key: &LinkKey, slot: &SharedLink| match key.owner {
             Some(Owner::Principal(_) | Owner::Anybody) => slot.is_idle(limit),

@@ -9,7 +9,7 @@ use wire::{Id, Response, find_answer_id};
 pub enum Inbound {
     /// Progress or a log line.
     Notice(Bytes),
-    /// The upstream asks the caller for something; see `Exchange::refuse`.
+    /// A request of the upstream to the caller; see `Exchange::refuse`.
     Request(Bytes),
     /// The answer: a result or an error. Nothing comes after it.
     Answer(Response),

@@ -1,9 +1,9 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
-//! Reading order: `supervise`, `start` and `attend` (one server, kept alive), `connect` with `step`, `probe` and `lists`
-//! (what connecting means), `link`, `request` and `exchange` (a request and what comes back), `calls`, `inbound` and
-//! `ticket` (who gets which message), `pool` and `further` (further links), then the transports. `oauth` and
-//! `credentials` are about servers that want OAuth.
-//! Nothing here knows the database or who is asking.
+//! Reading order: `supervise`, `start` and `attend` (one server, kept alive), `connect` with `step`, `probe` and
+//! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
+//! and `ticket` (routing of messages to calls), `pool` and `further` (further links), then the transports. `oauth` and
+//! `credentials` are for servers that require OAuth.
+//! This crate knows neither the database nor the caller.
 
 mod attend;
 mod calls;
@@ -52,31 +52,31 @@ pub use pool::Owner;
 pub use request::{LinkRequest, OnBehalf};
 pub use supervise::{LinkState, ServerEvent, Upstream};
 
-/// What every link of this gateway has in common.
+/// Settings and shared state of all links of this gateway.
 #[derive(Clone)]
 pub struct Options {
-    /// Limit for the whole of connecting: handshake and lists.
+    /// Timeout for connecting as a whole: handshake and lists.
     pub init_timeout: Duration,
-    /// The program that starts children: this one, called as `<program> __guard`.
+    /// The program that starts child processes: this one, run as `<program> __guard`.
     pub guard: PathBuf,
     /// The guards that are running.
     pub guards: stdio::Guards,
-    /// The environment that children inherit, already without what is the gateway's own.
+    /// The environment that child processes inherit, without the gateway's own variables.
     pub child_env: Vec<(OsString, OsString)>,
     pub tls: Tls,
-    /// What must go on although nobody waits for it: a link that is closed, a grant that is renewed. Whoever stops the
-    /// gateway waits for these.
+    /// Background work that must finish although no caller waits for it: closing a link, renewing a grant. Stopping the
+    /// gateway waits for these tasks.
     pub tasks: TaskTracker,
-    /// Where watchers learn what happens.
+    /// Broadcasts events to watchers.
     pub newsroom: Newsroom,
     pub oauth: oauth::OAuthIdentity,
 }
 
-/// A future behind a pointer. A crate that awaits it does not compile its code once more, as it does with an `async fn`.
+/// A boxed future. Unlike that of an `async fn`, its code is not compiled again in each crate that awaits it.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// How the gateway names itself to upstreams.
+/// The client name and version that the gateway sends to upstreams.
 const CLIENT: ClientInfo<'static> = ClientInfo { name: "toolgate", version: env!("CARGO_PKG_VERSION") };
 
-/// A message may be of any reasonable size; beyond this an upstream is considered broken.
+/// The largest message accepted; an upstream that sends a larger one is considered broken.
 const MAX_MESSAGE: usize = 256 * 1024 * 1024;

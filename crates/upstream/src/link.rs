@@ -1,5 +1,5 @@
-//! A live session with one server, shared by all callers: agrees on a version, hands what comes in to whom it belongs,
-//! and ends in good order. Requests are made in `request`; how bytes travel is the business of the transports.
+//! A live session with one server, shared by all callers: agrees on a version, routes incoming messages, and closes
+//! cleanly. Requests are made in `request`; the transports carry the bytes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,38 +20,38 @@ use model::{Capabilities, LogLevel};
 use wire::error::code;
 use wire::{Era, Head, HeaderParam, Version, authored};
 
-/// After closing, requests under way (a session's end, a last notice) get this long.
+/// Timeout after closing for the link's tasks, which may still send the end of the session or a last notice.
 const CLOSING: Duration = Duration::from_secs(4);
 
-/// A stream usually opens within moments; one that does not is caught up with later.
+/// How long to wait for the stream outside of calls to open. If it opens later, the lists are read again.
 const OPENING: Duration = Duration::from_secs(1);
 
-/// An upstream that does not take a notice in this time has it or never will.
+/// Timeout for sending a notice; past it, the upstream has the notice or will never get it.
 pub(super) const TELLING: Duration = Duration::from_secs(5);
 
 pub struct Link {
     pub(super) carrier: Carrier,
     pub(super) calls: Arc<Calls>,
-    /// What callers of this link can be asked for, as declared to the upstream.
+    /// The client capabilities declared to the upstream: what it may ask callers of this link for.
     pub(super) capabilities: Capabilities,
-    /// Decided by the handshake.
+    /// Set by the handshake.
     version: OnceLock<Version>,
-    /// By tool: which arguments a modern upstream wants to see in headers too.
+    /// By tool: the arguments that a modern upstream requires in headers too.
     pub(super) header_params: ArcSwap<HashMap<String, Vec<HeaderParam>>>,
-    /// Whether the stream for what the upstream says unasked is open, or there is none to wait for.
+    /// Whether the stream for messages outside of calls is open, or there is no such stream to wait for.
     hears: watch::Sender<bool>,
-    /// Whether the lists have been asked for.
+    /// Whether reading the lists has begun.
     has_read: AtomicBool,
-    /// The log level that a legacy upstream was told.
+    /// The log level that was last sent to a legacy upstream.
     pub(super) level: Mutex<Option<LogLevel>>,
-    /// Resources that somebody wants to hear about, for the one subscription of a modern link.
+    /// Subscribed resources, for the one `subscriptions/listen` of a modern link.
     pub(super) wanted_resources: watch::Sender<BTreeSet<String>>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     _stop_on_drop: DropGuard,
 }
 
-/// How the bytes travel. A link and its transport import each other: it owns the transport, which hands in what arrives.
+/// The transport of a link. The two import each other: the link owns the transport, which delivers messages to it.
 pub enum Carrier {
     Stdio(Child),
     Http(Streamable),
@@ -89,7 +89,8 @@ impl Link {
         let _ = self.version.set(version);
     }
 
-    /// From now on the link hears what changes. If the lists were read before, they may have changed unheard.
+    /// Marks the stream for messages outside of calls as open. If the lists were read before, they are read again,
+    /// since they may have changed unnoticed.
     pub(super) fn hears_now(&self) {
         let is_first = !self.hears.send_replace(true);
         if is_first && self.has_read.load(Ordering::Acquire) {
@@ -97,13 +98,13 @@ impl Link {
         }
     }
 
-    /// Waits, not for long, until what the server says outside of calls is heard.
+    /// Waits until the stream for messages outside of calls is open, with a short timeout.
     pub(super) async fn open_ears(&self) {
         let mut hears = self.hears.subscribe();
         let _ = tokio::time::timeout(OPENING, hears.wait_for(|hears| *hears)).await;
     }
 
-    /// Called before the lists are read, so that no change goes unheard.
+    /// Must be called before the lists are read, so that no change goes unnoticed.
     pub(super) async fn about_to_read(&self) {
         self.open_ears().await;
         self.has_read.store(true, Ordering::Release);
@@ -113,7 +114,7 @@ impl Link {
         self.header_params.store(Arc::new(params));
     }
 
-    /// Listening begins anew only if these are others than before.
+    /// Sets the subscribed resources; a modern link subscribes again only if they changed.
     pub(super) fn want_resources(&self, uris: &BTreeSet<String>) {
         self.wanted_resources.send_if_modified(|wanted| {
             let is_new = wanted != uris;
@@ -126,7 +127,7 @@ impl Link {
         self.era() == Era::Modern
     }
 
-    /// Sends a notice or an answer; whether it arrives shows elsewhere.
+    /// Sends a notice or an answer without waiting for its delivery.
     pub(super) fn post(&self, message: Bytes) {
         match &self.carrier {
             Carrier::Stdio(child) => child.post(message),
@@ -135,7 +136,7 @@ impl Link {
         }
     }
 
-    /// Sends a notice that must arrive before what comes next; if it does not, that will show.
+    /// Sends a notice that must arrive before the next message. If it does not, later requests fail.
     pub(super) async fn tell(&self, notice: Bytes) {
         let sent = async {
             match &self.carrier {
@@ -147,7 +148,7 @@ impl Link {
         let _ = tokio::time::timeout(TELLING, sent).await;
     }
 
-    /// A message came in, on the stream of the call `own` or on one that all calls share.
+    /// Routes a message that came in on the stream of the call `own`, or on one that all calls share.
     pub(super) fn take_in(&self, message: Bytes, own: Option<u64>) {
         if let Some(reply) = self.calls.sort(message, own) {
             self.post(reply);
@@ -161,19 +162,18 @@ impl Link {
         }
     }
 
-    /// Tells the upstream that nobody waits for this answer any more.
+    /// Tells the upstream that a call is cancelled.
     pub(super) fn cancel(&self, id: u64, sent_under: Option<Version>) {
-        // The handshake itself is never cancelled, and over modern HTTP closing the response says it.
+        // The handshake itself is never cancelled, and over modern HTTP closing the response cancels the call.
         let Some(agreed) = self.version() else { return };
-        let closing_says_it = matches!(self.carrier, Carrier::Http(_)) && agreed.era() == Era::Modern;
-        if sent_under == Some(agreed) && !closing_says_it && self.calls.lost().is_none() {
+        let closing_cancels = matches!(self.carrier, Carrier::Http(_)) && agreed.era() == Era::Modern;
+        if sent_under == Some(agreed) && !closing_cancels && self.calls.lost().is_none() {
             let params = format!(r#"{{"requestId":{id},"reason":"the caller gave up"}}"#);
             self.post(authored::notice("notifications/cancelled", Some(params.as_bytes())));
         }
     }
 
-    /// Lets go of a link that is of no more use. Over HTTP, calls in flight have streams of their own that may
-    /// still end well.
+    /// Stops a link that is unusable. Over HTTP, calls in flight have streams of their own and may still succeed.
     pub(super) fn abandon(&self, reason: &str) {
         match self.carrier {
             Carrier::Http(_) => {}
@@ -182,7 +182,7 @@ impl Link {
         self.stop.cancel();
     }
 
-    /// Ends the session in good order: the upstream is told where it can be, the process is ended.
+    /// Closes the link cleanly: ends the session at the upstream where possible, and ends the process.
     pub async fn close(&self) {
         self.calls.lose("the link was closed");
         if let Carrier::Http(http) = &self.carrier {

@@ -15,15 +15,15 @@ use model::{Offering, Prompt, Resource, Template, Tool};
 use wire::error::code;
 use wire::{Era, HeaderParam, Response};
 
-/// What a server turned out to offer.
+/// What a server offers, as read from its lists.
 #[derive(Clone, Debug)]
 pub struct Discovery {
     pub offering: Arc<Offering>,
-    /// What is wrong although the server can be used.
+    /// Problems that do not prevent using the server.
     pub problems: Vec<String>,
 }
 
-/// A server that never stops giving pages is broken.
+/// The most pages of one list; a server with more is considered broken.
 const MAX_PAGES: usize = 10_000;
 
 pub async fn read(link: &Arc<Link>, handshake: &Handshake, step: &Step) -> Result<Discovery, ProbeError> {
@@ -88,17 +88,14 @@ impl ListReader<'_> {
             }
             let Some(next) = found.next else { return Ok(items) };
             if !cursors.insert(next.get().to_owned()) {
-                return Err(ProbeError::Words(format!(
-                    "{method} goes round in circles at cursor {}",
-                    next.get()
-                )));
+                return Err(ProbeError::Words(format!("{method} repeats the cursor {}", next.get())));
             }
             cursor = Some(next);
         }
         Err(ProbeError::Words(format!("{method} has more than {MAX_PAGES} pages")))
     }
 
-    /// `None` when the server has no such list after all.
+    /// Reads one page; `None` when the server does not know the method.
     async fn page(
         &mut self,
         method: &'static str,
@@ -140,8 +137,8 @@ fn is_unknown_method(answer: &Response) -> bool {
     answer.error().is_some_and(|error| error.is(code::METHOD_NOT_FOUND))
 }
 
-/// A modern server over HTTP wants some arguments in headers too. A tool that asks for that in a way the revision
-/// forbids could not be called as it says, so it is hidden; the others stay.
+/// Hides tools that cannot be called. A modern server over HTTP may require arguments in headers too; a tool that
+/// declares this in a way that the revision forbids is hidden, the others stay.
 fn hide_unreachable(link: &Link, tools: &mut Vec<Tool>, problems: &mut Vec<String>) {
     let wants_headers = matches!(link.carrier, Carrier::Http(_))
         && link.version().is_some_and(|version| version.era() == Era::Modern);

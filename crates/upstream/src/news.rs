@@ -1,24 +1,24 @@
-//! What happens to servers, for whoever watches at that moment. Nobody is waited for: a slow watcher is told that it
-//! missed something and looks for itself.
+//! Events of servers, broadcast to the current watchers. Sending never waits: a slow watcher is told that it missed
+//! events and then reads the state itself.
 
 use tokio::sync::broadcast;
 
 use model::ServerName;
 
-/// News that may wait for somebody who is slow to read them.
+/// The number of unread events kept for a slow watcher.
 const BACKLOG: usize = 256;
 
 #[derive(Clone, Debug)]
 pub enum News {
-    /// Connecting to a server, which may not be registered yet, is busy with this.
+    /// The current step of connecting to a server, which may not be registered yet.
     Step(ServerName, String),
-    /// The status of a server, or the reason for it, is another than before.
+    /// The status of a server, or the reason for it, changed.
     Status(ServerName),
     /// A call failed.
     Failure,
 }
 
-/// Tells all watchers; clones tell the same ones.
+/// Sends events to all watchers; clones share the watchers.
 #[derive(Clone)]
 pub struct Newsroom(broadcast::Sender<News>);
 
@@ -30,7 +30,7 @@ impl Default for Newsroom {
 
 impl Newsroom {
     pub fn tell(&self, news: News) {
-        // That nobody watches is no error.
+        // Having no watchers is not an error.
         let _ = self.0.send(news);
     }
 

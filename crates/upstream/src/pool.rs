@@ -1,6 +1,6 @@
-//! Further links to a server beside its first: one for each set of capabilities that callers declare, since a link
-//! declares one set, and one for each session or caller where the server is stateful. They are opened
-//! when first needed, in `further`.
+//! Further links to a server besides its first: one for each set of capabilities that callers declare, since a link
+//! declares one set, and one for each session or caller where the server is stateful. They are opened when first
+//! needed, in `further`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use super::link::Link;
 use model::{Capabilities, PrincipalId};
 
-/// So many processes of one server at most, the first included, for different sets of capabilities.
+/// The most shared processes of one server, the first included, for different sets of capabilities.
 const MAX_PROCESSES: usize = 4;
 
 #[derive(Default)]
@@ -20,25 +20,25 @@ pub struct LinkPool(Mutex<HashMap<LinkKey, SharedLink>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkKey {
     pub capabilities: Capabilities,
-    /// Whose link it is; none where it is shared.
+    /// The owner of the link; `None` if it is shared.
     pub owner: Option<Owner>,
 }
 
-/// Who has links of their own to a stateful server.
+/// The owner of links to a stateful server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A session of an agent.
     Session(u64),
     /// A user or client without sessions.
     Principal(PrincipalId),
-    /// Everybody else who has none, where nobody is asked who they are.
+    /// All callers without sessions in development mode, where callers are not identified.
     Anybody,
 }
 
 pub type SharedLink = Arc<PooledLink>;
 
 pub struct PooledLink {
-    /// Opened by the first who needs it while the others wait.
+    /// Opened by the first caller that needs it, while others wait.
     pub link: OnceCell<Arc<Link>>,
     last_used: Mutex<Instant>,
 }
@@ -48,7 +48,7 @@ impl PooledLink {
         *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
     }
 
-    /// Whether it was last used longer ago than that. One with calls in flight is in use.
+    /// Whether it has been idle for longer than `limit`. A link with calls in flight is not idle.
     pub fn is_idle(&self, limit: Duration) -> bool {
         if self.link.get().is_none_or(|link| link.calls.has_callers()) {
             self.touch();
@@ -58,19 +58,19 @@ impl PooledLink {
 }
 
 impl LinkPool {
-    /// `None` when the first link must do.
+    /// The slot for a key, created if needed; `None` when the caller must use the first link.
     pub fn slot(&self, key: LinkKey, is_process: bool) -> Option<SharedLink> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
         let is_usable = |slot: &SharedLink| slot.link.get().is_none_or(|link| !link.calls.is_lost());
         if let Some(slot) = slots.get(&key).filter(|slot| is_usable(slot)) {
             return Some(slot.clone());
         }
-        // Only when a new one is needed: calls should not walk through the links of all others.
+        // Only when a new slot is needed: a call should not iterate over the links of all others.
         slots.retain(|_, slot| is_usable(slot));
         let shared = slots.keys().filter(|key| key.owner.is_none()).count();
         let is_full = is_process && key.owner.is_none() && shared + 1 >= MAX_PROCESSES;
         if is_full {
-            // What the chosen process did not declare is not available to this caller.
+            // Capabilities that the chosen process did not declare are not available to this caller.
             let fitting = slots.iter().filter(|(other, _)| {
                 other.owner.is_none() && other.capabilities.is_subset_of(key.capabilities)
             });
@@ -80,7 +80,7 @@ impl LinkPool {
         Some(slots.entry(key).or_insert_with(place).clone())
     }
 
-    /// Lets go of a link that turned out to be of no more use.
+    /// Removes a link that turned out to be unusable.
     pub fn forget(&self, link: &Arc<Link>) {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
         slots.retain(|_, slot| slot.link.get().is_none_or(|held| !Arc::ptr_eq(held, link)));

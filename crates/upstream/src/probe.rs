@@ -1,5 +1,5 @@
-//! Finds out which era a server speaks and shakes hands with it: `server/discover` first, `initialize` where that
-//! gets no modern answer. Servers registered as `sse` are legacy by nature and are never probed.
+//! Detects the era of a server and performs the handshake: `server/discover` first, `initialize` if that gets no modern
+//! answer. Servers registered as `sse` are always legacy and are never probed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use wire::{Era, Response, RpcError, Version, authored, meta};
 
 /// A process that does not answer the probe in this time is also sent `initialize`.
 const STDIO_PATIENCE: Duration = Duration::from_secs(2);
-/// An HTTP server that swallows the probe must leave time for the real handshake.
+/// Timeout of the probe over HTTP: if it gets no answer, there must be time left for `initialize`.
 const HTTP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why there was no handshake.
+/// Why the handshake or reading a list failed.
 pub enum ProbeError {
     Call(CallError),
-    /// The server answered, but not with what the protocol wants.
+    /// The server answered, but not as the protocol requires.
     Words(String),
 }
 
@@ -36,7 +36,7 @@ impl From<CallError> for ProbeError {
     }
 }
 
-/// What a server says about itself when it is met.
+/// What a server says about itself in the handshake.
 pub struct Handshake {
     pub version: Version,
     pub capabilities: Option<Box<RawValue>>,
@@ -138,11 +138,11 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
     let version = Version::parse(&greeted.protocol_version).filter(|version| version.era() == Era::Legacy);
     let version = version.ok_or_else(|| {
         ProbeError::Words(format!(
-            "it speaks protocol version {:?}, which is unknown here",
+            "it speaks protocol version {:?}, which the gateway does not support",
             greeted.protocol_version
         ))
     })?;
-    // From here on requests carry the version, this notice included. SDK servers refuse requests that overtake it.
+    // From here on messages carry the version, this notice included. SDK servers refuse requests that arrive before it.
     link.agree_on(version);
     link.tell(authored::notice("notifications/initialized", None)).await;
     Ok(Handshake {
@@ -160,14 +160,14 @@ async fn discover(link: &Arc<Link>) -> Result<Response, CallError> {
         link.send(id, body, Some(Version::MODERN), Purpose::OurOwn).await?.answer(None).await
     };
     let answer = ask().await?;
-    // A client that is told to use another version does so; this one was told to use the one it had.
+    // A client retries with a version that the error lists, here the same one again.
     if refused_for(&answer).iter().any(|version| version == Version::MODERN.as_str()) {
         return ask().await;
     }
     Ok(answer)
 }
 
-/// The versions that a server wants instead of the one it refused; empty when it refused none.
+/// The versions that a server lists as supported when it refuses ours; empty when it did not refuse it.
 fn refused_for(answer: &Response) -> Vec<String> {
     answer
         .error()
@@ -185,7 +185,7 @@ fn supported_by(error: RpcError<'_>) -> Vec<String> {
     data.map(|data| data.supported).unwrap_or_default()
 }
 
-/// `None`: the answer is not that of a modern server, so `initialize` decides.
+/// Reads the answer to the probe. `None` when it is not that of a modern server, so that `initialize` decides.
 fn judge(answer: Result<Response, CallError>) -> Result<Option<Handshake>, ProbeError> {
     let answer = match answer {
         Ok(answer) => answer,
@@ -230,7 +230,7 @@ fn judge_error(error: RpcError<'_>) -> Result<Option<Handshake>, ProbeError> {
     Ok(None)
 }
 
-/// A modern server without our modern revision: a legacy one in common will do.
+/// Handles a server that does not support our modern revision: `Ok(None)` if it supports a legacy one that we know.
 fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
     let legacy = supported.iter().filter_map(|version| Version::parse(version));
     if supported.is_empty() || legacy.into_iter().any(|version| version.era() == Era::Legacy) {
@@ -242,10 +242,13 @@ fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
             Version::MODERN.as_str()
         )));
     }
-    Err(ProbeError::Words(format!("it speaks only protocol versions unknown here: {}", supported.join(", "))))
+    Err(ProbeError::Words(format!(
+        "it speaks only protocol versions that the gateway does not support: {}",
+        supported.join(", ")
+    )))
 }
 
-/// The result in an answer; an error becomes the sentence that says which request it answered.
+/// The result of an answer; an error becomes a sentence that names the request.
 pub fn result_of<'a>(answer: &'a Response, method: &str) -> Result<&'a [u8], ProbeError> {
     answer.result().ok_or_else(|| {
         ProbeError::Words(match answer.error() {

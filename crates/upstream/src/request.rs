@@ -1,4 +1,5 @@
-//! Requests over a link: given their ids and the marks of their era, then sent. What comes back is an exchange.
+//! Requests over a link: sets their ids and the `_meta` of the server's era, and sends them. An exchange receives what
+//! comes back.
 
 use std::sync::Arc;
 
@@ -14,26 +15,26 @@ use wire::authored::ClientInfo;
 use wire::text::quote;
 use wire::{Era, Head, Patch, Span, Version, authored, meta, walk};
 
-/// A request of the gateway's own wording.
+/// A request that the gateway writes itself.
 pub struct LinkRequest<'a> {
     pub method: &'a str,
     /// The members of `params` besides `_meta`, values as JSON.
     pub params: &'a [(&'a str, &'a [u8])],
-    /// Whether the caller wants to hear about progress.
+    /// Whether the caller wants progress notices.
     pub progress: bool,
     pub purpose: Purpose,
 }
 
-/// On whose behalf a message is passed on.
+/// The kind of client on whose behalf a message is forwarded.
 pub enum OnBehalf<'a> {
-    /// A client with a handshake, of which a modern server learns with every request.
+    /// A client with a handshake. A modern server gets these fields with every request.
     Legacy {
         capabilities: Capabilities,
         client_name: &'a str,
         client_version: &'a str,
         log_level: Option<LogLevel>,
     },
-    /// A client whose requests say all that themselves.
+    /// A client whose requests carry these fields themselves.
     Modern,
 }
 
@@ -45,8 +46,8 @@ impl Link {
         self.send(id, body, self.version(), request.purpose).await
     }
 
-    /// Passes a caller's request on: under the link's own id and token, with the edits that make it fit for the
-    /// server, and with the marks of its era. Everything else stays as the caller wrote it.
+    /// Forwards a caller's request: with the link's own id and progress token, with the given edits, and with the
+    /// `_meta` of the server's era. Everything else stays as the caller wrote it.
     pub async fn forward(
         self: &Arc<Self>,
         head: &Head<'_>,
@@ -80,7 +81,7 @@ impl Link {
         self.send(id, body, self.version(), Purpose::Caller).await
     }
 
-    /// Sends a message that already carries `id`, under the given revision (none before the handshake).
+    /// Sends a message that already carries `id`, with the given revision (`None` before the handshake).
     pub(super) async fn send(
         self: &Arc<Self>,
         id: u64,
@@ -89,7 +90,7 @@ impl Link {
         purpose: Purpose,
     ) -> Result<Exchange, CallError> {
         let ticket = self.calls.begin(id, purpose)?;
-        // Built before sending: if this future is dropped half-way, the call is still cancelled and forgotten.
+        // Built before sending: if this future is dropped half-way, the call is still cancelled and deregistered.
         let mut exchange =
             Exchange { link: self.clone(), id, ticket, stream: None, version, answered: false };
         let sent = match &self.carrier {
@@ -97,7 +98,7 @@ impl Link {
             Carrier::Sse(stream) => stream.send(body).await,
             Carrier::Http(http) => {
                 let params = self.header_params.load();
-                // A plain JSON answer is waited for here; the end of the link must not be missed meanwhile.
+                // This waits for a plain JSON answer, and must notice when the link is lost meanwhile.
                 tokio::select! {
                     biased;
                     sent = http.send(body, version, &params) => {
@@ -107,7 +108,7 @@ impl Link {
                 }
             }
         };
-        // Refused by its status: the server may have become another one, of another era perhaps.
+        // Refused with an HTTP status: the server may have been replaced by another one, perhaps of another era.
         if version.is_some() && version == self.version() && exchange.is_refused(&sent) {
             self.calls.signals.doubt();
         }
@@ -118,30 +119,30 @@ impl Link {
         Ok(exchange)
     }
 
-    /// Makes a request whose answer nobody waits for.
+    /// Sends a request in the background and ignores its result.
     pub(super) fn ask_in_passing(self: &Arc<Self>, method: &'static str, params: &[(&str, &[u8])]) {
         let (link, body, stop) = (self.clone(), authored::object(params), self.stop.clone());
         let ask = async move { link.ask(method, &body).await };
         self.tasks.spawn(async move { stop.run_until_cancelled(ask).await });
     }
 
-    /// Makes a request of which only matters that the upstream has it.
+    /// Sends a request and ignores its result.
     async fn ask(self: &Arc<Self>, method: &'static str, params: &[u8]) {
         let id = self.calls.next_id();
         let body = authored::request(id, method, Some(params));
         let asked = self.send(id, body, self.version(), Purpose::OurOwn).await;
         if let Err(error) = async { asked?.answer(Some(TELLING)).await }.await {
-            tracing::debug!(method, %error, "a server did not answer");
+            tracing::debug!(method, %error, "a request to a server failed");
         }
     }
 
-    /// Tells a legacy upstream which log messages to send.
+    /// Sets the log level of a legacy upstream.
     pub(super) async fn set_level(self: &Arc<Self>, level: LogLevel) {
         *self.level.lock().expect("no code panics while it holds the level") = Some(level);
         self.ask("logging/setLevel", &authored::object(&[("level", &quote(level.as_str()))])).await;
     }
 
-    /// Sees to it that a legacy upstream sends log messages of this level, before anything else is asked of it.
+    /// Makes sure that a legacy upstream sends log messages of this level, before the next request is sent.
     pub async fn raise_level(self: &Arc<Self>, level: LogLevel) {
         let told = *self.level.lock().expect("no code panics while it holds the level");
         if !self.is_modern() && told.is_none_or(|told| told > level) {
@@ -161,7 +162,8 @@ impl Link {
         authored::object(&members)
     }
 }
-/// Gives a legacy client's request the `_meta` that a modern server wants.
+
+/// Adds to a legacy client's request the `_meta` that a modern server requires.
 fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, token: Option<u64>) {
     let OnBehalf::Legacy { capabilities, client_name, client_version, log_level } = *behalf else { return };
     let client = match client_name.is_empty() {
@@ -186,7 +188,7 @@ fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, to
     }
 }
 
-/// Takes from a modern client's request what a legacy server does not know.
+/// Removes from a modern client's request the `_meta` keys that a legacy server does not know.
 fn unmark_modern(patch: &mut Patch<'_>, head: &Head<'_>, token: Option<&[u8]>) {
     let Some(present) = head.meta() else { return };
     let token = token.map(|token| (meta::PROGRESS_TOKEN, token));

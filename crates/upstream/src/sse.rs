@@ -1,5 +1,5 @@
-//! The legacy HTTP+SSE transport, client side: one GET stream carries everything from the upstream, beginning
-//! with the address to POST to. Both belong to one origin.
+//! The legacy HTTP+SSE transport, client side: one GET stream carries everything from the upstream, beginning with the
+//! address to POST to. Both must have the same origin.
 
 use std::sync::{Arc, Weak};
 
@@ -19,7 +19,7 @@ pub struct EventStream {
     outbox: mpsc::UnboundedSender<Bytes>,
 }
 
-/// The halves of an open connection that tasks of the link work on.
+/// The parts of an open connection that a task of the link uses.
 pub struct Incoming {
     reader: EventReader,
     outbox: mpsc::UnboundedReceiver<Bytes>,
@@ -52,7 +52,7 @@ impl EventStream {
             .target
             .url
             .join(address.trim())
-            .map_err(|_| client.lost("names an endpoint that is no URL"))?;
+            .map_err(|_| client.lost("names an endpoint that is not a URL"))?;
         if address.origin() != client.target.url.origin() {
             return Err(client.lost("names an endpoint of another origin"));
         }

@@ -1,4 +1,4 @@
-//! Starts supervising a server: connected first, or in the background. What the task then does is in `attend`.
+//! Starts supervising a server, which is connected first or in the background. The supervising task is in `attend`.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ use model::{Offering, ServerConfig, Status};
 use wire::{Era, Version};
 
 impl Upstream {
-    /// Connects now and hands over what was found; the supervisor takes over from there.
+    /// Connects now and returns what the server offers; then the supervisor takes over.
     pub async fn connect(
         config: ServerConfig,
         options: Options,
@@ -43,7 +43,7 @@ impl Upstream {
         Ok((upstream, discovery))
     }
 
-    /// Connects in the background. `offering` is what is stored of the server.
+    /// Connects in the background. `offering` is the stored offering of the server.
     pub fn resume(
         config: ServerConfig,
         options: Options,

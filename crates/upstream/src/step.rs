@@ -1,4 +1,4 @@
-//! How far connecting to a server has come.
+//! The progress of connecting to a server.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use super::Options;
 use super::news::{News, Newsroom};
 use model::{ServerConfig, ServerName};
 
-/// What connecting is busy with, for those who watch and for the sentence when its time is up.
+/// The current step of connecting, for watchers and for the error when it times out.
 pub struct Step {
     doing: Mutex<String>,
     server: ServerName,

@@ -1,5 +1,5 @@
-//! One registered server, kept alive, as callers see it: its state, its link, what it offers. The work is done by
-//! the task in `attend`, which also tells the gateway what it finds.
+//! A supervised server as callers see it: its state, its link, what it offers. The task in `attend` keeps it connected
+//! and sends events to the gateway.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ use super::stdio::StderrTail;
 use model::{LogLevel, Offering, Redactor, ServerConfig, Status};
 use wire::{Era, text};
 
-/// How a server is doing right now.
+/// The current state of a server.
 #[derive(Clone)]
 pub struct LinkState {
     pub status: Status,
@@ -30,15 +30,15 @@ pub struct LinkState {
     pub(super) link: Option<Arc<Link>>,
 }
 
-/// What the gateway should know without asking.
+/// An event that the gateway is told of.
 pub enum ServerEvent {
     /// The lists were read and differ from those known before.
     Offered(Upstream, Arc<Offering>),
-    /// A resource changed that somebody wants to hear about.
+    /// A subscribed resource changed.
     Updated(Upstream, String),
 }
 
-/// A handle to the supervised server; clones share it.
+/// A handle to a supervised server; clones share it.
 #[derive(Clone)]
 pub struct Upstream(pub(super) Arc<Shared>);
 
@@ -46,22 +46,22 @@ pub(super) struct Shared {
     pub config: ServerConfig,
     pub options: Options,
     pub events: mpsc::UnboundedSender<ServerEvent>,
-    /// Where the server may want OAuth.
+    /// `None` where the server cannot use OAuth.
     pub credentials: Option<Arc<Credentials>>,
     pub state: watch::Sender<LinkState>,
-    /// What the lists said the last time they were read.
+    /// The offering as last read from the lists.
     pub offering: ArcSwapOption<Offering>,
     pub stderr: StderrTail,
     pub failures: Failures,
-    /// The era found the last time; forgotten when something fails.
+    /// The era found last time; forgotten when the link fails.
     pub known_era: Mutex<Option<Era>>,
-    /// A caller wants the server back now.
+    /// Notified when a caller needs a server that failed.
     pub wanted: Notify,
     pub refreshes: mpsc::UnboundedSender<Refresh>,
     pub pool: LinkPool,
-    /// The most verbose log level that anybody asked for.
+    /// The most verbose log level that any caller asked for.
     pub level: Mutex<Option<LogLevel>>,
-    /// Resources that somebody wants to hear about.
+    /// Subscribed resources.
     pub wanted_resources: Mutex<BTreeSet<String>>,
     pub permits: Option<Arc<Semaphore>>,
     pub stop: CancellationToken,
@@ -79,12 +79,12 @@ impl Upstream {
         self.0.state.borrow().clone()
     }
 
-    /// What the lists said the last time they were read; none before the first time.
+    /// The offering as last read from the lists; `None` before the first time.
     pub fn offering(&self) -> Option<Arc<Offering>> {
         self.0.offering.load_full()
     }
 
-    /// What was granted to us for this server, where OAuth is possible at all.
+    /// The OAuth credentials for this server; `None` where it cannot use OAuth.
     pub fn credentials(&self) -> Option<&Arc<Credentials>> {
         self.0.credentials.as_ref()
     }
@@ -93,13 +93,13 @@ impl Upstream {
         self.0.stderr.lines()
     }
 
-    /// Remembers a call that failed, for people who look later.
+    /// Records a failed call, for people who look for the cause later.
     pub fn note_failure(&self, tool: &str, reason: &str) {
         self.0.failures.note(tool, reason, &Redactor::of(&self.0.config));
         self.0.options.newsroom.tell(News::Failure);
     }
 
-    /// The last calls that failed, oldest first.
+    /// The last failed calls, oldest first.
     pub fn failures(&self) -> Vec<FailureNote> {
         self.0.failures.all()
     }
@@ -108,20 +108,21 @@ impl Upstream {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The link to use now. Waits while the server is connecting; a failed one answers at once and is tried again.
+    /// The current link. Waits while the server is connecting. If it failed, returns the error at once and starts a new
+    /// attempt.
     pub async fn link(&self) -> Result<Arc<Link>, CallError> {
         let ready = self.0.state.borrow().link.clone();
         if let Some(link) = ready.filter(|link| !link.calls.is_lost()) {
             return Ok(link);
         }
-        // In a box, since it is large and rarely needed.
+        // Boxed, since the future is large and rarely needed.
         Box::pin(self.wait_for_link()).await
     }
 
     async fn wait_for_link(&self) -> Result<Arc<Link>, CallError> {
         let mut states = self.0.state.subscribe();
         let limit = self.0.options.init_timeout;
-        // A link that was just lost is still shown until the supervisor has heard of it.
+        // A link that was just lost stays in the state until the supervisor notices.
         let is_lost = |state: &LinkState| state.link.as_ref().is_some_and(|link| link.calls.is_lost());
         let decided = states.wait_for(|state| state.status != Status::Connecting && !is_lost(state));
         let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
@@ -139,7 +140,7 @@ impl Upstream {
         }
     }
 
-    /// Waits for a free place under the server's `max_concurrency`.
+    /// Waits for a permit under the server's `max_concurrency`; `None` where that has no limit.
     pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         match &self.0.permits {
             Some(permits) => permits.clone().acquire_owned().await.ok(),
@@ -147,7 +148,7 @@ impl Upstream {
         }
     }
 
-    /// A call on `link` failed in a way that says the link is of no more use: from now on callers wait for the next.
+    /// Reports a failed call that shows `link` to be unusable: from now on callers wait for the next link.
     pub fn report(&self, link: &Arc<Link>, error: &CallError) {
         let is_current = |state: &mut LinkState| {
             let current = state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link));
@@ -164,7 +165,7 @@ impl Upstream {
         }
     }
 
-    /// Reads the lists now (connecting first where needed) and returns what they say.
+    /// Reads the lists now (connecting first where needed) and returns the offering.
     pub async fn refresh(&self) -> Result<Arc<Offering>, ConnectError> {
         let (done, offering) = oneshot::channel();
         let gone = || ConnectError::Failed("the server was removed".into());
@@ -172,7 +173,7 @@ impl Upstream {
         offering.await.map_err(|_| gone())?
     }
 
-    /// Ends the link and everything that belongs to it.
+    /// Ends the supervising task and closes all links.
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.task.wait().await;
@@ -184,19 +185,19 @@ impl Upstream {
         }
     }
 
-    /// Has the lists read again soon.
+    /// Makes the supervisor read the lists again soon.
     pub(super) fn doubt_lists(&self) {
         if let Some(link) = &self.0.state.borrow().link {
             link.calls.signals.lists_changed();
         }
     }
 
-    /// Whether the server turned out to speak the modern revision.
+    /// Whether the server is known to speak the modern revision.
     pub fn is_modern(&self) -> bool {
         self.0.era() == Some(Era::Modern)
     }
 
-    /// From now on the server should log at this level; links that are opened later are told, too.
+    /// Sets the log level of the server, also for links that are opened later.
     pub fn set_level(&self, level: LogLevel) {
         *self.0.level.lock().expect("no code panics while it holds the level") = Some(level);
         let first = self.0.state.borrow().link.clone();
@@ -206,7 +207,7 @@ impl Upstream {
         }
     }
 
-    /// Begins with what another upstream of the same server knew: the log level and the subscriptions.
+    /// Takes over the log level and the subscriptions of another upstream of the same server.
     pub fn take_over(&self, level: Option<LogLevel>, uris: BTreeSet<String>) {
         *self.0.level.lock().expect("no code panics while it holds the level") = level;
         *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
@@ -216,7 +217,7 @@ impl Upstream {
         }
     }
 
-    /// Says whether anybody wants to hear about a resource.
+    /// Adds a resource to the subscribed ones or removes it.
     pub fn want_resource(&self, uri: &str, is_wanted: bool) {
         let mut wanted = self.0.wanted_resources.lock().expect("no code panics while it holds the URIs");
         if set(&mut wanted, uri, is_wanted)
@@ -227,7 +228,7 @@ impl Upstream {
     }
 }
 
-/// Puts a URI into a set or takes it out; true if that changed anything.
+/// Adds a URI to a set or removes it; true if that changed the set.
 fn set(uris: &mut BTreeSet<String>, uri: &str, is_in: bool) -> bool {
     if is_in { uris.insert(uri.to_owned()) } else { uris.remove(uri) }
 }
@@ -258,7 +259,7 @@ impl Shared {
         let lacking = self.credentials.as_ref().map(|credentials| credentials.lacking()).unwrap_or_default();
         if !lacking.is_empty() {
             problems.push(format!(
-                "authorization required: some of what it offers wants the scopes {:?}; authorize it again with \
+                "authorization required: some of what it offers requires the scopes {:?}; authorize it again with \
                  POST /api/v0/servers/{}/reauthorize",
                 lacking.join(" "),
                 self.config.name
@@ -271,7 +272,7 @@ impl Shared {
         self.show(status, reason, Some(link.clone()));
     }
 
-    /// Tells a new link what earlier ones knew: the log level and the subscriptions.
+    /// Applies the log level and the subscriptions to a new link.
     pub fn restore(&self, link: &Arc<Link>, offering: &Offering) {
         self.restore_level(link, offering);
         let wanted = self.wanted_resources.lock().expect("no code panics while it holds the URIs").clone();
@@ -284,7 +285,7 @@ impl Shared {
         link.want_resources(&wanted);
     }
 
-    /// Modern servers are told with every request.
+    /// Applies the log level to a link. Modern servers get it with every request instead.
     pub fn restore_level(&self, link: &Arc<Link>, offering: &Offering) {
         let level = *self.level.lock().expect("no code panics while it holds the level");
         if let Some(level) = level.filter(|_| offering.declares("logging") && !link.is_modern()) {
@@ -306,7 +307,7 @@ impl Shared {
     }
 }
 
-/// Names that some clients refuse are passed on as they are, but people should know.
+/// A remark about tool names that some clients refuse; such names are passed on unchanged.
 fn remark_on_names(config: &ServerConfig, offering: &Offering) -> String {
     let is_usual = |name: &str| {
         name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
@@ -315,9 +316,11 @@ fn remark_on_names(config: &ServerConfig, offering: &Offering) -> String {
     let odd: Vec<_> = names.filter(|name| !is_usual(name)).collect();
     match odd.as_slice() {
         [] => String::new(),
-        [one] => format!("some clients refuse this tool name (over 64 characters or unusual ones): {one}"),
+        [one] => {
+            format!("some clients refuse this tool name (over 64 characters, or unusual characters): {one}")
+        }
         [first, ..] => format!(
-            "some clients refuse {} tool names (over 64 characters or unusual ones), {first} among them",
+            "some clients refuse {} tool names (over 64 characters, or unusual characters), {first} among them",
             odd.len()
         ),
     }

@@ -1,5 +1,5 @@
-//! What waits for one caller: notices in their order, then the answer. Whoever sorts the messages of a link puts them
-//! in, the caller's task takes them out.
+//! The queue of messages for one caller: notices in order, then the answer. The code that routes the messages of a link
+//! adds them, the caller's task takes them out.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,10 +12,10 @@ use super::error::CallError;
 use super::inbound::Inbound;
 use wire::Response;
 
-/// A caller who does not read loses notices, never the answer.
+/// The most notices queued for a caller; more are dropped. The answer is never dropped.
 const NOTICE_BACKLOG: usize = 256;
 
-/// Both ends of one call; clones are the same.
+/// The queue of one call; clones share it.
 #[derive(Clone, Default)]
 pub struct Ticket(Arc<Mutex<Waiting>>);
 
@@ -27,7 +27,7 @@ struct Waiting {
 }
 
 impl Ticket {
-    /// False when so many wait already that this one is dropped.
+    /// Queues a notice or a request; false when the queue is full and it is dropped.
     pub fn add(&self, notice: Inbound) -> bool {
         let mut waiting = self.lock();
         let has_room = waiting.notices.len() < NOTICE_BACKLOG;
@@ -38,7 +38,7 @@ impl Ticket {
         has_room
     }
 
-    /// The call is over; only the first end counts.
+    /// Ends the call with its answer or an error; only the first is kept.
     pub fn settle(&self, answer: Result<Bytes, CallError>) {
         let mut waiting = self.lock();
         waiting.answer.get_or_insert(answer);
@@ -61,7 +61,7 @@ impl Ticket {
         .await
     }
 
-    /// Waits until the call is over, and takes nothing.
+    /// Waits until the call has ended, without taking the answer.
     pub async fn settled(&self) {
         poll_fn(|context| {
             let mut waiting = self.lock();
@@ -87,8 +87,8 @@ impl Waiting {
     }
 }
 
-/// Reads an answer here, in the task of its caller, so that a large one delays nobody else on the link. What is no whole
-/// response must not reach a caller.
+/// Parses an answer in the task of its caller, so that a large one delays no other call on the link. Only a complete
+/// response may reach a caller.
 fn read(answer: Bytes) -> Result<Inbound, CallError> {
     match Response::read(answer) {
         Ok(response) => Ok(Inbound::Answer(response)),

@@ -1,5 +1,5 @@
-//! What must be said differently because client and server are of different eras or asked for different things.
-//! Input that a modern server asks a legacy client for, and the reverse, will have its rooms here.
+//! Adapts messages where client and server are of different eras or declared different things.
+//! Input that a modern server asks a legacy client for, and the reverse, is not translated.
 
 pub mod state;
 
@@ -7,7 +7,7 @@ use gateway::caller::Logs;
 use model::{Capabilities, LogLevel};
 use wire::{Head, text, walk};
 
-/// Whether a notice is for a client that wants such log messages; other notices always are.
+/// Whether a notice passes the log level that a client wants; notices other than log messages always pass.
 pub fn log_passes(notice: &[u8], wanted: Logs) -> bool {
     if wanted == Logs::All {
         return true;
@@ -22,12 +22,12 @@ pub fn log_passes(notice: &[u8], wanted: Logs) -> bool {
     level.and_then(|level| LogLevel::parse(&level)).is_none_or(|level| level >= wanted)
 }
 
-/// Whether a client declared that it can be asked this.
+/// Whether a client declared the capability that a server's request needs.
 pub fn may_be_asked(declared: Capabilities, question: &[u8]) -> bool {
     missing_capability(declared, question).is_none()
 }
 
-/// The capability that a client would have to declare to be asked this, and did not.
+/// The capability that a server's request needs and that the client did not declare.
 pub fn missing_capability(declared: Capabilities, question: &[u8]) -> Option<&'static str> {
     let head = Head::parse(question).ok()?;
     let (name, has) = match head.method.as_deref().unwrap_or_default() {

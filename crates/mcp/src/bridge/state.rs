@@ -1,5 +1,5 @@
-//! What a modern server hands to a client between two rounds of one request, sealed on the way: the server knows only
-//! the gateway, so it is the gateway that sees to it that nobody brings back the state of another client, another
+//! The state that a modern server gives a client between two rounds of one request, sealed by the gateway. The server
+//! knows only the gateway, so the gateway must ensure that no client returns the state of another client, another
 //! server or another request.
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,7 +15,7 @@ use wire::{Head, Patch, headers, text};
 
 pub struct States(PurposeSeal);
 
-/// What a state belongs to.
+/// The client and request that a state belongs to.
 #[derive(Clone, Debug)]
 pub struct Bond {
     client: Option<PrincipalId>,
@@ -53,7 +53,7 @@ impl States {
         Self(seal)
     }
 
-    /// A server's answer that asks for input, with its state sealed.
+    /// Seals the state in a server's answer that asks for input.
     pub fn wrap(&self, answer: Bytes, bond: &Bond, server: &str) -> Bytes {
         let Some(span) = result_member(&answer, "requestState") else { return answer };
         let Some(state) = text::unescape(&answer[span.clone()]) else { return answer };
@@ -64,11 +64,11 @@ impl States {
         patch.apply()
     }
 
-    /// The state as its server wrote it; `None` if it was not handed out for this client and request.
+    /// The state as its server wrote it; `None` if it was not issued for this client and request.
     pub fn unwrap(&self, sealed: &str, bond: &Bond) -> Option<ReturnedState> {
         let plain = self.0.open(&URL_SAFE_NO_PAD.decode(sealed).ok()?).ok()?;
         let without_server = bond.to_bytes("");
-        // The length of the server's name comes last in there.
+        // Its last 4 bytes are the length of the server's name, which is unknown here.
         let rest = plain.strip_prefix(&without_server[..without_server.len() - 4])?;
         let (length, rest) = rest.split_first_chunk()?;
         let (server, state) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;

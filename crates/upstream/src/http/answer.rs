@@ -1,5 +1,5 @@
-//! The answer to one POST: a JSON message, or a stream of events that ends with it. A legacy stream that breaks
-//! off is resumed where the upstream gave it an event id.
+//! The response to one POST: a JSON message, or a stream of events that ends with the answer. A broken legacy stream is
+//! resumed if the upstream gave it an event id.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use bytes::Bytes;
 use hyper::header::HeaderMap;
 
 use super::client::{HttpClient, IncomingBody};
-// In a circle: a stream that breaks off is resumed by the transport that opened it.
+// A circular import: a broken stream is resumed by the transport that opened it.
 use super::streamable::Resumer;
 use crate::MAX_MESSAGE;
 use crate::error::CallError;
 use wire::sse::{Event, Scanner};
 
-/// How long to wait before resuming when the upstream named no time.
+/// The delay before resuming when the upstream gave none.
 const DEFAULT_RETRY: Duration = Duration::from_secs(1);
-/// Resuming without hearing a single new event, this often, means that the answer is gone.
+/// After this many resumes in a row without a new event the answer is considered lost.
 const MAX_EMPTY_RESUMES: usize = 5;
 
 pub enum AnswerStream {
-    /// One message; kept while it is read, since whoever waits for it also waits for other things.
+    /// One message. The future that reads it is kept, because its caller waits for other things at the same time.
     Json {
         client: Arc<HttpClient>,
         reading: Option<BodyFuture>,
     },
-    /// Already read: an error that came with an HTTP status of its own.
+    /// A JSON-RPC error that came with an HTTP error status; already read.
     Refused {
         status: u16,
         message: Option<Bytes>,
@@ -46,11 +46,11 @@ impl AnswerStream {
                     *reading = None;
                     message.map_err(|reason| client.lost(&reason))
                 }
-                None => Err(client.lost("its answer was not the one to this request")),
+                None => Err(client.lost("its answer belongs to another request")),
             },
-            AnswerStream::Refused { message, .. } => message
-                .take()
-                .ok_or_else(|| CallError::Lost("the answer was not the one to this request".into())),
+            AnswerStream::Refused { message, .. } => {
+                message.take().ok_or_else(|| CallError::Lost("the answer belongs to another request".into()))
+            }
             AnswerStream::Events(events) => events.next_message().await,
         }
     }
@@ -91,12 +91,12 @@ impl AnswerEvents {
     }
 }
 
-/// Events of one stream, which may be carried by several bodies one after the other.
+/// Events of one stream, which may span several HTTP bodies, one after the other.
 pub struct EventReader {
     client: Arc<HttpClient>,
     body: IncomingBody,
     scanner: Scanner,
-    /// From bodies before this one.
+    /// The last event id of the bodies before this one.
     earlier_event_id: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl EventReader {
                 // Servers open a stream with an empty event to give it an id.
                 Some(Ok(event)) if event.data.is_empty() => {}
                 Some(Ok(event)) => return Ok(Some(event)),
-                Some(Err(_)) => return Err(self.client.lost("sent an event beyond any reasonable size")),
+                Some(Err(_)) => return Err(self.client.lost("sent an event that is too large")),
                 None => match self.body.chunk().await {
                     Ok(Some(chunk)) => self.scanner.feed(&chunk),
                     Ok(None) => return Ok(None),

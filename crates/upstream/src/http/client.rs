@@ -1,5 +1,5 @@
-//! Requests to one registered URL: its credentials on every request, connections from the pool, redirects only
-//! within the origin.
+//! Requests to one registered URL: sends its credentials with every request, takes connections from the pool, follows
+//! redirects only within the origin.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{Boxed, CLIENT, MAX_MESSAGE};
 use model::{Endpoint, Redactor};
 
 const MAX_REDIRECTS: usize = 5;
-/// What is read of a body that nobody wants, to keep its connection.
+/// How much of an unneeded body is read so that its connection can be reused.
 const DISCARD_LIMIT: usize = 64 * 1024;
 const EXCERPT: usize = 500;
 
@@ -30,15 +30,15 @@ pub struct HttpClient {
     pub target: Target,
     masked_url: String,
     redactor: Redactor,
-    /// Sent with every request: what the registration says.
+    /// The headers of the registration, sent with every request.
     fixed: HeaderMap,
-    /// What was granted to us for this server, where its registration has no credentials.
+    /// The OAuth credentials for this server, where its registration has no credentials.
     credentials: Option<Arc<Credentials>>,
     tls: Tls,
     pool: Arc<ConnectionPool>,
 }
 
-/// A URL, and how a request line names it.
+/// A URL, and its form in a request line.
 #[derive(Clone)]
 pub struct Target {
     pub url: Url,
@@ -56,14 +56,14 @@ impl Target {
     }
 }
 
-/// The head of an upstream's answer and the way to its body.
+/// The status and headers of an upstream's response, and its unread body.
 pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: IncomingBody,
 }
 
-/// Makes the headers of a request, anew for each time that it is sent.
+/// Builds the headers of a request, each time that it is sent.
 pub type Headers<'a> = dyn Fn() -> HeaderMap + Send + Sync + 'a;
 
 impl HttpClient {
@@ -89,7 +89,7 @@ impl HttpClient {
         self.fixed.clone()
     }
 
-    /// One request; `NotSent` when the upstream certainly did not see it.
+    /// Sends one request; `NotSent` when the upstream certainly did not see it.
     pub fn send<'a>(
         &'a self,
         method: Method,
@@ -105,7 +105,8 @@ impl HttpClient {
         }
     }
 
-    /// A token that is refused is renewed and the request sent once more: a server that refuses did not run it.
+    /// Sends a request with the access token. If the token is refused, renews it and sends the request once more: a
+    /// server that refuses a request did not run it.
     async fn send_authorized(
         &self,
         credentials: &Arc<Credentials>,
@@ -153,7 +154,7 @@ impl HttpClient {
             let location =
                 received.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
             let url = target.url.join(location);
-            let url = url.map_err(|_| self.lost("redirects to something that is no URL"))?;
+            let url = url.map_err(|_| self.lost("redirects to something that is not a URL"))?;
             if url.origin() != target.url.origin() {
                 return Err(
                     self.lost("redirects to another origin, which is not followed; register that URL")
@@ -166,7 +167,7 @@ impl HttpClient {
                 return Ok(received);
             }
         }
-        Err(self.lost("redirects in a circle"))
+        Err(self.lost("redirects too many times"))
     }
 
     async fn send_once(
@@ -194,7 +195,7 @@ impl HttpClient {
                 Err(_) => Err(request),
             });
             match sent.await {
-                Err(_) if fresh => return Err(self.not_sent("the connection was closed at once")),
+                Err(_) if fresh => return Err(self.not_sent("the connection was closed immediately")),
                 Err(unsent) => request = unsent,
                 Ok(Ok(response)) => {
                     let (head, incoming) = response.into_parts();
@@ -203,7 +204,7 @@ impl HttpClient {
                     return Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body });
                 }
                 Ok(Err(mut error)) => match error.take_message() {
-                    // hyper gives the request back when not a byte of it went out.
+                    // hyper returns the request if no byte of it was sent.
                     Some(unsent) if !fresh => request = unsent,
                     Some(_) => return Err(self.not_sent(&error.error().to_string())),
                     None => return Err(self.lost(&cause(error.error()))),
@@ -212,7 +213,7 @@ impl HttpClient {
         }
     }
 
-    /// The error for an answer whose status says that there is no message in it.
+    /// The error for a response whose status says that it contains no message.
     pub async fn status_error(&self, received: HttpResponse) -> CallError {
         let (status, challenge) = (received.status, challenge_in(&received.headers));
         let text = received.body.beginning(DISCARD_LIMIT).await;
@@ -231,14 +232,14 @@ impl HttpClient {
         CallError::Unauthorized(match wanted {
             Some(scopes) if status == 403 => {
                 credentials.lack(scopes.split_whitespace().map(str::to_owned));
-                credentials.denial(&format!("{text}; it wants the scopes {scopes:?} for this"))
+                credentials.denial(&format!("{text}; it requires the scopes {scopes:?} for this"))
             }
             Some(_) | None => credentials.denial(&text),
         })
     }
 
     pub fn status_text(&self, status: u16, body: &[u8]) -> CallError {
-        // Secrets go first: what is shortened afterwards can no longer show a part of one.
+        // Redacted before it is shortened: afterwards a part of a secret would not be recognized.
         let text = self.redactor.redact(&String::from_utf8_lossy(body));
         let excerpt: String =
             text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
@@ -260,7 +261,7 @@ impl HttpClient {
     }
 }
 
-/// A body under way. Read to its end it gives its connection back; dropped before, it closes it.
+/// A response body that is being read. At its end the connection returns to the pool; dropped earlier, it is closed.
 pub struct IncomingBody {
     incoming: Incoming,
     connection: Option<Connection>,
@@ -283,7 +284,7 @@ impl IncomingBody {
                     return Ok(None);
                 }
                 Some(Ok(frame)) => {
-                    // Trailers carry nothing for us.
+                    // Trailers are ignored.
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }
@@ -293,7 +294,7 @@ impl IncomingBody {
         }
     }
 
-    /// The whole body, in one piece and without a copy where it came in one piece.
+    /// Reads the whole body; not copied if it came in one piece.
     pub async fn collect(mut self, limit: usize) -> Result<Bytes, String> {
         let fits = |length: usize| match length > limit {
             true => Err(format!("the answer is larger than {limit} bytes")),
@@ -312,7 +313,7 @@ impl IncomingBody {
         Ok(whole.freeze())
     }
 
-    /// What a body begins with, as far as it can be read; the rest is not.
+    /// Reads the beginning of a body, as far as it can be read, and drops the rest.
     async fn beginning(mut self, length: usize) -> Bytes {
         let mut read = BytesMut::new();
         while read.len() < length
@@ -333,7 +334,7 @@ impl IncomingBody {
     }
 }
 
-/// The method stays: a message sent as GET would make no sense to the server that redirects it.
+/// Whether a redirect is followed. The method stays the same: a message sent as GET would make no sense to the server.
 fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 307 | 308)
 }
@@ -356,7 +357,7 @@ fn fixed_headers(endpoint: &Endpoint) -> HeaderMap {
     headers
 }
 
-/// The challenge that says most: one that names metadata, else the first.
+/// The most useful challenge: one that names metadata, else the first.
 fn challenge_in(headers: &HeaderMap) -> Option<String> {
     let challenges = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
     let challenges: Vec<&str> = challenges.collect();
@@ -380,7 +381,7 @@ fn authority(url: &Url) -> String {
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// hyper's own words are about hyper; the cause beneath them says what happened.
+/// The text of a hyper error together with its source, which says what happened.
 fn cause(error: &hyper::Error) -> String {
     use std::error::Error;
     match error.source() {

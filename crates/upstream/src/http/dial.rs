@@ -1,4 +1,4 @@
-//! Opens one connection to an origin, with TLS where the scheme asks for it.
+//! Opens one connection to an origin, with TLS for `https`.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use url::Url;
 
 const DIAL_LIMIT: Duration = Duration::from_secs(15);
 
-/// The TLS settings of this gateway, made when the first `https` upstream needs them.
+/// The TLS settings of this gateway, created when the first `https` upstream needs them.
 #[derive(Clone, Default)]
 pub struct Tls(Arc<OnceLock<Arc<ClientConfig>>>);
 
@@ -44,8 +44,8 @@ impl Tls {
     }
 }
 
-/// A connection that takes one request at a time. It moves only while somebody uses it: whoever waits for something
-/// on it drives it, which saves a task of its own and the way there and back.
+/// A connection that takes one request at a time. It makes progress only inside [`Connection::drive`], which the task
+/// that uses it awaits: this saves a task per connection and switching to it and back.
 pub struct Connection {
     pub sender: SendRequest<Full<Bytes>>,
     driver: Driver,
@@ -54,7 +54,7 @@ pub struct Connection {
 type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Connection {
-    /// Waits for something on this connection.
+    /// Runs `work` and drives the connection meanwhile.
     pub async fn drive<T>(&mut self, work: impl AsyncFnOnce(&mut SendRequest<Full<Bytes>>) -> T) -> T {
         let Self { sender, driver } = self;
         let work = work(sender);
@@ -63,7 +63,7 @@ impl Connection {
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(done);
             }
-            // Whether it moved on or ended, the work may now know more.
+            // The connection made progress or ended, so the work may be ready now.
             if driver.as_mut().poll(context).is_ready() {
                 *driver = Box::pin(std::future::pending());
             }
@@ -72,14 +72,14 @@ impl Connection {
         .await
     }
 
-    /// Looks whether the upstream has hung up meanwhile.
+    /// Whether the connection is still open. Polls it, since the upstream may have closed it meanwhile.
     pub fn is_open(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         self.driver.as_mut().poll(&mut context).is_pending() && !self.sender.is_closed()
     }
 }
 
-/// Err is what went wrong, without the URL: the caller knows how to name it.
+/// Opens a connection. The error does not contain the URL: the caller adds it without secrets.
 pub async fn dial(url: &Url, tls: &Tls) -> Result<Connection, String> {
     let host = url.host_str().unwrap_or_default();
     let bare_host = host.trim_start_matches('[').trim_end_matches(']');

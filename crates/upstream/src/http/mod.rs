@@ -1,5 +1,5 @@
-//! HTTP to upstreams: hyper's connections with a small pool of our own (`client`, `pool`, `dial`), and MCP's
-//! streamable transport on it (`streamable`, `answer`). Nothing of a downstream request reaches these headers.
+//! HTTP to upstreams: hyper's connections with a small pool of our own (`client`, `pool`, `dial`), and MCP's streamable
+//! transport on top (`streamable`, `answer`). No header of a client's request is passed on to an upstream.
 
 mod answer;
 mod client;

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use super::dial::Connection;
 
-/// Common servers close idle connections after 5 s; one retired earlier is never used while that happens.
+/// Common servers close idle connections after 5 s; dropping them earlier avoids using one while it is being closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
 const MAX_IDLE: usize = 64;
 
 #[derive(Default)]
 pub struct ConnectionPool {
-    /// The longest idle first.
+    /// Longest idle first.
     idle: Mutex<VecDeque<(Connection, Instant)>>,
 }
 
 impl ConnectionPool {
-    /// The connection used last, so that the surplus of a burst grows old and goes.
+    /// Takes the most recently used connection, so that the surplus of a burst stays idle and is dropped.
     pub fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().expect("no code panics while it holds the pool");
         let now = Instant::now();

@@ -1,5 +1,5 @@
-//! MCP's streamable HTTP transport, client side: POST for every message, one GET stream for what the upstream
-//! says unasked, DELETE at the end of a session.
+//! MCP's streamable HTTP transport, client side: POST for every message, one GET stream for messages outside of calls,
+//! DELETE at the end of a session.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -26,7 +26,7 @@ const END_SESSION_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Streamable {
     client: Arc<HttpClient>,
-    /// The session that the upstream gave us with the answer to `initialize`.
+    /// The session id that the upstream gave us with the answer to `initialize`.
     session: Arc<OnceLock<HeaderValue>>,
     /// The headers of every message of a legacy session.
     posting: Arc<OnceLock<HeaderMap>>,
@@ -34,7 +34,7 @@ pub struct Streamable {
     outbox: mpsc::UnboundedSender<(Bytes, Option<Version>)>,
 }
 
-/// Messages that wait to be sent; [`Streamable::deliver`] takes them.
+/// Messages that wait to be sent by [`Streamable::deliver`].
 pub type Outbox = mpsc::UnboundedReceiver<(Bytes, Option<Version>)>;
 
 impl Streamable {
@@ -85,7 +85,7 @@ impl Streamable {
             return self.read_error(received).await;
         }
         match self.client.status_error(received).await {
-            // Widespread servers refuse an unknown session with 400 instead of 404.
+            // Common servers refuse an unknown session with 400 instead of 404.
             CallError::Status { status: 400, text } if has_session && blames_session(text.as_bytes()) => {
                 Err(self.client.session_lost())
             }
@@ -93,7 +93,7 @@ impl Streamable {
         }
     }
 
-    /// A status of 400 and more may still carry a JSON-RPC error, which then is the answer.
+    /// Reads a response with an error status. If it carries a JSON-RPC error, that is the answer.
     async fn read_error(&self, received: HttpResponse) -> Result<AnswerStream, CallError> {
         let status = received.status;
         let body = received.body.message().await.map_err(|reason| self.client.lost(&reason))?;
@@ -114,17 +114,17 @@ impl Streamable {
         let _ = self.outbox.send((message, version));
     }
 
-    /// Sends what [`Streamable::post`] took, in order, for as long as the link lives.
+    /// Sends the messages queued by [`Streamable::post`], in order, for as long as the link lives.
     pub async fn deliver(self, mut outbox: Outbox) {
         while let Some((message, version)) = outbox.recv().await {
-            // One that an upstream never acknowledges must not hold up the others.
+            // A message that an upstream never acknowledges must not block the others.
             if tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await.is_err() {
                 tracing::debug!("an upstream did not acknowledge a notice");
             }
         }
     }
 
-    /// Sends a notice or an answer and waits until the upstream has it.
+    /// Sends a notice or an answer and waits until the upstream has received it.
     pub async fn tell(&self, message: &Bytes, version: Option<Version>) {
         let headers = || self.headers_of(message, version, &HashMap::new());
         match self.client.send(Method::POST, &self.client.target, &headers, message).await {
@@ -133,7 +133,7 @@ impl Streamable {
         }
     }
 
-    /// Listens to what a legacy upstream says outside of any call, until the link ends or the session is lost.
+    /// Receives messages that a legacy upstream sends outside of any call, until the link ends or the session is lost.
     pub async fn listen(self, link: std::sync::Weak<Link>, version: Version) {
         let mut reader: Option<EventReader> = None;
         let mut pace = Pace::default();
@@ -143,7 +143,7 @@ impl Streamable {
             let received = match self.open_stream(after, Some(version)).await {
                 Ok(received) if received.status == 200 && is_event_stream(&received.headers) => received,
                 Ok(received) => {
-                    // Not offering such a stream is fine; not knowing the session is not.
+                    // A server need not offer such a stream, but it must know the session.
                     let error = self.read_json(received, Some(version)).await.err();
                     return suspect(&link, error.filter(|error| matches!(error, CallError::SessionLost(_))));
                 }
@@ -154,8 +154,8 @@ impl Streamable {
                 }
             };
             pace.begin();
-            // Nobody knows what was said while the connection was down; a stream that the server itself ended
-            // goes on where it was.
+            // While the connection was broken, messages may have been lost. A stream that the server itself ended
+            // continues without loss.
             if let Some(link) = link.upgrade() {
                 link.hears_now();
                 if broken {
@@ -171,7 +171,7 @@ impl Streamable {
             };
             broken = loop {
                 match (reader.next_data().await, link.upgrade()) {
-                    // Every call has a stream of its own: here it could only be another's.
+                    // Every call has a stream of its own, so no answer belongs here.
                     (Ok(Some(data)), Some(_)) if answered_id(&data).is_some() => {
                         tracing::debug!("dropped an answer that came outside of any call");
                     }
@@ -285,7 +285,7 @@ fn suspect(link: &std::sync::Weak<Link>, error: Option<CallError>) {
     }
 }
 
-/// Picks up a broken answer stream after the last event that arrived.
+/// Resumes a broken answer stream after the last event that arrived.
 pub struct Resumer {
     streamable: Streamable,
     version: Option<Version>,
@@ -301,7 +301,7 @@ impl Resumer {
     }
 }
 
-/// Starts what a legacy link over HTTP needs beside its calls.
+/// Starts receiving messages outside of calls on a legacy link.
 pub fn start_listening(link: &Arc<Link>, version: Version) {
     let Carrier::Http(http) = &link.carrier else {
         // The other transports have one stream for everything, which is open.

@@ -1,5 +1,5 @@
-//! Where requests of the OAuth client may go. Metadata is written by strangers: without this, a server could have
-//! the gateway fetch whatever only the gateway can reach.
+//! The addresses that the OAuth client may send requests to. Metadata is untrusted: without this check, a server could
+//! make the gateway send requests to hosts that only the gateway can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -9,24 +9,25 @@ use url::{Host, Url};
 
 use crate::Tls;
 
-/// What kind of place an address is.
+/// The kind of network that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressKind {
     Public,
     Private,
     Loopback,
-    /// Link-local (cloud metadata among it), multicast, unspecified and the like: never a server's.
+    /// Link-local (including cloud metadata), multicast, unspecified and the like: never the address of a server.
     Nowhere,
 }
 
-/// Public addresses, and beside them only the kind of place where the registered server itself is.
+/// Allows public addresses, and besides them only the kind of address that the registered server itself has.
 #[derive(Clone)]
 pub struct AddressPolicy {
     allowed: Vec<AddressKind>,
 }
 
 impl AddressPolicy {
-    /// With `allow_private` (OAUTH_ALLOW_PRIVATE) the private places are open to everybody's metadata.
+    /// The policy for a server. With `allow_private` (OAUTH_ALLOW_PRIVATE), private and loopback addresses are allowed
+    /// for every server.
     pub async fn around(server: &Url, allow_private: bool) -> Result<Self, String> {
         let mut allowed = vec![AddressKind::Public];
         if allow_private {
@@ -35,10 +36,10 @@ impl AddressPolicy {
         let host = server.host_str().unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found = tokio::net::lookup_host((bare, 0)).await;
-        let found = found.map_err(|error| format!("cannot find {host}: {error}"))?;
+        let found = found.map_err(|error| format!("cannot resolve {host}: {error}"))?;
         let mut places: Vec<AddressKind> = found.map(|address| AddressKind::of(address.ip())).collect();
         places.dedup();
-        // A name that is here and there proves nothing: whoever owns it may have added the private address.
+        // A name with addresses of several kinds proves nothing: its owner may have added the private one.
         if let [only] = places.as_slice()
             && *only != AddressKind::Nowhere
         {
@@ -51,7 +52,8 @@ impl AddressPolicy {
         self.allowed.contains(&AddressKind::Private)
     }
 
-    /// Refuses what is no web address, and addresses written as numbers; names are looked at when they are resolved.
+    /// Refuses URLs that are not http or https, and IP addresses that are not allowed; host names are checked when they
+    /// are resolved.
     pub fn check(&self, url: &str) -> Result<(), String> {
         let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let address = match parsed.as_ref().and_then(Url::host) {
@@ -63,7 +65,7 @@ impl AddressPolicy {
         if self.allows(address) { Ok(()) } else { Err(refusal(url)) }
     }
 
-    /// Follows no redirect by itself, takes no proxy from the environment, and ends what takes too long.
+    /// An HTTP client that follows no redirects by itself, uses no proxy from the environment, and has a timeout.
     pub fn client(&self, tls: &Tls, limit: Duration) -> Result<reqwest::Client, String> {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls.config().as_ref().clone())
@@ -97,7 +99,7 @@ impl Resolve for AddressPolicy {
 fn refusal(place: &str) -> String {
     format!(
         "{place} is at a private address, which the metadata of this server may not name; \
-         set OAUTH_ALLOW_PRIVATE=true if it is meant to"
+         set OAUTH_ALLOW_PRIVATE=true to allow it"
     )
 }
 
@@ -140,7 +142,7 @@ impl AddressKind {
     }
 }
 
-/// An IPv4 address in the clothes of an IPv6 one: mapped, NAT64, 6to4.
+/// The IPv4 address embedded in an IPv6 address: mapped, NAT64, 6to4.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {

@@ -1,5 +1,5 @@
-//! What an authorization server granted for one registered server, and as which client. It is kept as one text, which
-//! whoever stores it must seal.
+//! A grant of an authorization server for one registered server, and the OAuth client that has it. It is stored as one
+//! text, which must be sealed.
 
 use rmcp::transport::auth::{OAuthClientConfig, StoredCredentials};
 use serde::{Deserialize, Serialize};
@@ -9,20 +9,20 @@ use model::{Issued, Secret};
 
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Grant {
-    /// The same through all renewals: a grant that was replaced must not come back by one.
+    /// Stays the same through all renewals, so that a late renewal cannot bring back a grant that was replaced.
     pub lineage: String,
-    /// The URL of the server that it is for.
+    /// The URL of the server that the grant is for.
     pub url: String,
     pub client: OAuthClient,
     pub kind: GrantType,
-    /// The server's words when it asked for authorization, where discovery begins.
+    /// The `WWW-Authenticate` challenge of the server, with which discovery begins.
     pub challenge: Option<String>,
-    /// When its tokens were given, in milliseconds since 1970; the OAuth client knows only seconds.
+    /// When its tokens were received, in milliseconds since 1970; rmcp records only seconds.
     pub received_at_ms: u64,
     pub(super) credentials: StoredCredentials,
 }
 
-/// How the gateway is known to an authorization server.
+/// The gateway's client registration at an authorization server.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct OAuthClient {
     pub id: String,
@@ -33,9 +33,9 @@ pub struct OAuthClient {
 /// Who agreed to the grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GrantType {
-    /// A person, in a browser; it lives on by refresh tokens.
+    /// A person, in a browser; it is renewed with refresh tokens.
     Person,
-    /// The client itself, by its secret; it can be had again at any time.
+    /// The client itself, with its secret; it can be requested again at any time.
     Machine,
 }
 
@@ -48,7 +48,7 @@ struct TokenResponse {
 }
 
 impl Grant {
-    /// Everything in one text; it is full of secrets.
+    /// The whole grant as one text, including its secrets.
     pub fn to_secret(&self) -> Secret {
         Secret::new(serde_json::to_string(self).expect("a grant is made of strings"))
     }
@@ -69,7 +69,7 @@ impl Grant {
         Secret::new(self.token_response().access_token)
     }
 
-    /// How many seconds the access token is good for; `None` where nobody said.
+    /// The lifetime of the access token in seconds; `None` if unknown.
     pub fn lifetime(&self) -> Option<u64> {
         self.token_response().expires_in
     }
@@ -81,7 +81,7 @@ impl Grant {
         }
     }
 
-    /// Makes its secrets known to whoever shows text of this server.
+    /// Registers its secrets, so that they are redacted in text about this server.
     pub fn announce(&self, issued: &Issued) {
         let tokens = self.token_response();
         let secrets = [Some(tokens.access_token), tokens.refresh_token, self.client.secret.clone()];

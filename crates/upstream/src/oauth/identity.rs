@@ -1,4 +1,4 @@
-//! Who we are to an authorization server, and what we ask it for.
+//! The gateway's OAuth client at an authorization server, and the scopes that it requests.
 
 use std::collections::HashSet;
 
@@ -11,12 +11,12 @@ use super::provider::{Provider, say};
 use crate::CLIENT;
 use model::Endpoint;
 
-/// Asked for beside all else where it is offered: it is what makes a grant last.
+/// Requested in addition where it is offered: it makes a grant last.
 const OFFLINE_ACCESS: &str = "offline_access";
 
 impl Provider {
-    /// Registered scopes count; else what the server asked for or lists. What was granted before is asked for again
-    /// when more is needed.
+    /// The scopes to request: the registered ones, else those that the server asked for or lists. When some are
+    /// lacking, those granted before are requested again with them.
     pub(super) async fn scopes(
         &self,
         registered: &[String],
@@ -38,7 +38,7 @@ impl Provider {
         scopes
     }
 
-    /// Who we are: as registered by hand, as before, by our metadata document, or newly registered.
+    /// The OAuth client to use: registered by hand, the one used before, our metadata document, or newly registered.
     pub(super) async fn client(
         &mut self,
         endpoint: &Endpoint,
@@ -86,7 +86,7 @@ impl Provider {
     }
 }
 
-/// A redirect back to this machine makes an application `native`, for which loopback addresses are in order.
+/// `native` for a redirect back to this machine: native applications may use loopback addresses.
 fn application_type(redirect_uri: &str) -> &'static str {
     let url = Url::parse(redirect_uri).ok();
     match url.as_ref().filter(|url| url.scheme() == "https") {

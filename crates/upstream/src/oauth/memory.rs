@@ -1,5 +1,5 @@
-//! The stores that the OAuth client wants, as a short memory: what is in them is put there before a step and taken
-//! out after it, so that the gateway alone decides what is kept and when.
+//! In-memory stores for rmcp's OAuth client: filled before a step and read after it, so that the gateway alone decides
+//! what is stored and when.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,7 @@
-//! OAuth to servers that want it. Reading order: `provider` (the authorization server, found and asked), `identity` (who
-//! asks, and for what), `grant` (what it gave), `address` (where such requests may go), `memory` (what the OAuth client of rmcp sees of our stores).
-//! Using a grant and renewing it is the business of `credentials`, keeping it that of the gateway.
+//! OAuth for servers that require it. Reading order: `provider` (finds and asks the authorization server), `identity`
+//! (our client and the scopes to request), `grant` (what was granted), `address` (where such requests may go), `memory`
+//! (the stores that rmcp's OAuth client uses).
+//! `credentials` uses and renews a grant; the gateway stores it.
 
 mod address;
 mod grant;
@@ -11,11 +12,11 @@ mod provider;
 pub use grant::Grant;
 pub use provider::{Begun, Flow, Provider, Unfinished, Unrenewed, bare, now_ms};
 
-/// How this gateway appears to authorization servers.
+/// The OAuth settings of this gateway.
 #[derive(Clone, Debug, Default)]
 pub struct OAuthIdentity {
-    /// Whether metadata may name private addresses although its server is not at one.
+    /// Whether metadata may name private addresses although its server does not have one.
     pub allow_private: bool,
-    /// Where our client metadata document is published.
+    /// The URL of our client metadata document.
     pub client_metadata_url: Option<String>,
 }

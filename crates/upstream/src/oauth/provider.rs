@@ -1,5 +1,5 @@
-//! The authorization server of one registered server: found by what that server says about itself, then asked for
-//! grants. The protocol is rmcp's; which client we are, where requests may go and what is kept is decided here.
+//! The authorization server of one registered server: discovered from that server's metadata, then asked for grants.
+//! rmcp implements the protocol; this module decides which client we are, where requests may go and what is stored.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ use model::{Endpoint, Issued, Secret};
 pub struct Provider {
     pub(super) manager: AuthorizationManager,
     pub(super) metadata: AuthorizationMetadata,
-    /// The URL of the server, bare of everything that may be secret.
+    /// The URL of the server, without parts that may be secret.
     url: Url,
     challenge: Option<String>,
     pub(super) client_metadata_url: Option<String>,
@@ -30,12 +30,12 @@ pub struct Provider {
 /// An authorization that a person must agree to.
 pub struct Begun {
     pub authorization_url: String,
-    /// Comes back with the person, and proves that the answer belongs to this question.
+    /// Comes back with the redirect, and proves that it belongs to this authorization.
     pub state: Secret,
     pub flow: Flow,
 }
 
-/// What must be remembered until the person comes back. Full of secrets.
+/// The data that must be kept until the person has agreed. Contains secrets.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Flow {
     pub challenge: Option<String>,
@@ -45,30 +45,31 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Makes its secrets known to whoever shows text of this server.
+    /// Registers its secrets, so that they are redacted in text about this server.
     pub fn announce(&self, issued: &Issued) {
         let secrets = [Some(self.state.pkce_verifier.clone()), self.client.secret.clone()];
         secrets.into_iter().flatten().for_each(|secret| issued.add(Secret::new(secret)));
     }
 }
 
-/// Why an answered authorization gave no grant.
+/// Why a finished authorization gave no grant.
 pub enum Unfinished {
-    /// The answer names another authorization server than the one that was asked, or does not name it.
+    /// The redirect names another authorization server than the one that was asked, or names none.
     Issuer(String),
     Refused(String),
 }
 
 /// Why a grant was not renewed.
 pub enum Unrenewed {
-    /// It is over: somebody must authorize again.
+    /// The grant has ended: a person must authorize the server again.
     Over(String),
     /// Another attempt may work.
     NotNow(String),
 }
 
 impl Provider {
-    /// `None` when the server publishes nothing about OAuth. `challenge` is what it said with its refusal.
+    /// Discovers the authorization server; `None` when the server publishes nothing about OAuth. `challenge` is the one
+    /// of its refusal.
     pub fn find<'a>(
         endpoint: &'a Endpoint,
         challenge: Option<&'a str>,
@@ -88,7 +89,7 @@ impl Provider {
     ) -> Result<Option<Self>, String> {
         let url = bare(&endpoint.url);
         let policy = AddressPolicy::around(&url, options.oauth.allow_private).await?;
-        // rmcp builds clients of its own, which it then does not use, and they look for this.
+        // rmcp builds HTTP clients of its own, which are then not used but need this provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let manager = match policy.reaches_private() {
             true => AuthorizationManager::new_allowing_private_addresses(url.clone()).await,
@@ -98,14 +99,14 @@ impl Provider {
         let client = policy.client(&options.tls, options.init_timeout)?;
         manager.with_client(client).map_err(|error| say(&error))?;
         let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| say(&error))?;
-        // Where nothing is published, rmcp invents endpoints.
+        // If nothing is published, rmcp invents endpoints.
         if !found.source.is_discovered() {
             return Ok(None);
         }
         let metadata = found.metadata;
         policy.check(&metadata.token_endpoint)?;
         metadata.registration_endpoint.as_deref().map_or(Ok(()), |url| policy.check(url))?;
-        // Only a browser goes there, so it may be anywhere, but it must be a page.
+        // Only a browser opens it, so any address is allowed, but it must be a web page.
         if !metadata.authorization_endpoint.starts_with("https://")
             && !metadata.authorization_endpoint.starts_with("http://")
         {
@@ -125,7 +126,8 @@ impl Provider {
         self.lists("grant_types_supported", "client_credentials")
     }
 
-    /// Prepares what a person must agree to. `known` is what was granted before, `lacking` what it did not cover.
+    /// Prepares an authorization for a person to agree to. `known` is the grant so far, `lacking` the scopes that it
+    /// lacks.
     pub fn begin<'a>(
         self,
         endpoint: &'a Endpoint,
@@ -159,7 +161,7 @@ impl Provider {
         })
     }
 
-    /// The person came back with a code.
+    /// Exchanges the code, with which the person came back, for a grant.
     pub fn finish<'a>(
         self,
         flow: Flow,
@@ -176,7 +178,7 @@ impl Provider {
         issuer: Option<&str>,
     ) -> Result<Grant, Unfinished> {
         if self.metadata.issuer != flow.issuer {
-            return Err(Unfinished::Refused("the server names another authorization server by now".into()));
+            return Err(Unfinished::Refused("the server now names another authorization server".into()));
         }
         let refused = |error: AuthError| Unfinished::Refused(say(&error));
         self.manager.configure_client(flow.client.config()).map_err(refused)?;
@@ -191,16 +193,17 @@ impl Provider {
                 error @ (AuthError::AuthorizationServerMismatch { .. }
                 | AuthError::AuthorizationServerMissingIssuer { .. }),
             ) => return Err(Unfinished::Issuer(say(&error))),
-            // It recorded no issuer, so one that comes back cannot be right.
+            // No issuer was recorded, so one that comes back cannot be right.
             Err(error @ AuthError::AuthorizationFailed(_)) => return Err(Unfinished::Issuer(say(&error))),
             Err(error) => return Err(refused(error)),
         }
         let credentials = credentials.content();
-        let credentials = credentials.ok_or_else(|| Unfinished::Refused("there was no token".into()))?;
+        let credentials = credentials
+            .ok_or_else(|| Unfinished::Refused("the authorization server returned no token".into()))?;
         Ok(self.grant(flow.client, GrantType::Person, credentials))
     }
 
-    /// Asks for a grant that needs no person.
+    /// Requests a grant that no person has to agree to (client credentials).
     pub fn enter<'a>(
         &'a mut self,
         client_id: &'a str,
@@ -226,14 +229,14 @@ impl Provider {
         Ok(self.grant(client, GrantType::Machine, credentials))
     }
 
-    /// A fresh access token for the same grant.
+    /// Requests a new access token for the same grant.
     pub fn renew<'a>(&'a mut self, grant: &'a Grant) -> Boxed<'a, Result<Grant, Unrenewed>> {
         Box::pin(self.renew_now(grant))
     }
 
     async fn renew_now(&mut self, grant: &Grant) -> Result<Grant, Unrenewed> {
         if self.issuer() != grant.issuer() {
-            return Err(Unrenewed::Over("the server names another authorization server by now".into()));
+            return Err(Unrenewed::Over("the server now names another authorization server".into()));
         }
         let credentials = match grant.kind {
             GrantType::Machine => self.enter_as(&grant.client, grant.scopes().to_vec()).await,
@@ -244,7 +247,7 @@ impl Provider {
             Err(error @ (AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_))) => {
                 Err(Unrenewed::Over(say(&error)))
             }
-            // rmcp tells these apart from a bad moment only in its words.
+            // rmcp distinguishes these from temporary failures only in its message.
             Err(error)
                 if ["invalid_client", "unauthorized_client"].iter().any(|it| say(&error).contains(it)) =>
             {
@@ -255,13 +258,14 @@ impl Provider {
     }
 
     async fn refresh(&mut self, grant: &Grant) -> Result<StoredCredentials, AuthError> {
-        // rmcp would ask for `offline_access` where that is offered, granted or not, and get less or nothing for it.
+        // rmcp would request `offline_access` wherever it is offered, even if it was not granted, and then get fewer
+        // scopes or an error.
         let mut metadata = self.metadata.clone();
         metadata.scopes_supported = None;
         self.manager.set_metadata(metadata);
         self.manager.configure_client(grant.client.config())?;
         let mut credentials = grant.credentials.clone();
-        // An answer with an empty scope counts as one scope without a name.
+        // rmcp reads an empty `scope` in a response as one scope without a name.
         credentials.granted_scopes.retain(|scope| !scope.is_empty());
         let memory = Memory::of(Some(credentials));
         self.manager.set_credential_store(memory.clone());
@@ -288,7 +292,7 @@ impl Provider {
         memory.content().ok_or(AuthError::AuthorizationRequired)
     }
 
-    /// The resource exactly as the server announced it. rmcp tells it only as a part of an authorization URL.
+    /// The resource exactly as the server announced it. rmcp exposes it only as a part of an authorization URL.
     async fn resource(&mut self, client: &OAuthClient) -> String {
         let announced = async {
             self.manager.configure_client(client.config()).ok()?;
@@ -320,12 +324,12 @@ impl Provider {
     }
 }
 
-/// Without user info, query and fragment, where credentials may be.
+/// A URL without user info, query and fragment, which may contain credentials.
 pub fn bare(url: &Url) -> Url {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Cannot fail for http and https, and then there is nothing to take off.
+    // These fail only for URLs that cannot have user info; http and https URLs can.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url
@@ -336,7 +340,7 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// In one line.
+/// The text of an error in one line.
 pub(super) fn say(error: &AuthError) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

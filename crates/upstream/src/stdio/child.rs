@@ -20,11 +20,11 @@ use crate::link::Link;
 use crate::{MAX_MESSAGE, Options};
 use model::{Process, Redactor};
 
-/// Messages that wait for a server which does not read; beyond that callers wait.
+/// The most messages queued for a server that does not read; beyond that callers wait.
 const INBOX: usize = 1024;
-/// After its last words a process has this long to be gone before its end is reported without a status.
+/// How long to wait for a process to exit after its output ended, before its end is reported without a status.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
-/// A guard kills after 2.3 s. Past this it is considered stopped or starved, and we do its work.
+/// A guard kills after 2.3 s. Past this limit it is considered stopped or starved, and the gateway does its work.
 const END_LIMIT: Duration = Duration::from_millis(3500);
 const END_PAUSE: Duration = Duration::from_millis(200);
 const LAST_WORDS: usize = 10;
@@ -35,7 +35,7 @@ pub struct Child {
     command: String,
 }
 
-/// The parts that the link's task works on.
+/// The parts that the link's task uses.
 pub struct Running {
     /// The guard.
     process: tokio::process::Child,
@@ -50,7 +50,7 @@ pub struct Running {
 }
 
 impl Child {
-    /// Starts the process behind its guard. Whether the command itself could be started shows in its exit.
+    /// Starts the process through its guard. The exit code shows whether the command itself could be started.
     pub fn start(
         process: &Process,
         options: &Options,
@@ -100,13 +100,13 @@ impl Child {
 }
 
 impl Running {
-    /// Carries messages both ways until the process ends or the link does; then nothing of it is left.
+    /// Carries messages both ways until the process or the link ends, then ends all its processes.
     pub async fn run(mut self, link: Weak<Link>, stop: CancellationToken) {
         let stdin = self.process.stdin.take().expect("stdin is piped");
         let stdout = self.process.stdout.take().expect("stdout is piped");
         let Self { process, guard, guards, inbox, .. } = &mut self;
-        // A guard that ended by itself has left nothing; what it wrote before is still read. If it was killed, there
-        // may be offspring that keeps the pipes open.
+        // A guard that ended by itself left no processes; output that is still in the pipe is read. A killed guard may
+        // leave descendants that keep the pipes open.
         let guard_end = async {
             let _ = process.wait().await;
             guards.clean_up_after(guard).await;
@@ -121,7 +121,7 @@ impl Running {
         if let Some(end) = end {
             let reason = self.describe(&end).await;
             if let Some(link) = link.upgrade() {
-                // Whoever came after the end was never heard, so sending that again is safe.
+                // Messages still in the queue were never sent, so sending them again is safe.
                 self.inbox.close();
                 while let Ok(unsent) = self.inbox.try_recv() {
                     link.calls.return_unsent(&unsent, &reason);
@@ -133,7 +133,7 @@ impl Running {
         self.end().await;
     }
 
-    /// What happened to the process, as a person would want to read it.
+    /// Describes for people how the process ended.
     async fn describe(&mut self, end: &str) -> String {
         let status = tokio::time::timeout(EXIT_GRACE, self.process.wait()).await;
         let happened = match status {
@@ -141,7 +141,7 @@ impl Running {
             Ok(Ok(status)) => format!("ended ({status})"),
             Ok(Err(_)) | Err(_) => end.to_owned(),
         };
-        // What it said last may still be on its way here.
+        // Its last output may not have been read yet.
         let _ = tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await;
         let words = self.stderr.last_words(LAST_WORDS);
         match words.is_empty() {
@@ -150,11 +150,11 @@ impl Running {
         }
     }
 
-    /// Lets go of the guard, which then ends everything below it, and waits for that however long it takes: whoever
-    /// waits for this task has a time limit.
+    /// Releases the guard, which then ends its descendants, and waits for that without a timeout: the code that awaits
+    /// this task has one.
     async fn end(mut self) {
         drop(self.leash);
-        // A stopped guard would not notice.
+        // A stopped guard would not notice, so it is continued.
         if self.process.id().is_some() {
             processes::send(self.guard.pid, libc::SIGCONT);
         }
@@ -165,8 +165,8 @@ impl Running {
             let _ = tokio::task::spawn_blocking(move || end_in_place_of(guard)).await;
         }
         self.guards.clean_up_after(&self.guard).await;
-        // Nobody has the other end of standard error any more, unless it was passed to a process of somebody else.
-        // Whoever described the end may have seen this already, and a task is awaited only once.
+        // The other end of standard error is closed now, unless it was passed to an unrelated process. `describe` may
+        // have awaited this task already, and a task must be awaited only once.
         if !self.collecting.is_finished()
             && tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await.is_err()
         {
@@ -175,8 +175,8 @@ impl Running {
     }
 }
 
-/// Kills what is below a guard that does not do so itself, and the guard only when nothing is left there: what a killed
-/// guard leaves behind is harder to find.
+/// Kills the descendants of a guard that does not do so itself, and the guard only when none is left: processes that a
+/// killed guard leaves behind are harder to find.
 fn end_in_place_of(guard: processes::Pid) {
     processes::kill_below(guard);
     processes::send(guard, libc::SIGCONT);
@@ -203,7 +203,7 @@ async fn write_lines(mut stdin: ChildStdin, inbox: &mut mpsc::Receiver<Bytes>) {
     std::future::pending::<()>().await;
 }
 
-/// One message, one line: a newline between JSON tokens is white space, and inside strings it is escaped.
+/// Appends a message as one line: a newline between JSON tokens is white space, and inside strings it is escaped.
 fn append_line(out: &mut Vec<u8>, message: &[u8]) {
     out.extend(message.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
     out.push(b'\n');
@@ -216,7 +216,7 @@ async fn read_lines(stdout: ChildStdout, link: &Weak<Link>) -> String {
         match (&mut reader).take(MAX_MESSAGE as u64).read_until(b'\n', &mut line).await {
             Ok(0) => return "closed its standard output".to_owned(),
             Ok(_) if !line.ends_with(b"\n") && line.len() >= MAX_MESSAGE => {
-                return "sent a line beyond any reasonable size".to_owned();
+                return "sent a line that is too long".to_owned();
             }
             Ok(_) => {
                 line.truncate(line.trim_ascii_end().len());

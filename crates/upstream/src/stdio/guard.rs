@@ -1,7 +1,8 @@
-//! `toolgate __guard -- command...`: the process between the gateway and a server it starts.
-//! It leads a session of its own and holds one end of a pipe whose other end only the gateway has. When that closes, for
-//! whatever reason (`kill -9` included), everything below the guard is ended, even what has left its session: a pause for
-//! a willing exit, TERM, after 2 s KILL until nothing is left. Standard streams are the server's; nothing is copied.
+//! `toolgate __guard -- command...`: the process between the gateway and a server that it starts.
+//! It leads a session of its own and holds one end of a pipe whose other end only the gateway has. When that end
+//! closes, for any reason (`kill -9` included), the guard ends all its descendants, even those that left its session: a
+//! pause for a voluntary exit, SIGTERM, after 2 s SIGKILL until none is left. The server uses the standard streams
+//! directly; nothing is copied.
 
 #![allow(unsafe_code)] // Sessions, signals and inherited descriptors have no safe interface in std.
 
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::processes::{self, Pid};
 
 pub const COMMAND: &str = "__guard";
-/// The exit code that says the command itself could not be started; the reason is on standard error.
+/// The exit code when the command itself could not be started; the reason is on standard error.
 pub const NOT_STARTED: i32 = 127;
 
 /// The descriptor under which the guard finds its end of the pipe.
@@ -25,10 +26,10 @@ const LEASH_FD: i32 = 3;
 const WILLING_EXIT: Duration = Duration::from_millis(300);
 const TERM_TO_KILL: Duration = Duration::from_secs(2);
 
-/// The gateway's hold on a guard: when this is dropped, the guard ends the server and itself.
+/// The gateway's end of the pipe to a guard: when it is dropped, the guard ends the server and itself.
 pub struct Leash {
     _held: PipeWriter,
-    /// The guard's end; of use to nobody here once the guard has it.
+    /// The guard's end; not needed here once the guard has it.
     given: Option<PipeReader>,
 }
 
@@ -46,7 +47,8 @@ pub fn leash(command: &mut Command) -> std::io::Result<Leash> {
     // SAFETY: runs between fork and exec and makes only async-signal-safe calls on a descriptor that is open.
     unsafe {
         command.pre_exec(move || {
-            // Process groups belong to one session, so no process of a server can join a group of anybody else's.
+            // A process group belongs to one session, so no process of a server can join a group outside of its
+            // session.
             libc::setsid();
             // dup2 onto itself would leave the close-on-exec flag in place.
             let done =
@@ -57,7 +59,7 @@ pub fn leash(command: &mut Command) -> std::io::Result<Leash> {
     Ok(Leash { _held: held, given: Some(given) })
 }
 
-/// The guard's whole life: starts the command, waits for its end or for that of the gateway.
+/// The main function of the guard: starts the command, waits until it or the gateway ends, and ends all descendants.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let command = arguments.next().filter(|first| first == "--").and_then(|_| arguments.next());
     let Some(command) = command else {
@@ -96,15 +98,16 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     status.map_or(ExitCode::FAILURE, end_like)
 }
 
-/// What a guard waits for.
+/// An event that a guard waits for.
 enum End {
     Gateway,
     Server(ExitStatus),
-    /// The end of the last process below the guard.
+    /// The last descendant of the guard ended.
     Everybody,
 }
 
-/// The server's command. Must be started by the main thread: the parent-death signal is sent when the thread ends.
+/// The server's command. Must be started by the main thread: the parent-death signal is sent when the starting thread
+/// ends.
 fn server(command: &OsString) -> Command {
     #[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
     let mut command = Command::new(command);
@@ -114,8 +117,8 @@ fn server(command: &OsString) -> Command {
         let guard = std::process::id() as Pid;
         // In a group of its own, which can be killed as a whole.
         command.process_group(0).pre_exec(move || {
-            // Not for its children, which never get this signal: for a server that has killed its guard, if the
-            // gateway is killed before it can see to them.
+            // Ends a server that has killed its guard, if the gateway is killed before it can clean up. The server's
+            // children never get this signal.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
             if libc::getppid() == guard { Ok(()) } else { Err(std::io::ErrorKind::NotConnected.into()) }
         });
@@ -123,14 +126,14 @@ fn server(command: &OsString) -> Command {
     command
 }
 
-/// Returns when the gateway let go of its end: nothing is ever written to the pipe.
+/// Returns when the gateway has closed its end: nothing is ever written to the pipe.
 fn watch_leash() {
-    // SAFETY: the gateway opened this descriptor for us, and nobody else in this process uses it.
+    // SAFETY: the gateway opened this descriptor for us, and no other code in this process uses it.
     let mut leash = unsafe { PipeReader::from_raw_fd(LEASH_FD) };
     let _ = leash.read(&mut [0]);
 }
 
-/// Collects every process that ends below us, orphans too, and reports the end of the server and of the last one.
+/// Reaps every descendant that ends, orphans too, and reports the end of the server and of the last descendant.
 fn reap(server: Pid, ends: &mpsc::Sender<End>) {
     loop {
         let mut status = 0;
@@ -140,7 +143,7 @@ fn reap(server: Pid, ends: &mpsc::Sender<End>) {
             let _ = ends.send(End::Server(ExitStatus::from_raw(status)));
         }
         if pid < 0 && std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
-            // Without a child there is nobody further below either.
+            // Without children there are no further descendants: orphans would have become children.
             let _ = ends.send(End::Everybody);
             return;
         }
@@ -149,8 +152,8 @@ fn reap(server: Pid, ends: &mpsc::Sender<End>) {
 
 fn prepare() {
     extern "C" fn ignore(_: libc::c_int) {}
-    // SAFETY: plain system calls; the handler does nothing. A handler, unlike SIG_IGN, is not inherited by the
-    // server, which must feel the signals that we outlive.
+    // SAFETY: plain system calls; the handler does nothing. A handler, unlike SIG_IGN, is not inherited by the server,
+    // which must react to the signals that the guard ignores.
     unsafe {
         libc::fcntl(LEASH_FD, libc::F_SETFD, libc::FD_CLOEXEC);
         let handler = ignore as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -159,16 +162,16 @@ fn prepare() {
         }
         #[cfg(target_os = "linux")]
         {
-            // Whoever loses its parent below us becomes our child, so leaving the session hides nobody.
+            // A descendant that loses its parent becomes our child, so leaving the session hides no process.
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-            // A guard that its server has stopped must still act when the gateway ends. The signal also comes when
+            // A guard that its server has stopped must still act when the gateway ends. The signal is also sent when
             // the thread that started us ends, and does nothing then.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT, 0, 0, 0);
         }
     }
 }
 
-/// The server's pipes must close when the server closes them, not when we do.
+/// Closes our copies of the server's pipes: they must close when the server closes them, not when we do.
 fn let_go_of_streams() {
     if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
         // SAFETY: plain system calls on open descriptors.
@@ -179,10 +182,10 @@ fn let_go_of_streams() {
     }
 }
 
-/// Ends whoever is left below us: TERM, and after 2 s KILL, until nobody is left.
+/// Ends all remaining descendants: SIGTERM, and after 2 s SIGKILL, until none is left.
 fn end_everything(ends: &mpsc::Receiver<End>) {
     let us = std::process::id() as Pid;
-    // A stopped process acts on TERM when it is continued.
+    // A stopped process acts on SIGTERM when it is continued.
     processes::signal_below(us, libc::SIGTERM);
     processes::signal_below(us, libc::SIGCONT);
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The guards that a gateway has running, and the end of what a guard leaves behind when it is killed itself.
+//! The running guards of a gateway, and the cleanup of processes that a killed guard leaves behind.
 //! Where the gateway is a child subreaper, such orphans become its own children: any child that is not a guard is one.
 
 #![allow(unsafe_code)] // Being a child subreaper has no safe interface in std.
@@ -18,7 +18,7 @@ use super::processes::{self, Pid};
 pub struct Guards {
     running: Arc<Mutex<HashSet<Pid>>>,
     ends: TaskTracker,
-    /// Processes of strangers may become our children too.
+    /// Whether unrelated processes may be our children too.
     has_strangers: bool,
 }
 
@@ -28,8 +28,8 @@ impl Default for Guards {
     }
 }
 
-/// Whether this process has children that no guard started: as the first process of a container it adopts everybody, and
-/// a script may have started something before it became the gateway.
+/// Whether this process has children that no guard started: as the first process of a container it adopts all orphans,
+/// and a script may have started processes before it became the gateway with `exec`.
 #[cfg(target_os = "linux")]
 fn has_strangers() -> bool {
     let us = std::process::id();
@@ -41,13 +41,13 @@ fn has_strangers() -> bool {
     true
 }
 
-/// A guard that was started. Dropping it says that its end is no longer waited for.
+/// A guard that was started. Once it is dropped, [`Guards::wait`] no longer waits for its end.
 pub struct Started {
     pub pid: Pid,
     _end: TaskTrackerToken,
 }
 
-/// Lets this process adopt whoever loses its guard. Only for a process that starts no other children.
+/// Makes this process adopt processes that lose their guard. Only for a process that starts no other children.
 pub fn adopt_orphans() {
     // SAFETY: a plain system call without memory.
     #[cfg(target_os = "linux")]
@@ -57,7 +57,7 @@ pub fn adopt_orphans() {
 }
 
 impl Guards {
-    /// Starts a guard. The lock is held meanwhile: a child that is not known yet would be taken for an orphan.
+    /// Starts a guard. The lock is held meanwhile: a child that is not registered yet would be taken for an orphan.
     pub fn start(&self, command: &mut Command) -> std::io::Result<(Child, Started)> {
         let mut running = self.lock();
         let child = command.spawn()?;
@@ -66,7 +66,7 @@ impl Guards {
         Ok((child, Started { pid, _end: self.ends.token() }))
     }
 
-    /// Ends what a guard left behind; it has ended itself and was waited for. Returns when nothing is left.
+    /// Ends the processes that a guard left behind, after it ended and was waited for. Returns when none is left.
     pub async fn clean_up_after(&self, guard: &Started) {
         self.lock().remove(&guard.pid);
         #[cfg(not(target_os = "linux"))]
@@ -82,17 +82,17 @@ impl Guards {
         }
     }
 
-    /// Waits until all guards are gone together with all they guarded, but not for longer than `limit`.
+    /// Waits until all guards and all processes that they guarded are gone, for at most `limit`.
     pub async fn wait(&self, limit: Duration) {
         self.ends.close();
         if tokio::time::timeout(limit, self.ends.wait()).await.is_err() {
-            tracing::warn!("some processes of servers did not end yet; their guards go on trying");
+            tracing::warn!("some server processes have not ended yet; their guards keep trying to end them");
         }
     }
 
-    /// Kills and collects the orphans that this process has adopted; returns how many are left. Where strangers may be
-    /// among them, only those count that are still in the session of the guard. The lock is held meanwhile, so that no
-    /// id can come to mean a new guard.
+    /// Kills and reaps the orphans that this process has adopted; returns how many are left. If unrelated processes may
+    /// be among its children, only those still in the guard's session count as orphans. The lock is held meanwhile, so
+    /// that no process id can be reused by a new guard.
     #[cfg(target_os = "linux")]
     fn end_orphans(&self, guard: Pid) -> usize {
         let running = self.lock();
@@ -125,7 +125,7 @@ impl Guards {
     }
 }
 
-/// Whether [`adopt_orphans`] was called. In another program, such as a test, children may be anybody.
+/// Whether [`adopt_orphans`] was called. In another program, such as a test, children may be unrelated processes.
 #[cfg(target_os = "linux")]
 fn adopts_orphans() -> bool {
     let mut adopts: libc::c_int = 0;

@@ -1,6 +1,6 @@
-//! Servers that run as our child processes and speak in lines over their standard input and output.
-//! `guard` is the small process between us and the server that makes sure nothing survives us; `guards` makes sure
-//! that nothing survives a guard, and `processes` is how both find and end what runs below them.
+//! Servers that run as our child processes and exchange lines over their standard input and output.
+//! `guard` is the small process between the gateway and a server; it ensures that no process of the server survives the
+//! gateway. `guards` ensures that none survives a guard. Both use `processes` to find and end descendants.
 
 mod child;
 pub mod guard;

@@ -1,5 +1,5 @@
-//! Processes by lineage: finds whatever runs below a process and ends it, although it may go on forking.
-//! Elsewhere than on Linux only the process group is known.
+//! Process trees: finds and ends all descendants of a process, even while they keep forking.
+//! On systems other than Linux only the process group is known.
 
 #![allow(unsafe_code)] // Signals and waiting for a process by its id have no safe interface in std.
 
@@ -10,14 +10,14 @@ pub type Pid = libc::pid_t;
 /// The shortest and the longest pause between two attempts to end the same processes.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(1)];
 
-/// Sends a signal to a process, or with a negative id to a process group. Nothing happens when there is none.
+/// Sends a signal to a process, or with a negative id to a process group. Does nothing if it does not exist.
 pub fn send(pid: Pid, signal: libc::c_int) {
     // SAFETY: a plain system call without memory.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// The pause before the next attempt to end processes that could not be ended for `elapsed`: short as long as they
-/// may only be quick, long when they cannot be killed (uninterruptible sleep, another user's).
+/// The pause before the next attempt to end processes that have not ended for `elapsed`: short at first, when they may
+/// just fork quickly, long later, when they probably cannot be killed (uninterruptible sleep, another user's).
 pub fn pause_after(elapsed: Duration) -> Duration {
     (elapsed / 20).clamp(PAUSES[0], PAUSES[1])
 }
@@ -32,11 +32,11 @@ mod linux {
 
     use super::{Pid, send};
 
-    /// The limit for stopping a family before it is killed, in rounds of one millisecond: a process in
+    /// The limit for stopping a process tree before it is killed, in rounds of one millisecond: a process in
     /// uninterruptible sleep, such as the parent of an unfinished `vfork`, does not stop at all.
     const FREEZE_ROUNDS: usize = 50;
 
-    /// What `/proc/PID/stat` says.
+    /// The fields of `/proc/PID/stat` that are used here.
     struct Stat {
         state: char,
         parent: Pid,
@@ -56,14 +56,14 @@ mod linux {
         kill_all(|| children_of(ancestor), ancestor);
     }
 
-    /// Kills the processes that `roots` returns and everything below them, except for the group `spared`.
+    /// Kills the processes that `roots` returns and all their descendants, except for the group `spared`.
     ///
-    /// All of them are stopped first, since what is stopped neither forks nor notices that others die. A fork that
-    /// was under way can still add a process, so callers repeat this until none is left.
+    /// All of them are stopped first, since a stopped process neither forks nor notices that others die. A fork in
+    /// progress can still add a process, so callers repeat this until none is left.
     pub fn kill_all(roots: impl Fn() -> Vec<Pid>, spared: Pid) {
         let found = freeze(&roots);
-        // A signal to a group and a fork within it exclude each other. Guards lead sessions, so a group never has
-        // members of two families.
+        // A signal to a group and a fork within the group cannot happen at the same time. Guards lead sessions, so a
+        // group never contains processes of two servers.
         let groups: HashSet<_> = found.iter().filter_map(|pid| stat(*pid)).map(|stat| stat.group).collect();
         for group in groups.into_iter().filter(|group| *group > 1 && *group != spared) {
             send(-group, libc::SIGKILL);
@@ -73,7 +73,7 @@ mod linux {
         }
     }
 
-    /// Stops the processes until a round finds nobody new and nobody running.
+    /// Stops the processes until a round finds no new one and no running one.
     fn freeze(roots: &impl Fn() -> Vec<Pid>) -> HashSet<Pid> {
         let mut known = HashSet::new();
         for _ in 0..FREEZE_ROUNDS {
@@ -93,7 +93,7 @@ mod linux {
         known
     }
 
-    /// Calls `meet` for each process of a family, always before its children are looked up.
+    /// Calls `meet` for each process of a tree, always before its children are looked up.
     fn visit(roots: Vec<Pid>, meet: impl Fn(Pid)) -> HashSet<Pid> {
         let (mut found, mut next) = (HashSet::new(), roots);
         while let Some(pid) = next.pop() {
@@ -105,12 +105,12 @@ mod linux {
         found
     }
 
-    /// The session of a process, by the id of its leader, who may be gone.
+    /// The session of a process: the id of the session leader, which may be gone.
     pub fn session_of(pid: Pid) -> Option<Pid> {
         stat(pid).map(|stat| stat.session)
     }
 
-    /// The children of a process, ended ones that nobody has waited for among them.
+    /// The children of a process, including zombies.
     pub fn children_of(parent: Pid) -> Vec<Pid> {
         let mut children = Vec::new();
         for task in std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
@@ -135,7 +135,7 @@ mod linux {
         pids.filter(|pid| stat(*pid).is_some_and(|stat| stat.parent == parent)).collect()
     }
 
-    /// Collects a child that has ended. Nothing happens when it runs.
+    /// Reaps a child that has ended; does nothing while it runs.
     pub fn reap(child: Pid) {
         // SAFETY: a plain system call; no status is asked for.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) };
@@ -143,7 +143,7 @@ mod linux {
 
     fn stat(pid: Pid) -> Option<Stat> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // `pid (name) state parent group session ...`; the name may contain anything, so count from its last bracket.
+        // `pid (name) state parent group session ...`; the name may contain anything, so start at its last bracket.
         let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
         let mut number = || fields.next()?.parse().ok();
@@ -157,13 +157,13 @@ pub fn signal_below(ancestor: Pid, signal: libc::c_int) {
     send(-ancestor, signal);
 }
 
-/// Always false: nothing is known of children here.
+/// Always false: children cannot be listed on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn has_children(_: Pid) -> bool {
     false
 }
 
-/// Kills the group that `ancestor` leads, and it as well.
+/// Kills the group that `ancestor` leads, including `ancestor`.
 #[cfg(not(target_os = "linux"))]
 pub fn kill_below(ancestor: Pid) {
     send(-ancestor, libc::SIGKILL);

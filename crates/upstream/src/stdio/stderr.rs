@@ -8,12 +8,12 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use model::Redactor;
 
 const KEPT_LINES: usize = 200;
-/// What is kept of a line, and what is read of it: secrets are found before it is shortened.
+/// How much of a line is kept, and how much is read: secrets are redacted before it is shortened.
 const KEPT_LENGTH: usize = 4096;
 const READ_LENGTH: usize = 64 * 1024;
 
-/// What all processes of a server wrote, which are several at times. It outlives them, so that the words of one that died
-/// are still there when the next one starts.
+/// The last lines of all processes of a server, which may have several. It outlives them, so that the lines of a dead
+/// process are still there when the next one starts.
 #[derive(Clone, Default)]
 pub struct StderrTail(Arc<Mutex<Lines>>);
 
@@ -33,7 +33,7 @@ pub struct ProcessStderr {
 }
 
 impl StderrTail {
-    /// For a process that is about to start.
+    /// The standard error of a process that is about to start.
     pub fn of_next_process(&self) -> ProcessStderr {
         let mut lines = self.lock();
         lines.latest += 1;
@@ -44,7 +44,7 @@ impl StderrTail {
         self.lock().kept.iter().map(|(_, line)| line.clone()).collect()
     }
 
-    /// The last few lines of the process that was started last, in one, for a sentence.
+    /// The last few lines of the process that was started last, joined into one for an error.
     pub fn last_words(&self, count: usize) -> String {
         let lines = self.lock();
         lines.last_words(lines.latest, count)
@@ -65,7 +65,7 @@ impl Lines {
 }
 
 impl ProcessStderr {
-    /// The last few lines of this process in one, for a sentence.
+    /// The last few lines of this process, joined into one for an error.
     pub fn last_words(&self, count: usize) -> String {
         self.tail.lock().last_words(self.process, count)
     }
