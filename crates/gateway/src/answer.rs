@@ -1,5 +1,5 @@
-//! An answer on its way to the caller: under the caller's own id, and with what the caller's era expects of it. What
-//! need not change is not even read.
+//! Adapts a server's response to its caller: sets the caller's own id, and adds what the caller's era expects. Parts
+//! that need no change are not even read.
 
 use bytes::Bytes;
 
@@ -7,41 +7,41 @@ use super::lists::Caching;
 use wire::error::code;
 use wire::{Era, Head, Patch, Response, Span, text, walk};
 
-/// What the caller gets.
+/// A response, ready for its caller.
 pub enum Settled {
     Answer(Answer),
-    /// A modern server wants to know something before it answers.
+    /// A modern server needs input before it gives its result.
     InputRequired(Bytes),
 }
 
 pub struct Answer {
     pub message: Bytes,
-    /// Read for modern callers only, whose HTTP status depends on it.
+    /// Set only for modern callers, whose HTTP status depends on it.
     pub fault: Option<Fault>,
 }
 
-/// The error in an answer.
+/// The error in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub code: i64,
-    /// The HTTP status that a modern server gave it.
+    /// The HTTP status with which a modern server sent it.
     pub status: Option<u16>,
 }
 
-/// What is known of the request that an answer belongs to.
+/// The request that a response belongs to.
 pub struct Asked<'a> {
     /// The caller's own id, as it wrote it.
     pub id: &'a [u8],
     pub caller: Era,
     pub server: Era,
-    /// The HTTP status of the answer, where it was no success.
+    /// The HTTP status of the response, unless it was a success.
     pub refused_with: Option<u16>,
-    /// The resource that was to be read, and how long and for whom reads are good in this gateway.
+    /// The URI of the resource that is read, and the cache settings of reads in this gateway.
     pub reads: Option<(&'a str, Caching)>,
 }
 
 impl Asked<'_> {
-    /// `None` when the response does not say which request it answers.
+    /// Adapts a response to the caller; `None` if the response has no id.
     pub fn settle(&self, response: &Response) -> Option<Settled> {
         let mut patch = Patch::new(response.message());
         patch.replace(response.id()?.span, self.id);
@@ -59,7 +59,7 @@ impl Asked<'_> {
         Some(Settled::Answer(Answer { message: patch.apply(), fault }))
     }
 
-    /// Adds what every modern result has and a legacy server does not say.
+    /// Adds the members that every modern result has and a legacy server does not send.
     fn complete(&self, patch: &mut Patch<'_>, response: &Response, result: &Span) {
         let (answer, start) = (response.message(), result.start);
         if let Some((_, caching)) = &self.reads {
@@ -74,7 +74,7 @@ impl Asked<'_> {
         patch.insert(start + 1, member);
     }
 
-    /// A resource that a legacy server does not know has another code here, and its URI beside it.
+    /// Reads the error. For an unknown resource, the legacy code is replaced by the modern one, and the URI is added.
     fn translate_error(&self, patch: &mut Patch<'_>, response: &Response) -> Option<Fault> {
         let (span, error) = (response.error_span()?, response.error()?);
         let status = self.refused_with.filter(|_| self.server == Era::Modern);
@@ -96,14 +96,14 @@ fn complete_reading(patch: &mut Patch<'_>, answer: &[u8], result: &Span, caching
             set.push((key, value));
         }
     }
-    let is_public = || walk::member(answer, result, "cacheScope").map(|said| &answer[said]);
-    if caching.is_private || is_public().is_none() {
+    let declares_scope = || walk::member(answer, result, "cacheScope").is_some();
+    if caching.is_private || !declares_scope() {
         set.push(("cacheScope", scope));
     }
     patch.edit_members(result, |_| false, &set);
 }
 
-/// The data of an error with the URI in it.
+/// Adds the URI to the data of an error.
 fn with_uri(data: &[u8], uri: &str) -> Vec<u8> {
     let uri = text::quote(uri);
     match walk::whole(data) {
@@ -129,7 +129,7 @@ mod tests {
         let asked = Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads };
         match asked.settle(&Response::read(Bytes::from_static(answer.as_bytes())).unwrap()).unwrap() {
             Settled::Answer(answer) => (String::from_utf8(answer.message.to_vec()).unwrap(), answer.fault),
-            Settled::InputRequired(_) => panic!("nobody asks"),
+            Settled::InputRequired(_) => panic!("no input is required"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Authorizations that people are asked for: how they are finished, how they went, and when they are forgotten.
-//! Beginning one is done in `oauth`.
+//! Authorizations that wait for a person: completing them, reporting their status, deleting old ones.
+//! They are started in `oauth`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,19 @@ const CLEANING: Duration = Duration::from_secs(60);
 const SAVING_PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1500)];
 
-/// What the person brought back.
+/// The authorization server's response, which a person's browser brought back.
 pub struct AuthorizationResponse {
     pub code: Result<Secret, Refused>,
     pub issuer: Option<String>,
 }
 
-/// The authorization server said no.
+/// The error with which the authorization server refused.
 pub struct Refused {
     pub error: String,
     pub description: Option<String>,
 }
 
-/// A session as whoever waits for it sees it.
+/// The status of an authorization, which the API calls a session.
 #[derive(Clone, Debug)]
 pub struct SessionRecord {
     pub session_id: String,
@@ -61,7 +61,7 @@ impl Gateway {
         })
     }
 
-    /// Finishes an authorization by its id; `state` proves that the answer belongs to it.
+    /// Completes the authorization with this id; `state` proves that the response belongs to it.
     pub async fn complete_authorization(
         self: &Arc<Self>,
         id: &str,
@@ -76,7 +76,7 @@ impl Gateway {
         self.finish(authorization, response).await
     }
 
-    /// Finishes the authorization that a person comes back to.
+    /// Completes the authorization with this `state`, which a person's browser brought back.
     pub async fn complete_oauth_callback(
         self: &Arc<Self>,
         state: &Secret,
@@ -87,10 +87,10 @@ impl Gateway {
         self.finish(authorization, response).await
     }
 
-    /// One that is over for too long is as good as removed.
+    /// Finds an authorization. One that ended too long ago counts as deleted, even if it is still stored.
     async fn find_authorization(&self, key: AuthorizationKey<'_>) -> Result<StoredAuthorization, Error> {
         let unknown =
-            || Error::not_found("there is no such authorization session; it may be over for a while");
+            || Error::not_found("there is no such authorization session; it may have ended some time ago");
         let authorization = self.store.authorization(key).await?.ok_or_else(unknown)?;
         let over_since = authorization.finished_at_ms.unwrap_or(authorization.expires_at_ms);
         if over_since.saturating_add(self.authorization_life_ms()) <= now_ms() {
@@ -106,14 +106,15 @@ impl Gateway {
         response: AuthorizationResponse,
     ) -> Result<ServerRecord, Error> {
         self.to_the_end(async move |gateway: Arc<Self>| {
-            let name = ServerName::parse(&authorization.server)
-                .map_err(|problem| Error::internal(format!("an OAuth session of a server that {problem}")))?;
-            // Before anything is used up, so that whoever waits can try again.
+            let name = ServerName::parse(&authorization.server).map_err(|problem| {
+                Error::internal(format!("the server name of an authorization {problem}"))
+            })?;
+            // First, while nothing is used up: after a conflict the caller can try again.
             let _change = gateway.begin_change(&name)?;
-            // A code works once, so it is not taken to a database that cannot store what it gives.
+            // A code works only once, so it is not exchanged while the database cannot store the grant.
             drop(gateway.turn().await?);
             if !gateway.store.claim_authorization(&authorization.id, now_ms()).await? {
-                return Err(Error::invalid("this authorization session is not waiting any more"));
+                return Err(Error::invalid("this authorization session is no longer pending"));
             }
             let finished = gateway.finish_claimed(&authorization, response).await;
             let reason = finished.as_ref().err().map(ToString::to_string);
@@ -123,19 +124,19 @@ impl Gateway {
         .await
     }
 
-    /// Notes how an authorization ended. What it was about is done or not done by now, whatever the disk says to this.
+    /// Stores how an authorization ended, now or later. Returns no error: its outcome is decided by now.
     async fn settle(&self, authorization: String, error: Option<String>) {
         if let Err(failure) =
             self.store.settle_authorization(&authorization, error.as_deref(), now_ms()).await
         {
-            tracing::warn!(error = %failure, "the end of an authorization is noted later");
+            tracing::warn!(error = %failure, "cannot store how an authorization ended; trying again later");
             let mut unsettled =
                 self.unsettled.lock().expect("no code panics while it holds the authorizations");
             unsettled.push((authorization, error));
         }
     }
 
-    /// Notes the ends that could not be noted before.
+    /// Stores how those authorizations ended for which this failed before.
     pub(super) async fn settle_late(&self) -> Result<(), StoreError> {
         let waiting = || {
             self.unsettled.lock().expect("no code panics while it holds the authorizations").first().cloned()
@@ -154,7 +155,7 @@ impl Gateway {
         authorization: &StoredAuthorization,
         response: AuthorizationResponse,
     ) -> Result<ServerRecord, Error> {
-        let damaged = || Error::internal("an OAuth session cannot be read");
+        let damaged = || Error::internal("a stored authorization cannot be read");
         let content = authorization.content.as_ref().ok_or_else(damaged)?;
         let mut content: Content = serde_json::from_str(content.expose()).map_err(|_| damaged())?;
         let code = response.code.map_err(|refused| {
@@ -168,7 +169,7 @@ impl Gateway {
         let redactor = Redactor::of(&registration.config);
         let challenge = content.flow.challenge.as_deref();
         let found = Provider::find(endpoint, challenge, &self.upstream_options).await;
-        let gone = || Error::upstream("the server no longer says anything about OAuth");
+        let gone = || Error::upstream("the server no longer publishes OAuth metadata");
         let provider = found.map_err(|reason| Error::upstream(redactor.redact(&reason)))?.ok_or_else(gone)?;
         let finished = provider.finish(content.flow.clone(), &code, response.issuer.as_deref()).await;
         let grant = finished.map_err(|error| match error {
@@ -180,19 +181,19 @@ impl Gateway {
         self.adopt(registration, grant, content.keeps).await
     }
 
-    /// A grant is stored before it is used. Its code is used up, so storing it is worth several attempts.
+    /// Stores a grant before it is used. Retries a failed write, since the code is used up and gives no second grant.
     async fn keep_grant(&self, authorization: &str, content: &Secret) -> Result<(), Error> {
         for pause in SAVING_PAUSES {
             match self.store.update_authorization(authorization, content).await {
                 Ok(()) => return Ok(()),
-                Err(error) => tracing::warn!(%error, "a grant is stored once more"),
+                Err(error) => tracing::warn!(%error, "cannot store a grant; trying again"),
             }
             tokio::time::sleep(pause).await;
         }
         Ok(self.store.update_authorization(authorization, content).await?)
     }
 
-    /// The registration that an authorization is about, as it is now.
+    /// The current registration of the server that an authorization is for.
     fn registration_of(&self, name: &str, content: &Content) -> Result<Registration, Error> {
         let catalog = self.catalog();
         match (content.purpose, catalog.get(name)) {
@@ -204,11 +205,11 @@ impl Gateway {
         Ok(Registration::parse(content.registration.clone())?)
     }
 
-    /// Authorizations that nobody asks for any more go, too.
+    /// Deletes old authorizations at intervals. Runs for as long as the gateway does.
     pub(super) async fn keep_authorizations_clean(self: Arc<Self>) {
         loop {
             if let Err(error) = self.clean_authorizations().await {
-                tracing::warn!(%error, "old authorization sessions stay for now");
+                tracing::warn!(%error, "cannot delete old authorizations; trying again later");
             }
             tokio::time::sleep(CLEANING).await;
         }
@@ -229,8 +230,8 @@ fn check_open(authorization: &StoredAuthorization) -> Result<(), Error> {
             "has expired; register the server again"
         }
         AuthorizationStatus::Pending => return Ok(()),
-        AuthorizationStatus::Finishing => "is being finished already",
-        AuthorizationStatus::Completed => "is completed already",
+        AuthorizationStatus::Finishing => "is already being completed",
+        AuthorizationStatus::Completed => "is already completed",
         AuthorizationStatus::Failed => "has failed; register the server again",
     };
     Err(Error::invalid(format!("this authorization session {reason}")))

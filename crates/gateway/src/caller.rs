@@ -1,4 +1,4 @@
-//! Who asks, and through which endpoint.
+//! The sender of a request, and the endpoint that it uses.
 
 use tokio_util::sync::CancellationToken;
 
@@ -7,7 +7,7 @@ use wire::Era;
 
 pub use upstream::Owner;
 
-/// Which part of the catalog an endpoint is about.
+/// The part of the catalog that an endpoint serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     Everything,
@@ -16,8 +16,8 @@ pub enum Scope {
     Server(String),
 }
 
-/// Whoever looks at the catalog through an endpoint. What exists for them is decided when they look, so a viewer may
-/// be kept: rights that change in the meantime count.
+/// A caller together with the endpoint. What exists for a viewer is decided at each lookup, so a viewer may be kept:
+/// later changes of its rights apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
     pub scope: Scope,
@@ -25,7 +25,7 @@ pub struct Viewer {
     pub client: Option<PrincipalId>,
 }
 
-/// An MCP client as far as a call of its is concerned.
+/// The MCP client that sent a request, with what a call needs to know about it.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub viewer: Viewer,
@@ -33,14 +33,14 @@ pub struct Caller {
     pub capabilities: Capabilities,
     pub client_name: String,
     pub client_version: String,
-    /// Who it is to a stateful server, where it can be told apart from others.
+    /// The owner of its links to stateful servers; `None` if it cannot be told apart from other callers.
     pub owner: Option<Owner>,
     pub logs: Logs,
-    /// Cancelled when the token that the caller came with is no longer valid.
+    /// Cancelled when the caller's token is no longer valid.
     pub revoked: Option<CancellationToken>,
 }
 
-/// Which log messages of servers a caller wants.
+/// The log messages of servers that a caller wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logs {
     All,
@@ -59,7 +59,7 @@ impl Logs {
 }
 
 impl Viewer {
-    /// Who this is to a stateful server when it has no session.
+    /// The owner of the viewer's links to stateful servers, if it has no session.
     pub fn owner(&self) -> Owner {
         self.client.map_or(Owner::Anybody, Owner::Principal)
     }

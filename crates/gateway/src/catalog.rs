@@ -1,5 +1,5 @@
-//! Everything that is registered, as an immutable snapshot. A change makes a new snapshot that shares what did
-//! not change; looking something up costs the same with one server or a thousand.
+//! An immutable snapshot of everything registered. A change makes a new snapshot, which shares all unchanged entries
+//! with the old one. A lookup costs the same with one server or a thousand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -25,7 +25,7 @@ pub struct Catalog {
     principals: Arc<Principals>,
     /// How many catalogs came before this one.
     pub generation: u64,
-    /// Whether any server keeps something for each session.
+    /// Whether any server is registered as stateful.
     pub has_stateful_servers: bool,
 }
 
@@ -41,7 +41,7 @@ impl Catalog {
         }
     }
 
-    /// The next catalog after the one of this generation, with what is derived from its servers.
+    /// Makes this the next catalog after the one of this generation, and computes what is derived from its servers.
     pub fn following(mut self, generation: u64) -> Self {
         self.generation = generation + 1;
         let is_stateful =
@@ -54,7 +54,7 @@ impl Catalog {
         &self.principals
     }
 
-    /// All servers, by name.
+    /// All servers, sorted by name.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.servers.values()
     }
@@ -93,7 +93,7 @@ impl Catalog {
         Ok((entry, prompt))
     }
 
-    /// All groups, by name.
+    /// All groups, sorted by name.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.values().map(|entry| &entry.group)
     }
@@ -167,7 +167,7 @@ pub struct Entry {
     pub discovered_at_ms: Option<i64>,
 }
 
-/// An offering with the ways to find things in it.
+/// An offering with its indexes.
 struct Listed {
     offering: Arc<Offering>,
     tools: Index,
@@ -175,7 +175,7 @@ struct Listed {
     resources: Index,
     /// By tool: the arguments that modern clients repeat in headers.
     header_params: HashMap<Box<str>, Vec<HeaderParam>>,
-    /// Where the names stand in the definitions of tools and prompts; found when they are first needed.
+    /// Positions of the names in the definitions of tools and prompts; computed on first use.
     tool_names: OnceLock<Vec<Option<Span>>>,
     prompt_names: OnceLock<Vec<Option<Span>>>,
 }
@@ -220,12 +220,12 @@ impl Entry {
         self.registration.flags.enabled
     }
 
-    /// Whether the tool is visible: its own flag and that of its server.
+    /// Whether the tool is visible: both the tool and its server are enabled.
     pub fn shows_tool(&self, tool: &str) -> bool {
         self.is_enabled() && !self.registration.flags.disabled_tools.contains(tool)
     }
 
-    /// Whether the prompt is visible: its own flag and that of its server.
+    /// Whether the prompt is visible: both the prompt and its server are enabled.
     pub fn shows_prompt(&self, prompt: &str) -> bool {
         self.is_enabled() && !self.registration.flags.disabled_prompts.contains(prompt)
     }
@@ -247,7 +247,7 @@ impl Entry {
         self.listed.resources.find(&self.offering().resources, uri)
     }
 
-    /// Whether the server says that it has tools, but lists none.
+    /// Whether the server declares tools, but lists none.
     pub fn keeps_tools_to_itself(&self) -> bool {
         self.offering().tools.is_empty() && self.offering().declares("tools")
     }
@@ -260,7 +260,7 @@ impl Entry {
         self.write_named(&tool.definition, &tool.name, span, out);
     }
 
-    /// The same for a prompt.
+    /// Writes the definition of a prompt in the same way.
     pub fn write_prompt(&self, prompt: &Prompt, out: &mut Vec<u8>) {
         let definitions = || self.offering().prompts.iter().map(|prompt| &*prompt.definition);
         let names = self.listed.prompt_names.get_or_init(|| name_spans(definitions()));
@@ -281,17 +281,17 @@ impl Entry {
         }
     }
 
-    /// All tools by name.
+    /// All tools, sorted by name.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.listed.tools.sorted(&self.offering().tools)
     }
 
-    /// All prompts by name.
+    /// All prompts, sorted by name.
     pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
         self.listed.prompts.sorted(&self.offering().prompts)
     }
 
-    /// All resources by URI.
+    /// All resources, sorted by URI.
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
         self.listed.resources.sorted(&self.offering().resources)
     }
@@ -311,7 +311,7 @@ impl Listed {
     }
 }
 
-/// The place of the value of `name` in each definition; none where it is not there exactly once.
+/// The position of the value of `name` in each definition; `None` unless there is exactly one.
 fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option<Span>> {
     let name_in = |definition: &RawValue| {
         let body = definition.get().as_bytes();
@@ -323,7 +323,7 @@ fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option
     definitions.map(name_in).collect()
 }
 
-/// A definition with one member replaced and every other byte as it was.
+/// Replaces one member of a definition; every other byte stays as it was.
 pub fn with_member(definition: &[u8], key: &str, value: &str) -> Vec<u8> {
     let Ok(object) = walk::whole(definition) else { return definition.to_vec() };
     let mut patch = Patch::new(definition);
@@ -331,7 +331,8 @@ pub fn with_member(definition: &[u8], key: &str, value: &str) -> Vec<u8> {
     patch.apply().into()
 }
 
-/// Most tools have none, which shows at a glance. Clients ignore annotations that break the rules.
+/// The name and header parameters of a tool. Most tools have none, which a text search finds out fast. Annotations that
+/// break the rules are ignored, as clients do.
 fn header_params(tool: &Tool) -> Option<(Box<str>, Vec<HeaderParam>)> {
     memmem::find(tool.definition.get().as_bytes(), b"x-mcp-header")?;
     let schema = tool.fields().input_schema?;
@@ -339,7 +340,7 @@ fn header_params(tool: &Tool) -> Option<(Box<str>, Vec<HeaderParam>)> {
     Some((tool.name.as_str().into(), params))
 }
 
-/// Where in one list of an offering a key stands, and the order of the keys.
+/// The position of each key in one list of an offering, and the sorted order of the keys.
 struct Index {
     positions: HashMap<Box<str>, usize>,
     order: Vec<usize>,

@@ -1,4 +1,4 @@
-//! The change of one server: claimed by name, connected, then stored and shown together.
+//! The steps of changing one server: claim its name, connect it, store it, swap the catalog.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Gateway {
         }
     }
 
-    /// Stores and shows a server that is connected; whatever was there before it makes room.
+    /// Stores a connected server and puts it into the catalog; it replaces the server of the same name, if any.
     pub(super) async fn commit(
         &self,
         registration: Registration,
@@ -46,7 +46,7 @@ impl Gateway {
         let name = registration.config.name.clone();
         let replaced = self.catalog().get(name.as_str()).and_then(|old| old.upstream.clone());
         let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
-        // Before the turn, since a renewal that is under way may take a while.
+        // Before taking the turn, since this waits for a refresh in flight.
         let held = match upstream.credentials().filter(|_| is_new) {
             Some(credentials) => Some(credentials.hold().await),
             None => None,
@@ -71,13 +71,13 @@ impl Gateway {
         if !current.is_enabled() {
             upstream.stop().await;
         } else if let Some(newer) = upstream.offering().filter(|newer| !newer.same_as(&offering)) {
-            // Its lists changed while it was being stored, when nobody could take that in.
+            // Its lists changed while it was not in the catalog yet, so that event was ignored.
             self.take_offering(&upstream, newer).await;
         }
         self.server(name.as_str())
     }
 
-    /// The part of a commit that needs the turn: the database, then the catalog.
+    /// The part of a commit that holds the turn: writes the database, then swaps the catalog.
     async fn store_connected(
         &self,
         mut registration: Registration,
@@ -108,7 +108,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// A disabled server whose connection did not change has nothing to prove.
+    /// Stores a change of a disabled server without connecting it, since its connection settings did not change.
     pub(super) async fn commit_unconnected(
         &self,
         mut registration: Registration,
@@ -127,7 +127,7 @@ impl Gateway {
         self.server(name.as_str())
     }
 
-    /// Claims a server for a change that takes a while, so that two of them never mix.
+    /// Claims a server for a long change, so that two of them never overlap. Dropping the claim releases it.
     pub(super) fn begin_change(self: &Arc<Self>, name: &ServerName) -> Result<Change, Error> {
         let mut in_change = self.in_change.lock().expect("no code panics while it holds the names");
         if !in_change.insert(name.clone()) {
@@ -147,13 +147,13 @@ pub(super) struct Connected {
 
 /// Why there is no connection.
 pub(super) enum Unconnected {
-    /// The server wants to know who we are.
+    /// The server demands authorization.
     Denied(Denial),
     Failed(Error),
 }
 
-/// Which flags of the server that is replaced live on: those of the moment when it is, since people may switch
-/// tools while the new one is being connected.
+/// Which flags are copied from the server that is replaced. They are copied at the moment of the replacement, since
+/// people may switch tools while the new server is being connected.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Keeps {
     disabled_tools: bool,

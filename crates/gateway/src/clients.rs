@@ -1,4 +1,4 @@
-//! MCP clients: creating, replacing, removing agents. What a client sees is decided in `view`.
+//! Creating, replacing and deleting MCP clients. What a client sees is decided in `view`.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Error, Gateway, now_ms};
 use model::Client;
 
 impl Gateway {
-    /// By name.
+    /// All clients, sorted by name.
     pub fn clients(&self) -> Result<Vec<Client>, Error> {
         self.require_enterprise()?;
         Ok(self.catalog().principals().clients().cloned().collect())

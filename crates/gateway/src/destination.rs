@@ -1,5 +1,5 @@
-//! Where an agent's request goes: the one server that it is meant for, provided that the caller sees what it names, and
-//! what must change in it on the way there.
+//! Finds the server to which an agent's request goes, if the caller may see what the request names, and the edits that
+//! the message needs for that server.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use wire::{Era, Head, HeaderParam, Span, text};
 
 pub struct Destination {
     pub entry: Arc<Entry>,
-    /// Parts of the message that the server knows by another name.
+    /// Parts of the message to be replaced by the server's own names.
     pub edits: Vec<(Span, Vec<u8>)>,
     pub tool: Option<String>,
     /// The resource that is read, as the caller names it.
@@ -21,7 +21,7 @@ pub struct Destination {
     pub is_repeatable: bool,
 }
 
-/// What a server wants to see again when the caller asks once more.
+/// The state that a server gave to a caller and expects back with the caller's next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReturnedState {
     pub server: String,
@@ -50,11 +50,11 @@ pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Desti
             Ok(Destination { reads, ..Destination::to(entry).renaming(uri, &item).repeatable() })
         }
         "completion/complete" => completion_destination(catalog, caller, head, &lens),
-        // Of the modern era; nothing a client with a handshake could ask for.
+        // Methods of the modern era, which legacy clients cannot use.
         "server/discover" | "subscriptions/listen" if caller.era == Era::Legacy => {
             Err(Refusal::UnknownMethod(method.to_owned()))
         }
-        // One server's own endpoint passes on what the gateway does not know.
+        // The endpoint of one server passes on methods that the gateway does not know.
         _ => match &caller.viewer.scope {
             Scope::Server(name) => {
                 let entry = catalog.get(name).ok_or_else(|| Refusal::UnknownMethod(method.to_owned()))?;
@@ -81,7 +81,7 @@ fn tool_destination(
             destination.is_repeatable = tool.is_repeatable();
             Ok(destination)
         }
-        // A server that has tools but lists none knows itself which ones it has.
+        // A server that declares tools but lists none decides itself which ones exist.
         None if entry.keeps_tools_to_itself() && lens.shows_tool(entry, item) => Ok(destination),
         Some(_) | None => Err(unknown()),
     }
@@ -118,7 +118,8 @@ fn completion_destination(
 }
 
 impl Destination {
-    /// The state that the server handed out with its last answer goes back to it alone, as it wrote it.
+    /// Puts the state from the server's last response back into the message, as the server wrote it; refuses to send it
+    /// to another server.
     pub fn returning(mut self, head: &Head<'_>, state: Option<ReturnedState>) -> Result<Self, Refusal> {
         let written = head.params.as_ref().and_then(|params| params.request_state.as_ref());
         let (Some(written), Some(state)) = (written, state) else { return Ok(self) };
@@ -163,7 +164,7 @@ impl Gateway {
     }
 }
 
-/// The server that a name belongs to, and the name there.
+/// The server that a name belongs to, and its name there.
 fn owner<'a, 'b>(catalog: &'a Catalog, scope: &Scope, name: &'b str) -> Option<(&'a Arc<Entry>, &'b str)> {
     match scope {
         Scope::Server(server) => Some((catalog.get(server)?, name)),

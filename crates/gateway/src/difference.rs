@@ -1,4 +1,4 @@
-//! What differs between two snapshots of the catalog, in the words of the lists that people look at.
+//! Compares two snapshots of the catalog and says which of the lists that people look at have changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ pub enum Noun {
     Prompts,
     Resources,
     ToolGroups,
-    /// Calls that failed; they are no part of the catalog.
+    /// Failed calls, which are not part of the catalog.
     Failures,
-    /// Whether changes are stored; no part of the catalog either.
+    /// Whether changes can be stored, which is not part of the catalog either.
     Store,
 }
 
 impl Catalog {
-    /// The lists that came out differently.
+    /// The lists that differ from those of `before`.
     pub fn difference(&self, before: &Catalog) -> BTreeSet<Noun> {
         let mut nouns = BTreeSet::new();
         let names: BTreeSet<_> = self.entries().chain(before.entries()).map(|entry| entry.name()).collect();
@@ -64,7 +64,7 @@ fn compare(old: &Entry, new: &Entry, nouns: &mut BTreeSet<Noun>) {
     }
 }
 
-/// The lists in which this server shows up.
+/// Adds the lists in which this server appears.
 fn count_in(entry: &Entry, nouns: &mut BTreeSet<Noun>) {
     let offering = entry.offering();
     nouns.insert(Noun::Servers);

@@ -1,4 +1,5 @@
-//! The end of a call: what came of it, told once to everything that keeps count. Quotas, records and traces belong here.
+//! The end of a call: its outcome is reported once, to the metrics, the log and people. Quotas, records and traces
+//! belong here.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,10 +10,10 @@ use super::result::said_in;
 use telemetry::{Metrics, Outcome};
 use wire::Response;
 
-/// A call that was asked for. It counts as cancelled unless it is said how it ended.
+/// The outcome of a call, reported on drop. The call counts as cancelled unless another outcome is set.
 pub struct Ending {
     metrics: Arc<Metrics>,
-    /// None where nobody knows what was asked for.
+    /// `None` if the call was denied.
     entry: Option<Arc<Entry>>,
     /// The tool that was called; other requests are not counted.
     tool: Option<String>,
@@ -28,18 +29,18 @@ impl Ending {
         Self { metrics: gateway.metrics.clone(), entry, tool, begun, outcome, reason: None }
     }
 
-    /// The call ended with this outcome. What is said last counts.
+    /// Sets the outcome, replacing any earlier one.
     pub fn set(&mut self, outcome: Outcome, reason: impl FnOnce() -> String) {
         self.outcome = outcome;
         self.reason = self.tool.as_ref().map(|_| reason());
     }
 
-    /// What was asked for does not exist for the caller, or is switched off.
+    /// Sets the outcome of a call whose target is disabled or does not exist for the caller.
     pub fn denied(&mut self) {
         (self.outcome, self.reason, self.entry) = (Outcome::Denied, None, None);
     }
 
-    /// The server answered.
+    /// Sets the outcome from the server's response.
     pub fn answered(&mut self, response: &Response) {
         match (response.is_tool_error(), response.result()) {
             (true, _) => self.set(Outcome::ToolError, || said_by(response)),
@@ -53,7 +54,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let Some(tool) = self.tool.take() else { return };
         let server = self.entry.as_ref().map_or("", |entry| entry.name().as_str());
-        // Only what a server lists becomes a label: callers can invent any number of names.
+        // Only listed tools become labels: callers can invent any number of names.
         let is_listed = self.entry.as_ref().is_some_and(|entry| entry.tool(&tool).is_some());
         let label = if is_listed { tool.as_str() } else { "" };
         self.metrics.call_ended(server, label, self.outcome, self.begun.elapsed());
@@ -66,13 +67,13 @@ impl Drop for Ending {
 }
 
 impl Gateway {
-    /// A call was asked for that nobody can make: there is no such thing, or not for this caller.
+    /// Counts a denied call, whose tool does not exist, at least not for this caller.
     pub fn deny_call(&self) {
         Ending::new(self, None, Some(String::new())).denied();
     }
 }
 
-/// The words of a response that tells of a failure.
+/// The text of an error response or a tool error.
 fn said_by(response: &Response) -> String {
     match response.error() {
         Some(error) => format!("{} (code {})", error.message, error.code),

@@ -1,6 +1,6 @@
-//! The call engine: the one way in which a request travels to a server, whoever asks. It takes a place and a link, keeps
-//! the deadline, sends once more where that is safe, and ends each call with exactly one outcome. What a request says and
-//! what its caller makes of the answer is up to the codecs over it: `forward` for agents, `request` for everybody else.
+//! The call engine: sends every request to a server, for every caller. It takes a slot and a link, enforces the
+//! deadline, retries where that is safe, and ends each call with exactly one outcome. What requests and responses
+//! contain is up to the callers of the engine: `forward` for agents, `request` for everybody else.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,48 +21,48 @@ use telemetry::Outcome;
 use upstream::{CallError, Exchange, Inbound, Link, Replier, Upstream};
 use wire::Head;
 
-/// What is asked of a server, and for whom.
+/// A request to a server, and for whom it is made.
 pub struct Errand {
     pub entry: Arc<Entry>,
     pub wording: Wording,
-    /// What the caller can be asked for meanwhile.
+    /// What the server may ask the caller for during the call.
     pub capabilities: Capabilities,
-    /// Who it is for at a stateful server; none where the gateway itself wants to know.
+    /// The owner of the link to a stateful server; `None` for the gateway's own requests.
     pub owner: Option<Owner>,
-    /// Whether it does no harm if the server runs it twice.
+    /// Whether the server may run it twice without harm.
     pub is_repeatable: bool,
-    /// Ends the call when the caller's token is no longer valid, whoever still waits for it.
+    /// Ends the call when the caller's token is no longer valid, even if the caller has disconnected.
     pub revoked: Option<CancellationToken>,
 }
 
-/// Why a call has no answer.
+/// Why a call has no response.
 #[derive(Debug)]
 pub enum Failure {
-    /// The server is switched off.
+    /// The server is disabled.
     Disabled,
     /// The caller's token was revoked.
     Revoked,
     Call(CallError),
 }
 
-/// A call under way. Dropping it before its answer cancels it at the server.
+/// A call in flight. Dropping it before its response cancels it at the server.
 pub struct Call {
     errand: Errand,
     upstream: Upstream,
-    /// The link it was sent on and what comes back there; none between two attempts.
+    /// The link on which it was sent, and the exchange there; `None` between two attempts.
     attempt: Option<(Arc<Link>, Exchange)>,
     deadline: Option<Instant>,
     /// Whether it was sent again after an attempt that the server did not run.
     was_resent: bool,
-    /// Whether it was sent again after an attempt whose answer was lost.
+    /// Whether it was sent again after an attempt whose response was lost.
     was_repeated: bool,
     ending: Ending,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Gateway {
-    /// Sends a request, and returns when the server has it. `tool` is what the call is counted as, if at all; `head`
-    /// is that of a message which is passed on.
+    /// Sends a request, and returns when it is sent. `tool` is the name under which the call is counted, if it is;
+    /// `head` is the head of a message that is passed on.
     pub async fn begin_call(
         &self,
         errand: Errand,
@@ -87,7 +87,7 @@ impl Gateway {
         };
         let (deadline, revoked) = (call.deadline, call.errand.revoked.clone());
         let begun = {
-            // Pinned here: moving a future costs as much as it is large.
+            // Pinned here, since moving a large future is expensive.
             let begun = pin!(async {
                 call._permit = call.upstream.permit().await;
                 call.send(head).await
@@ -102,7 +102,7 @@ impl Gateway {
 }
 
 impl Call {
-    /// What comes next from the server. Nothing comes after an answer or a failure.
+    /// Receives the next message from the server. Nothing comes after a response or a failure.
     pub async fn next(&mut self) -> Result<Inbound, Failure> {
         let (deadline, revoked) = (self.deadline, self.errand.revoked.clone());
         let limit = self.errand.entry.registration.config.timeout();
@@ -120,7 +120,7 @@ impl Call {
     async fn receive(&mut self) -> Result<Inbound, CallError> {
         loop {
             let Some((link, exchange)) = &mut self.attempt else {
-                // In a box, since it is large and rarely needed.
+                // Boxed, since it is large and rarely needed.
                 Box::pin(self.send(None)).await?;
                 continue;
             };
@@ -149,8 +149,8 @@ impl Call {
         }
     }
 
-    /// The retry policy: once if the server certainly did not run the call, and once if its answer was lost and running
-    /// it twice does no harm. A server that restarts during a call may cause one after the other.
+    /// The retry policy: once if the server certainly did not run the call, and once if its response was lost and
+    /// running it twice does no harm. A server that restarts during a call may cause both, one after the other.
     fn try_again(&mut self, error: CallError, link: &Arc<Link>) -> Result<(), CallError> {
         let was_retried = match &error {
             error if error.did_not_run() => {
@@ -173,13 +173,13 @@ impl Call {
             }
             Failure::Call(error) => self.ending.set(Outcome::Failed, || error.to_string()),
             Failure::Disabled => self.ending.denied(),
-            // As if its caller had gone away.
+            // Counts as cancelled, as if the caller had disconnected.
             Failure::Revoked => {}
         }
         failure
     }
 
-    /// Counts the call as failed although the server answered, since its caller cannot be served with that.
+    /// Counts the call as failed although the server responded, since the caller cannot use the response.
     pub fn fails_because(&mut self, reason: &str) {
         self.ending.set(Outcome::Failed, || reason.to_owned());
     }
@@ -188,22 +188,22 @@ impl Call {
         &self.errand.entry
     }
 
-    /// Whether the server that answered is a modern one.
+    /// Whether the server that responded is a modern one.
     pub fn is_modern(&self) -> bool {
         self.attempt.as_ref().is_some_and(|(link, _)| link.is_modern())
     }
 
-    /// The HTTP status that the answer came with, where it was no success.
+    /// The HTTP status of the response, unless it was a success.
     pub fn refused_with(&self) -> Option<u16> {
         self.attempt.as_ref().and_then(|(_, exchange)| exchange.refused_with())
     }
 
-    /// The way for an answer to something that the server asked.
+    /// The replier for requests that the server sends during this call.
     pub fn replier(&self) -> Option<Replier> {
         self.attempt.as_ref().map(|(_, exchange)| exchange.replier())
     }
 
-    /// Tells the server that what it asked for is not to be had from this caller.
+    /// Refuses a request of the server, which this caller cannot serve.
     pub fn refuse(&self, request: &Bytes) {
         if let Some((_, exchange)) = &self.attempt {
             exchange.refuse(request);

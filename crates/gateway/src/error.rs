@@ -1,4 +1,4 @@
-//! What can go wrong for whoever asked: a kind that a face turns into a status, and one sentence for people.
+//! The error of a request: a kind that a face turns into a status, and one sentence for people.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use upstream::{CallError, ConnectError};
 pub enum ErrorKind {
     /// The request itself is wrong.
     Invalid,
-    /// Not in this mode.
+    /// Not allowed in this mode.
     Forbidden,
-    /// The server wants OAuth, and the request does not say where a person comes back to.
+    /// The server requires OAuth, and the request has no redirect URI to which a person's browser could return.
     OAuthRequired,
     NotFound,
     Conflict,
-    /// The upstream failed; the sentence is its reason.
+    /// The upstream failed; the sentence is the reason.
     Upstream,
     /// The database cannot be used now; nothing was changed, and the same request may work later.
     Unavailable,
-    /// We failed; the cause is in the log.
+    /// The gateway failed; the cause is in the log.
     Internal,
 }
 
@@ -46,7 +46,7 @@ impl Error {
     pub fn oauth_required(server: &str) -> Self {
         let sentence = format!(
             "server {server:?} requires OAuth authorization; give an oauth_redirect_uri, or oauth_client_id and \
-             oauth_client_secret where its authorization server grants client credentials"
+             oauth_client_secret if its authorization server supports client credentials"
         );
         Self { kind: ErrorKind::OAuthRequired, sentence }
     }
@@ -64,10 +64,10 @@ impl Error {
     }
 
     pub fn internal(cause: impl fmt::Display) -> Self {
-        tracing::error!(%cause, "an internal error");
+        tracing::error!(%cause, "internal error");
         Self {
             kind: ErrorKind::Internal,
-            sentence: "internal error; the log of the gateway says more".into(),
+            sentence: "internal error; the log of the gateway has the cause".into(),
         }
     }
 
@@ -78,19 +78,19 @@ impl Error {
         Self { kind: ErrorKind::Unavailable, sentence }
     }
 
-    /// The disk failed in the middle of storing a change.
+    /// The disk failed while a change was being stored.
     fn unsure(reason: &str) -> Self {
         let sentence = format!(
-            "the database cannot be used now: {reason}; the change does not count, but if the gateway is restarted \
-             before the disk works again it may be found stored"
+            "the database cannot be used now: {reason}; the change has no effect, but it may be found stored if the \
+             gateway is restarted before the disk works again"
         );
         Self { kind: ErrorKind::Unavailable, sentence }
     }
 
-    /// The database holds something that cannot be right.
+    /// The database contains invalid data.
     fn damaged(what: &str) -> Self {
         tracing::error!(what, "the database is damaged");
-        let sentence = format!("the database is damaged: {what}; `toolgate check` names all that is wrong");
+        let sentence = format!("the database is damaged: {what}; `toolgate check` lists all problems");
         Self { kind: ErrorKind::Internal, sentence }
     }
 

@@ -1,6 +1,6 @@
-//! An agent's request and everything that comes back for it, as bytes: the name loses its server, id and progress token
-//! become the link's own, and on the way back the caller's again. Nothing else is touched where both sides are of the same
-//! era. No SQL, one copy. How the request travels is the business of the engine.
+//! Forwards an agent's request and all that comes back for it, as bytes: the server is removed from the name, id and
+//! progress token are replaced by the link's own, and in what comes back by the caller's again. Nothing else changes if
+//! both sides are of the same era. No SQL, one copy. The engine does the sending.
 
 use std::sync::Arc;
 
@@ -25,15 +25,15 @@ pub use upstream::Replier;
 pub enum Outbound {
     /// Progress or a log line, ready to be sent.
     Notice(Bytes),
-    /// The server asks the caller for something; the answer goes back through the replier.
+    /// A request of the server to the caller; the reply goes back through the replier.
     Request { message: Bytes, replier: Replier },
-    /// A modern server wants to know something and will then be asked again. Nothing comes after it.
+    /// A modern server needs input, with which the caller then sends its request again. Nothing comes after it.
     InputRequired(Bytes),
-    /// The answer, ready to be sent. Nothing comes after it.
+    /// The response, ready to be sent. Nothing comes after it.
     Answer(Answer),
 }
 
-/// An agent's request under way.
+/// An agent's request in flight.
 pub struct Forward {
     call: Call,
     era: Era,
@@ -46,8 +46,8 @@ pub struct Forward {
 }
 
 impl Gateway {
-    /// Sends the request of a caller to the server it is meant for. `state` is what the server wants to see again,
-    /// where the caller asks for another round.
+    /// Sends a caller's request to its server. `state` is what the server expects back, if the caller sends another
+    /// round of an earlier request.
     pub async fn forward(
         &self,
         caller: Arc<Caller>,
@@ -104,7 +104,7 @@ impl Forward {
         }
     }
 
-    /// The server that was asked.
+    /// The name of the server that received the request.
     pub fn server(&self) -> &str {
         self.call.entry().name().as_str()
     }
@@ -122,19 +122,19 @@ impl Forward {
             Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),
             Some(Settled::InputRequired(answer)) => Ok(Outbound::InputRequired(answer)),
             None => {
-                let reason = "the server's answer is not understood";
+                let reason = "the server's response has no id";
                 self.call.fails_because(reason);
                 Err(Refusal::Upstream(reason.into()))
             }
         }
     }
 
-    /// The caller cannot be served with what the server wants; counts as a failure of the call.
+    /// Counts the call as failed, since the caller cannot give what the server asks for.
     pub fn fails_because(&mut self, refusal: &Refusal) {
         self.call.fails_because(&refusal.to_string());
     }
 
-    /// A notice with the caller's own progress token; `None` when it is not for this caller.
+    /// Restores the caller's own progress token in a notice; `None` if the notice is not for this caller.
     fn for_caller(&self, notice: Bytes) -> Option<Bytes> {
         let head = Head::parse(&notice).ok()?;
         let token = head.params.as_ref().and_then(|params| params.progress_token.as_ref());

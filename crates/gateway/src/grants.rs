@@ -10,7 +10,7 @@ use store::Store;
 use upstream::credentials::{Credentials, KeepGrants};
 use upstream::oauth::Grant;
 
-/// The store as upstreams see it.
+/// The store, as upstreams use it to keep grants.
 pub struct Keeper(pub Arc<Store>);
 
 #[async_trait]
@@ -21,7 +21,8 @@ impl KeepGrants for Keeper {
 }
 
 impl Gateway {
-    /// The credentials for a registration: those in use where it leads to the same place, else what is stored of them.
+    /// The credentials for a registration: those in use if they fit its endpoint, otherwise new ones with the stored
+    /// grant.
     pub(super) async fn credentials_for(
         &self,
         registration: &mut Registration,
@@ -57,11 +58,11 @@ impl Gateway {
     }
 }
 
-/// A grant that cannot be read is none: somebody must authorize again.
+/// Parses a stored grant. One that cannot be read counts as missing: somebody must authorize again.
 pub fn read(server: &ServerName, text: &Secret) -> Option<Grant> {
     let grant = Grant::parse(text);
     if let Err(reason) = &grant {
-        tracing::warn!(%server, reason, "the grant of a server is of no use");
+        tracing::warn!(%server, reason, "the stored grant of a server is unusable");
     }
     grant.ok()
 }

@@ -1,4 +1,4 @@
-//! What an endpoint says about itself when a client meets it.
+//! What an endpoint tells a new client about itself: capabilities, name and instructions.
 
 use std::collections::HashSet;
 
@@ -10,12 +10,12 @@ use super::catalog::{Catalog, Entry};
 use super::view::{Lens, View};
 use wire::text;
 
-/// The longest that the composed instructions become.
+/// Maximum length of the composed instructions, in bytes.
 const INSTRUCTIONS_LIMIT: usize = 2000;
-/// What one server may take of that.
+/// Maximum length of the line about one server, in bytes.
 const LINE_LIMIT: usize = 200;
 
-/// The parts of an answer to `initialize` or `server/discover`, as JSON.
+/// The parts of a response to `initialize` or `server/discover`, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
     pub capabilities: Vec<u8>,
@@ -24,13 +24,13 @@ pub struct Greeting {
 }
 
 impl Gateway {
-    /// Why this viewer cannot be served here, if so.
+    /// The reason why the endpoint does not exist for this viewer; `None` if it exists.
     pub fn missing(&self, viewer: &Viewer) -> Option<String> {
         if self.catalog().lens(viewer).is_some() {
             return None;
         }
         Some(match &viewer.scope {
-            Scope::Everything => "there is nothing here".to_owned(),
+            Scope::Everything => "this endpoint does not exist".to_owned(),
             Scope::Group(name) => format!("tool group {name:?} does not exist"),
             Scope::Server(name) => format!("server {name:?} does not exist"),
         })
@@ -38,7 +38,7 @@ impl Gateway {
 }
 
 impl Greeting {
-    /// `None` when the scope does not exist.
+    /// The greeting of a scope; `None` if the scope does not exist.
     pub fn of(catalog: &Catalog, lens: &Lens<'_>, view: &View<'_>, scope: &Scope) -> Option<Self> {
         match scope {
             Scope::Server(name) => catalog.get(name).map(|entry| native(entry)),
@@ -64,7 +64,7 @@ impl Greeting {
     }
 }
 
-/// One server under its own name.
+/// The greeting of one server, as the server itself gave it.
 fn native(entry: &Entry) -> Greeting {
     let offering = entry.offering();
     let raw = |value: &Option<Box<RawValue>>, otherwise: String| {
@@ -89,7 +89,7 @@ fn composed(instructions: Option<String>) -> Greeting {
     }
 }
 
-/// Which servers there are, one line each; those that do not fit are counted.
+/// A list of the servers, one line each; those that do not fit are only counted.
 fn instructions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<String> {
     let lines: Vec<_> = entries.map(line).collect();
     if lines.is_empty() {

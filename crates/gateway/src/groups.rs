@@ -1,4 +1,4 @@
-//! Tool groups: creating, replacing, removing them. What a group shows is computed in `view`.
+//! Creating, replacing and deleting tool groups. What a group shows is computed in `view`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Gateway {
     }
 }
 
-/// Members must exist when they are added; those that the group had before may be gone in the meantime.
+/// Checks that new members exist. Members that the group already had may have disappeared.
 fn check_members(catalog: &Catalog, group: &Group, before: Option<&Group>) -> Result<(), Error> {
     let check = |field: &str, names: fn(&Group) -> &Vec<String>, exists: &dyn Fn(&str) -> bool| {
         let known: HashSet<_> = before.map(|before| names(before).iter().collect()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The first set-up of an enterprise gateway, and the way back in for those who lost the admin's token.
+//! Initializing an enterprise gateway, and resetting the admin's token if it was lost.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use store::Store;
 const FIRST_ADMIN: &str = "admin";
 
 impl Gateway {
-    /// Makes the first admin. In development mode there is nothing to do, and nobody to make.
+    /// Creates the first admin and returns it. In development mode there are no users, so nothing is done.
     pub async fn initialize(self: &Arc<Self>, mode: Option<Mode>) -> Result<Option<User>, Error> {
         if mode.is_some_and(|mode| mode != self.mode) {
             return Err(Error::invalid(format!(
-                "field \"mode\" does not fit: this server runs in {} mode; start it with SERVER_MODE to change that",
+                "field \"mode\" does not match: this server runs in {} mode; SERVER_MODE at its start decides the mode",
                 self.mode.as_str()
             )));
         }
@@ -29,7 +29,7 @@ impl Gateway {
             let catalog = gateway.catalog();
             if catalog.principals().is_initialized {
                 return Err(Error::invalid(
-                    "this server is already initialized; `toolgate reset-admin` makes a new token for the admin",
+                    "this server is already initialized; `toolgate reset-admin` creates a new token for the admin",
                 ));
             }
             let admin = first_admin()?;
@@ -44,7 +44,7 @@ impl Gateway {
     }
 }
 
-/// A new token for the user `admin`, who is made (an admin) again where needed. No gateway may run meanwhile.
+/// Gives the user `admin` a new token; creates the user or restores its role if needed. No gateway may run meanwhile.
 pub async fn reset_admin(store: &Store) -> Result<User, Error> {
     match store.mode().await?.as_deref().map(Mode::parse) {
         Some(Some(Mode::Enterprise)) => {}

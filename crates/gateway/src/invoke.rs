@@ -1,4 +1,4 @@
-//! Calling a tool, and what comes of it.
+//! Calling a tool over REST, and its result.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -9,11 +9,11 @@ use super::result::members;
 use super::{Error, Gateway};
 use wire::{authored, text};
 
-/// A tool's answer: the members of the result, as the upstream wrote them.
+/// The result of a tool, as the upstream wrote it.
 pub struct InvokedResult(Bytes);
 
 impl Gateway {
-    /// Says what is wrong with calling this tool before anything is sent. What fails here counts as a denied call.
+    /// Checks that a tool can be called, before anything is sent. A failed check counts as a denied call.
     pub fn check_callable(&self, full_name: &str) -> Result<(), Error> {
         let catalog = self.catalog();
         let checked = catalog.tool(full_name).and_then(|(entry, _)| match entry.upstream {
@@ -23,7 +23,7 @@ impl Gateway {
         checked.inspect_err(|_| self.deny_call())
     }
 
-    /// Calls a tool with arguments given as JSON. Progress goes to `progress` where somebody wants it.
+    /// Calls a tool with arguments given as JSON. Progress is sent to `progress`, if given.
     pub async fn invoke(
         &self,
         owner: Owner,
@@ -52,7 +52,7 @@ impl InvokedResult {
         members(&self.0).get("isError").is_some_and(|flag| flag.get() == "true")
     }
 
-    /// `content` and `isError` always, `structuredContent` and `_meta` where the upstream sent them.
+    /// `content` and `isError` always, `structuredContent` and `_meta` if the upstream sent them.
     pub fn to_json(&self) -> Vec<u8> {
         let members = members(&self.0);
         let get = |key: &str| members.get(key).map(|value| value.get().as_bytes());

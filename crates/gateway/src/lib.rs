@@ -1,10 +1,11 @@
-//! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows none.
-//! Reading order: `catalog` (what there is), `members` and `view` (what an endpoint shows of it), `servers`, `change`,
-//! `tools`, `prompts`, `resources` and `groups` (what people do with it), `oauth` and `authorizations` (servers that want
-//! OAuth), `principals`, `users`, `clients` and `revocation` (who may), `destination`, `engine` and `ending` (how a request
-//! travels to a server, and what came of it), `wording`, `forward` and `request` (what it says).
+//! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows no face.
+//! Reading order: `catalog` (everything registered), `members` and `view` (what an endpoint shows of it), `servers`,
+//! `change`, `tools`, `prompts`, `resources` and `groups` (how people manage it), `oauth` and `authorizations` (servers
+//! that require OAuth), `principals`, `users`, `clients` and `revocation` (who has access), `destination`, `engine`
+//! and `ending` (how a request is sent to a server, and its outcome), `wording`, `forward` and `request` (what it
+//! contains).
 //!
-//! Changes are made one at a time: store first, then the catalog is swapped. Reading never waits for a change.
+//! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
 pub mod answer;
 pub mod authorizations;
@@ -71,33 +72,33 @@ use lists::ListCache;
 use principals::Principals;
 use subscriptions::Subscriptions;
 
-/// What still goes on when all servers are stopped gets this long.
+/// Timeout for tasks that still run when all servers are stopped.
 const LAST_TASKS: Duration = Duration::from_secs(5);
-/// Updates that may wait for somebody who is slow to pass them on.
+/// How many updates are queued for a slow receiver.
 const UPDATES_BACKLOG: usize = 1024;
 
 pub struct Gateway {
     store: Arc<Store>,
-    /// The store, as upstreams see it.
+    /// The store, as upstreams use it to keep grants.
     keeper: Arc<Keeper>,
-    /// How long an authorization waits for a person, and how long its end is remembered.
+    /// How long an authorization waits for a person, and how long it is kept after its end.
     authorization_life: Duration,
     catalog: ArcSwap<Catalog>,
-    /// Whoever changes the store and the catalog holds this: the two never tell different stories for long.
+    /// Held during each change of the store and the catalog, so that the two do not diverge.
     turn: tokio::sync::Mutex<()>,
-    /// Authorizations whose end could not be stored yet, with the reason of those that failed.
+    /// Ended authorizations whose result could not be stored yet, with the error of those that failed.
     unsettled: Mutex<Vec<(String, Option<String>)>>,
-    /// Whether authorizations that the last stop interrupted still have to be ended in the database.
+    /// Whether authorizations that the last stop interrupted still have to be marked as failed in the database.
     has_interrupted: AtomicBool,
-    /// Servers that are being registered, replaced or removed, which may take as long as connecting does.
+    /// Servers that are being registered, changed or removed, which may take as long as connecting does.
     in_change: Mutex<HashSet<ServerName>>,
     upstream_options: Options,
     events: mpsc::UnboundedSender<ServerEvent>,
     lists: ListCache,
     subscriptions: Subscriptions,
-    /// The most verbose that any agent asked for.
+    /// The most verbose level that any agent asked for.
     log_level: Mutex<Option<LogLevel>>,
-    /// Says that the catalog was swapped.
+    /// Signals that the catalog was swapped.
     changed: watch::Sender<()>,
     /// Server and URI of resources that were updated.
     updated: broadcast::Sender<(String, String)>,
@@ -108,7 +109,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts from what is stored: the catalog is there at once, servers connect in the background.
+    /// Starts from what is stored: the catalog is complete at once, servers connect in the background.
     pub async fn start(
         store: Store,
         mode: Mode,
@@ -118,12 +119,12 @@ impl Gateway {
     ) -> Result<Arc<Self>, Error> {
         let is_initialized = check_mode(&store, mode).await?;
         if !is_initialized {
-            tracing::info!("not initialized yet; the answer to POST /init has the token of the admin");
+            tracing::info!("not initialized yet; the response to POST /init contains the token of the admin");
         }
-        // On a full disk the gateway starts all the same: what it has is served, what it must write waits.
+        // The gateway starts even if the disk is full: it serves what it has, and writes later.
         let swept = store.fail_interrupted_authorizations(now_ms()).await;
         if let Err(error) = &swept {
-            tracing::warn!(%error, "authorizations that the last stop interrupted still count as under way");
+            tracing::warn!(%error, "cannot mark interrupted authorizations as failed; trying again later");
         }
         let store = Arc::new(store);
         let keeper = Arc::new(Keeper(store.clone()));
@@ -182,22 +183,22 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// The state of things at this moment; it does not change under the reader's hands.
+    /// The current snapshot, which does not change while it is read.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
 
-    /// Ends every link and process, then the store.
+    /// Ends every link and process, then closes the store.
     pub async fn stop(&self) {
         self.stop.cancel();
         self.stop_upstreams().await;
         self.tasks.close();
         self.tasks.wait().await;
-        // A change that was just being made may have brought in another one.
+        // A change that was still running may have added another one.
         self.stop_upstreams().await;
         self.upstream_options.tasks.close();
         if tokio::time::timeout(LAST_TASKS, self.upstream_options.tasks.wait()).await.is_err() {
-            tracing::warn!("gave up on links that do not close or grants that are not renewed");
+            tracing::warn!("stopped waiting for links that do not close or grants that are not refreshed");
         }
         self.store.close().await;
     }
@@ -210,12 +211,12 @@ impl Gateway {
         ending.join_all().await;
     }
 
-    /// Takes over what upstreams find out by themselves.
+    /// Processes the events that upstreams report.
     async fn follow(self: Arc<Self>, mut events: mpsc::UnboundedReceiver<ServerEvent>) {
         while let Some(event) = events.recv().await {
             match event {
                 ServerEvent::Offered(upstream, offering) => self.take_offering(&upstream, offering).await,
-                // That nobody listens is no error.
+                // It is no error if nobody is subscribed.
                 ServerEvent::Updated(upstream, uri) => {
                     let _ = self.updated.send((upstream.config().name.to_string(), uri));
                 }
@@ -223,11 +224,11 @@ impl Gateway {
         }
     }
 
-    /// Stores and shows new lists, unless the server was replaced in the meantime.
+    /// Stores new lists and puts them into the catalog, unless the server was replaced in the meantime.
     async fn take_offering(&self, upstream: &Upstream, offering: Arc<Offering>) {
-        // Without a look at the store's health: what servers say counts while the disk is full, too.
+        // The store's health is not checked: new lists apply even while the disk is full.
         let _turn = self.turn.lock().await;
-        // Whoever had the turn before may have shown a later reading, which must not be undone.
+        // The change before this one may have published newer lists, which must not be undone.
         let offering = upstream.offering().unwrap_or(offering);
         let catalog = self.catalog();
         let name = &upstream.config().name;
@@ -237,7 +238,7 @@ impl Gateway {
         }
         let now = now_ms();
         if let Err(error) = self.store.update_offering(name, &offering, now).await {
-            // The lists are right in memory, and `reconcile` stores them as soon as that works.
+            // The lists in memory are right, and `reconcile` stores them as soon as that works.
             tracing::error!(server = %name, %error, "cannot store the lists of a server");
         }
         let tools = offering.tools.len();
@@ -245,30 +246,30 @@ impl Gateway {
         self.swap(catalog.with(entry.with_offering(offering, now)));
     }
 
-    /// Shows a new catalog and tells of it.
+    /// Publishes a new catalog and signals the change.
     fn swap(&self, catalog: Catalog) {
         self.publish(catalog);
         self.changed.send_replace(());
     }
 
-    /// The caller holds the turn.
+    /// Publishes a new catalog without a signal. The caller holds the turn.
     fn publish(&self, catalog: Catalog) {
         let catalog = Arc::new(catalog.following(self.catalog.load().generation));
         self.catalog.store(catalog.clone());
         self.lists.follow(&catalog);
     }
 
-    /// Resolves each time the catalog was swapped.
+    /// A receiver that is notified each time the catalog is swapped.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// What happens to servers from now on: how connecting goes, and whose status changed.
+    /// Events of servers from now on: the progress of connecting, and changes of their status.
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.upstream_options.newsroom.watch()
     }
 
-    /// Whether changes can be stored, and the news of that.
+    /// Whether changes can be stored, as a receiver that is notified when this changes.
     pub fn store_health(&self) -> watch::Receiver<StoreHealth> {
         self.store.health()
     }
@@ -278,7 +279,7 @@ impl Gateway {
         self.updated.subscribe()
     }
 
-    /// The most verbose log level that any agent asked for.
+    /// Sets the most verbose log level that any agent asked for, here and at all servers.
     pub fn set_log_level(&self, level: LogLevel) {
         *self.log_level.lock().expect("no code panics while it holds the level") = Some(level);
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
@@ -291,7 +292,7 @@ impl Gateway {
         self.catalog.load().has_stateful_servers
     }
 
-    /// Whether upstream sessions belong to this owner.
+    /// Whether this owner has upstream sessions.
     pub fn has_links_of(&self, owner: Owner) -> bool {
         let catalog = self.catalog();
         let mut upstreams = catalog.entries().filter_map(|entry| entry.upstream.as_ref());
@@ -305,14 +306,14 @@ impl Gateway {
         }
     }
 
-    /// Closes the upstream sessions that callers without a session have not used for so long.
+    /// Closes the upstream sessions of callers without a session that have been idle for this long.
     pub async fn release_idle_links(&self, limit: Duration) {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.release_idle(limit).await;
         }
     }
 
-    /// Runs a change to its end even if the request that asked for it goes away: nothing is left half done.
+    /// Runs a change to its end even if the request that asked for it is cancelled, so nothing is left half done.
     async fn to_the_end<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -325,8 +326,8 @@ impl Gateway {
     }
 }
 
-/// The mode belongs to the database: users and tokens of one mode mean nothing in the other. Says whether the
-/// gateway is initialized: development needs nobody for that, enterprise its first admin.
+/// Checks the mode against that of the database: users and tokens of one mode mean nothing in the other. Returns
+/// whether the gateway is initialized: always in development mode; in enterprise mode, once it has its first admin.
 async fn check_mode(store: &Store, mode: Mode) -> Result<bool, Error> {
     match (store.mode().await?, mode) {
         (None, Mode::Development) => {

@@ -1,4 +1,4 @@
-//! The lists that agents read: rendered once per catalog, scope and allow list, and then handed out as the same bytes.
+//! The lists that agents read: rendered once per catalog, scope and allow list, and then sent as the same bytes.
 //! Open streams keep fingerprints of them, which are computed without rendering.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -14,15 +14,15 @@ use super::greeting::Greeting;
 use super::view::{Lens, View};
 use model::{AllowList, Mode, Resource, uri};
 
-/// What is kept at most, in bytes. Beyond that the oldest lists are rendered again when they are asked for.
+/// Maximum size of the cache, in bytes. Beyond that the oldest lists are dropped, and rendered again on demand.
 const LARGEST_CACHE: usize = 64 * 1024 * 1024;
-/// What keeping lists costs beside their bytes, roughly.
+/// Approximate overhead of cached lists, in bytes.
 const KEEPING: usize = 1024;
 
-/// How long the parts of a list hold where their servers do not say.
+/// The TTL for servers that declare none.
 const DEFAULT_TTL_MS: u64 = 5000;
 
-/// The results of the four list methods, and what the endpoint says about itself.
+/// The results of the four list methods, and the greeting of the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lists {
     pub tools: List,
@@ -30,7 +30,7 @@ pub struct Lists {
     pub resources: List,
     pub templates: List,
     pub greeting: Greeting,
-    /// For how long and for whom all of it together is good.
+    /// The cache settings for all of it together.
     pub caching: Caching,
 }
 
@@ -42,16 +42,16 @@ pub struct List {
     pub caching: Caching,
 }
 
-/// Hashes of what a viewer's lists contain. Two that are equal stand for the same lists.
+/// Hashes of the contents of a viewer's lists. Equal fingerprints mean equal lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     pub tools: u64,
     pub prompts: u64,
-    /// Templates included: one notice tells of both.
+    /// Includes templates: one notification covers both.
     pub resources: u64,
 }
 
-/// For how long a result holds and whether it is for one client only, as modern results say.
+/// The cache settings of a modern result: its TTL, and whether it is for one client only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caching {
     pub ttl_ms: u64,
@@ -59,7 +59,7 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// Each server counts with what it says itself; the strictest decides.
+    /// The strictest of the settings that the servers declare.
     fn of<'a>(entries: impl IntoIterator<Item = &'a &'a Arc<Entry>>, mode: Mode) -> Self {
         let start = Self { ttl_ms: u64::MAX, is_private: mode == Mode::Enterprise };
         let strictest =
@@ -71,31 +71,31 @@ impl Caching {
         Self { ttl_ms, ..strictest }
     }
 
-    /// As JSON.
+    /// The value of `cacheScope`, as JSON.
     pub fn scope(self) -> &'static [u8] {
         if self.is_private { br#""private""# } else { br#""public""# }
     }
 }
 
-/// What was rendered from the current catalog. Nothing of an earlier one is kept, so what belongs to a deleted client
-/// or group goes with the change that deletes it.
+/// The lists and fingerprints of the current catalog. Nothing of an earlier catalog is kept, so those of a deleted
+/// client or group are dropped with the change that deletes it.
 #[derive(Default)]
 pub struct ListCache(Mutex<Renderings>);
 
 #[derive(Default)]
 struct Renderings {
-    /// The generation of the catalog that all of it was made from.
+    /// The generation of the catalog that all of it was computed from.
     generation: u64,
     views: HashMap<ViewKey, Arc<CachedView>>,
-    /// Those with rendered lists, oldest first, and the size of their lists.
+    /// The keys of views with rendered lists, oldest first, with the size of their lists.
     rendered: VecDeque<(ViewKey, usize)>,
     bytes: usize,
 }
 
 type ViewKey = (Scope, AllowList);
 
-/// What is known of one view. Each part is made by the first who needs it, outside of the cache's lock, while others
-/// who need the same part wait for it.
+/// The cached parts of one view. Each part is computed by the first request that needs it, outside of the cache's lock,
+/// while other requests that need the same part wait for it.
 #[derive(Default)]
 struct CachedView {
     fingerprint: OnceLock<Fingerprint>,
@@ -103,7 +103,7 @@ struct CachedView {
 }
 
 impl Gateway {
-    /// `None` when what the viewer looks at does not exist (any more).
+    /// The lists of a viewer; `None` if its endpoint does not exist (any more).
     pub fn lists(&self, viewer: &Viewer) -> Option<Arc<Lists>> {
         let catalog = self.catalog();
         let lens = catalog.lens(viewer)?;
@@ -122,7 +122,7 @@ impl Gateway {
         lists.clone()
     }
 
-    /// What the viewer's lists contain, in short; `None` when what it looks at does not exist (any more).
+    /// The fingerprint of a viewer's lists; `None` if its endpoint does not exist (any more).
     pub fn fingerprint(&self, viewer: &Viewer) -> Option<Fingerprint> {
         let catalog = self.catalog();
         let lens = catalog.lens(viewer)?;
@@ -132,7 +132,7 @@ impl Gateway {
 }
 
 impl ListCache {
-    /// Forgets everything that was made from an earlier catalog.
+    /// Drops everything that was computed from an earlier catalog.
     pub fn follow(&self, catalog: &Catalog) {
         let forgotten = self.lock().follow(catalog);
         // Outside of the lock, since freeing many lists takes a while.
@@ -142,7 +142,7 @@ impl ListCache {
     fn cached(&self, catalog: &Catalog, scope: &Scope, allowed: &AllowList) -> Arc<CachedView> {
         let mut cache = self.lock();
         let forgotten = cache.follow(catalog);
-        // Somebody who is late with an earlier catalog makes what they need for themselves.
+        // A request that still uses an earlier catalog computes its own view, which is not cached.
         let cached = match cache.generation == catalog.generation {
             true => cache.views.entry((scope.clone(), allowed.clone())).or_default().clone(),
             false => Arc::default(),
@@ -152,7 +152,7 @@ impl ListCache {
         cached
     }
 
-    /// Counts lists that were rendered, and lets go of the oldest ones beyond the bound.
+    /// Adds the size of newly rendered lists, and drops the oldest lists beyond the limit.
     fn account(&self, catalog: &Catalog, key: ViewKey, size: usize) {
         let mut forgotten = Vec::new();
         let mut cache = self.lock();
@@ -175,7 +175,7 @@ impl ListCache {
 }
 
 impl Renderings {
-    /// Begins anew for a later catalog; returns what belonged to the one before.
+    /// Starts empty if the catalog is a later one; returns the old content, if so.
     fn follow(&mut self, catalog: &Catalog) -> Option<Renderings> {
         let is_later = catalog.generation > self.generation;
         is_later.then(|| {
@@ -198,7 +198,7 @@ impl Fingerprint {
         }
         let shared = shared_uris(&view);
         for (entry, resource) in &view.resources {
-            // Only shared ones are listed under a URI that names their server.
+            // Only a shared URI is listed in its qualified form, which names the server.
             let server = shared.contains(resource.uri.as_str()).then(|| entry.name().as_str());
             (server, resource.digest).hash(&mut resources);
         }
@@ -328,7 +328,7 @@ mod tests {
         cache.account(&old, key("a"), 1);
         assert!(Arc::ptr_eq(&cached, &cache.cached(&old, &scope, &allowed)));
         cache.follow(&new);
-        // One that was still being rendered when the catalog changed is not counted.
+        // Lists that were still being rendered when the catalog changed are not counted.
         cache.account(&old, key("a"), 1);
         let kept = cache.lock();
         assert_eq!((kept.views.len(), kept.rendered.len(), kept.bytes), (0, 0, 0));

@@ -1,18 +1,18 @@
-//! What is in a group: its configuration, taken apart once for looking up often.
+//! The members of a group: its configuration, parsed once into sets for fast lookup.
 
 use std::collections::{HashMap, HashSet};
 
 use model::group::EVERYTHING;
 use model::{Group, QualifiedName, ResourceUri};
 
-/// The members of a group, whether or not they exist.
+/// The members of a group, whether or not they exist in the catalog.
 pub struct GroupMembers {
     servers: HashSet<String>,
     tools: Named,
     excluded: Named,
     prompts: Named,
     resources: Named,
-    /// URIs without a server: whichever has them.
+    /// URIs without a server, which match at any server.
     any_server_resources: HashSet<String>,
 }
 
@@ -30,7 +30,7 @@ impl GroupMembers {
         }
         Self {
             servers: group.included_servers.iter().cloned().collect(),
-            // All tools of the included servers are in, whatever is named besides.
+            // All tools of the included servers are members, in addition to those that are named.
             tools: Named { everything: true, ..Named::of(&group.included_tools) },
             excluded: Named::of(&group.excluded_tools),
             prompts: Named {
@@ -54,13 +54,13 @@ impl GroupMembers {
         self.resources.has(server, uri, &self.servers) || self.any_server_resources.contains(uri)
     }
 
-    /// Templates come with all resources of a server or not at all.
+    /// Whether the group has the templates of a server: only if it has all resources of the server.
     pub fn has_templates(&self, server: &str) -> bool {
         self.resources.everything && self.servers.contains(server)
     }
 }
 
-/// Names by server, and whether whole servers are meant besides.
+/// Names by server, and whether everything of the included servers belongs to the group as well.
 #[derive(Default)]
 struct Named {
     by_server: HashMap<String, HashSet<String>>,

@@ -1,5 +1,5 @@
-//! Authorizing servers that want OAuth: what a registration needs beyond connecting, and how a person is asked for it.
-//! Talking to authorization servers is done in `upstream::oauth`, finishing what a person agreed to in `authorizations`.
+//! Starts the authorization of servers that require OAuth: gets a grant at once, or asks for a person's consent.
+//! `upstream::oauth` talks to authorization servers; `authorizations` completes what a person agreed to.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use model::{Redactor, Registration, Secret, Status, time};
 use upstream::Denial;
 use upstream::oauth::{Flow, Grant, Provider};
 
-/// How a registration, a change or a reauthorization went.
+/// The outcome of a registration, a change or a reauthorization.
 pub enum RegistrationOutcome {
     Stored(Box<ServerRecord>),
     AuthorizationRequired(PendingAuthorization),
@@ -33,18 +33,18 @@ pub struct PendingAuthorization {
     pub expires_at: String,
 }
 
-/// What is wanted of a grant once it is there.
+/// What happens with the grant once it is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum AuthorizationPurpose {
     /// A new server; its name must be free.
     Register,
-    /// A server in the place of another, or changed.
+    /// A server that replaces another, or is changed.
     Replace,
-    /// The same server as before.
+    /// A registered server, which otherwise stays as it is.
     Reauthorize,
 }
 
-/// What finishing an authorization takes; sealed while it waits.
+/// What is needed to complete an authorization; stored sealed.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Content {
     pub purpose: AuthorizationPurpose,
@@ -56,7 +56,8 @@ pub(super) struct Content {
 }
 
 impl Gateway {
-    /// The server refused to talk to us: finds out what it wants, and gets it where no person is needed.
+    /// Authorizes a server that refused the connection: gets a grant at once if no person is needed, otherwise starts
+    /// an authorization.
     pub(super) async fn authorize(
         self: &Arc<Self>,
         registration: Registration,
@@ -69,7 +70,7 @@ impl Gateway {
             true => Error::upstream(&denial.text),
             false => {
                 let reason = redactor.redact(reason);
-                Error::upstream(format!("{}; what it says about OAuth is of no use: {reason}", denial.text))
+                Error::upstream(format!("{}; its OAuth metadata is unusable: {reason}", denial.text))
             }
         };
         let Some(endpoint) = registration.config.endpoint().filter(|endpoint| !endpoint.has_credentials())
@@ -94,7 +95,7 @@ impl Gateway {
         }
     }
 
-    /// Asks for a new grant for a server that is registered.
+    /// Starts an authorization that gets a new grant for a registered server.
     pub async fn reauthorize(
         self: &Arc<Self>,
         name: &str,
@@ -108,7 +109,7 @@ impl Gateway {
             (None, _) => return Err(without()),
             (Some(endpoint), None) => endpoint.oauth.redirect_uri.clone(),
             (Some(_), Some(uri)) => {
-                // Only to have it checked; the registration stays as it is.
+                // Only to validate it; the registration stays as it is.
                 let change = ("oauth_redirect_uri".to_owned(), uri.as_str().into());
                 registration.amended(Map::from_iter([change]))?;
                 Some(uri)
@@ -120,7 +121,7 @@ impl Gateway {
             Status::Connected | Status::Degraded => true,
             Status::Connecting | Status::Failed | Status::Disabled => false,
         });
-        // It does well without.
+        // The server needs no grant.
         if known.is_none() && serves {
             return Err(without());
         }
@@ -142,7 +143,7 @@ impl Gateway {
     ) -> Result<PendingAuthorization, Error> {
         let credentials = self.credentials_for(&mut registration).await?;
         let (known, lacking) = match &credentials {
-            // What is over may be so because the authorization server forgot the client.
+            // An ended grant is not used: the authorization server may no longer know its client.
             Some(credentials) => {
                 (credentials.grant().filter(|_| !credentials.is_over()), credentials.lacking())
             }
@@ -161,7 +162,7 @@ impl Gateway {
         self.store
             .insert_authorization(&id, &name, &begun.state, &content.to_secret(), expires_at, now)
             .await?;
-        tracing::info!(server = %name, "waits for a person's authorization");
+        tracing::info!(server = %name, "a server waits for a person's authorization");
         Ok(PendingAuthorization {
             session_id: id,
             authorization_url: begun.authorization_url,
@@ -169,7 +170,7 @@ impl Gateway {
         })
     }
 
-    /// Connects with a grant that is new, and stores both together.
+    /// Connects a server with a new grant, and stores the two together.
     pub(super) async fn adopt(
         self: &Arc<Self>,
         mut registration: Registration,
@@ -190,7 +191,7 @@ impl Gateway {
 
 impl Content {
     pub fn to_secret(&self) -> Secret {
-        Secret::new(serde_json::to_string(self).expect("an authorization is made of strings"))
+        Secret::new(serde_json::to_string(self).expect("an authorization can always be written as JSON"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The gateway at a glance: how much there is, how it is doing, what went wrong lately and what to do about it.
+//! A summary of the gateway: what is registered, whether it works, and which calls failed lately.
 
 use std::time::SystemTime;
 
@@ -7,7 +7,7 @@ use super::catalog::Catalog;
 use super::record::state_of;
 use model::Status;
 
-/// How much of everything is registered, disabled things included.
+/// How many servers, tools and so on are registered, including disabled ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub servers: usize,
@@ -28,18 +28,18 @@ pub struct FailedCall {
 }
 
 impl Gateway {
-    /// Whether changes are stored and every server that is switched on can be used.
+    /// Whether changes can be stored and every enabled server can be used.
     pub fn is_healthy(&self) -> bool {
         self.store_problem().is_none() && self.catalog().is_healthy()
     }
 
-    /// One sentence when changes cannot be stored.
+    /// One sentence if changes cannot be stored.
     pub fn store_problem(&self) -> Option<String> {
         let reason = self.store_health().borrow().reason.clone()?;
         Some(format!("changes cannot be saved: {reason}; what is registered keeps working"))
     }
 
-    /// One sentence for each thing that somebody should look at.
+    /// One sentence for each problem that somebody should look at.
     pub fn troubles(&self) -> Vec<String> {
         self.store_problem().into_iter().chain(self.catalog().troubles()).collect()
     }
@@ -58,7 +58,7 @@ impl Catalog {
         counts
     }
 
-    /// Whether every server that is switched on can be used.
+    /// Whether every enabled server can be used.
     fn is_healthy(&self) -> bool {
         self.entries().all(|entry| match state_of(entry).0 {
             Status::Connected | Status::Connecting | Status::Disabled => true,
@@ -70,7 +70,7 @@ impl Catalog {
     fn troubles(&self) -> Vec<String> {
         let trouble = |name: &str, status: Status, reason: &str| match status {
             Status::Failed => Some(format!("server {name:?} failed: {reason}")),
-            Status::Degraded => Some(format!("server {name:?} works only in part: {reason}")),
+            Status::Degraded => Some(format!("server {name:?} is degraded: {reason}")),
             Status::Connected | Status::Connecting | Status::Disabled => None,
         };
         self.entries()

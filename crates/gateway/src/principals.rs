@@ -1,5 +1,5 @@
-//! Who may come in: users and clients with their tokens, as an immutable part of the catalog. A change of rights is a
-//! change of the catalog, so it counts for the very next request, and views follow it at once.
+//! Users and clients with their tokens, as an immutable part of the catalog. A change of rights is a change of the
+//! catalog, so it applies to the next request, and views change at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use store::{Store, TokenHash};
 
 #[derive(Clone)]
 pub struct Principals {
-    /// Whether there is a first admin; before that nobody can come in.
+    /// Whether the gateway is initialized. In enterprise mode nobody has access before it has a first admin.
     pub is_initialized: bool,
     users: BTreeMap<HolderName, Arc<TokenHolder<User>>>,
     clients: BTreeMap<HolderName, Arc<TokenHolder<Client>>>,
     by_token: HashMap<TokenHash, Principal>,
     by_id: HashMap<PrincipalId, Arc<TokenHolder<Client>>>,
-    /// For those who are not asked who they are.
+    /// The allow list of viewers without a client, as in development mode.
     everything: AllowList,
 }
 
-/// Somebody who holds a token.
+/// A user or client, with a hash of its token.
 pub struct TokenHolder<T> {
     pub holder: T,
     hash: TokenHash,
-    /// Cancelled when the token is no longer valid: whatever goes on in its name ends.
+    /// Cancelled when the token is no longer valid, which ends everything that runs under it.
     pub revoked: CancellationToken,
 }
 
-/// Whose token it is.
+/// The user or client that a token belongs to.
 #[derive(Clone)]
 pub enum Principal {
     User(Arc<TokenHolder<User>>),
@@ -44,7 +44,7 @@ impl Principal {
         }
     }
 
-    /// The identity, whatever it was proven with: what belongs to somebody belongs to this.
+    /// The identity, which does not depend on the token: sessions, subscriptions and links belong to it.
     pub fn id(&self) -> PrincipalId {
         match self {
             Principal::User(user) => user.holder.id,
@@ -52,7 +52,7 @@ impl Principal {
         }
     }
 
-    /// The token, which is the credential that points to this principal.
+    /// The id of the token, which is the credential of this principal.
     pub fn credential(&self) -> u64 {
         match self {
             Principal::User(user) => user.holder.token.id(),
@@ -93,12 +93,12 @@ impl Principals {
         self.by_token.get(hash)
     }
 
-    /// Everybody who holds a token.
+    /// All users and clients.
     pub fn all(&self) -> impl Iterator<Item = &Principal> {
         self.by_token.values()
     }
 
-    /// `None` when there is no such client (any more).
+    /// The allow list of a client, or of viewers without one; `None` if the client does not exist (any more).
     pub fn allow_list(&self, client: Option<PrincipalId>) -> Option<&AllowList> {
         match client {
             None => Some(&self.everything),
@@ -106,12 +106,12 @@ impl Principals {
         }
     }
 
-    /// Whether somebody else is an admin.
+    /// Whether another user is an admin.
     pub fn has_admin_beside(&self, name: &HolderName) -> bool {
         self.users().any(|user| user.role == Role::Admin && user.username != *name)
     }
 
-    /// With a new user, or with what a user is from now on.
+    /// A copy with this user added, or in place of the user who was called `before`.
     pub fn with_user(&self, store: &Store, before: Option<&HolderName>, user: User) -> Self {
         let mut changed = self.clone();
         let before = before.and_then(|name| changed.remove_user(name));
@@ -125,7 +125,7 @@ impl Principals {
         changed
     }
 
-    /// With a new client, or with what the client of that name is from now on.
+    /// A copy with this client added, or in place of the client of that name.
     pub fn with_client(&self, store: &Store, client: Client) -> Self {
         let mut changed = self.clone();
         let before = changed.remove_client(&client.name);
@@ -180,7 +180,7 @@ impl Default for Principals {
 }
 
 impl<T> TokenHolder<T> {
-    /// Whoever keeps the token goes on; a new token is a new beginning.
+    /// Keeps the signal of `before` if the token is the same; a new token gets a new signal.
     fn new(store: &Store, holder: T, before: Option<Arc<Self>>, token: fn(&T) -> &Token) -> Self {
         let hash = store.token_hash(token(&holder).secret().expose().as_bytes());
         let kept = before.filter(|before| token(&before.holder).id() == token(&holder).id());

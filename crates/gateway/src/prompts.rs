@@ -1,4 +1,4 @@
-//! Prompts as people manage and render them.
+//! Prompts, as people manage and render them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use model::{FieldError, Prompt};
 use wire::{authored, text};
 
 impl Catalog {
-    /// All covered prompts, by full name.
+    /// All covered prompts, sorted by full name.
     pub fn covered_prompts(
         &self,
         coverage: &Coverage<'_>,
@@ -28,7 +28,7 @@ impl Gateway {
         self.switch(Switchable::Prompts, entity, enabled).await
     }
 
-    /// Renders a prompt: `messages`, and `description` and `meta` where the upstream sent them.
+    /// Renders a prompt: `messages`, and `description` and `meta` if the upstream sent them.
     pub async fn render(
         &self,
         owner: Owner,

@@ -1,5 +1,5 @@
-//! After a failed write: memory holds exactly what was answered, so the database is made to agree with it before
-//! anything else is changed. Also the task that does so as soon as the disk allows.
+//! Repairs the database after a failed write. The catalog in memory is exactly what callers were told, so the database
+//! is corrected to match it before anything else is changed. A task does this as soon as the disk works again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use store::{GrantChange, StoreError};
 /// The pause between two attempts to write to a database that fails.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The right to change the store and the catalog, which one change at a time has.
+/// The right to change the store and the catalog; one change at a time has it.
 pub(super) type Turn<'a> = MutexGuard<'a, ()>;
 
 impl Gateway {
-    /// Waits for the turn of this change. An error when an earlier write failed and the database still cannot be
-    /// written: nothing is changed then.
+    /// Waits for the turn of this change. Fails if an earlier write failed and the database still cannot be written;
+    /// nothing is changed then.
     pub(super) async fn turn(&self) -> Result<Turn<'_>, Error> {
         let turn = self.turn.lock().await;
         if !self.store.health().borrow().is_ok() {
@@ -47,7 +47,7 @@ impl Gateway {
             + self.correct_groups().await?
             + self.correct_users().await?
             + self.correct_clients().await?;
-        // Before any authorization is finished, which takes a turn first: those that are found now were interrupted.
+        // Completing an authorization takes a turn first, so any that is stored as being completed was interrupted.
         if self.has_interrupted.load(Ordering::Relaxed) {
             self.store.fail_interrupted_authorizations(now_ms()).await?;
             self.has_interrupted.store(false, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Gateway {
                 right.insert(name.clone());
             }
         }
-        // Replaced, not deleted and made anew, so that they keep their grants.
+        // Replaced rather than deleted and inserted, so that they keep their grants.
         for entry in catalog.entries().filter(|entry| !right.contains(entry.name())) {
             let (registration, offering) = (&entry.registration, entry.offering());
             self.store.replace_server(registration, offering, GrantChange::Keep, now).await?;
@@ -131,8 +131,8 @@ impl Gateway {
     }
 }
 
-/// Rows to be deleted and, after that, rows to be stored. In this order, since a token that a wrong row has may belong to
-/// somebody else.
+/// Rows to delete and, after that, rows to store. The order matters, since the token of a wrong row may belong to
+/// another user or client.
 struct Differences<'a, T> {
     wrong: Vec<&'a T>,
     missing: Vec<&'a T>,

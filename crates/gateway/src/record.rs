@@ -1,4 +1,4 @@
-//! A server as people see it, without its secrets. How it is written as JSON is decided in the face that shows it.
+//! A server as people see it, without its secrets. The face that shows it decides how it is written as JSON.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct ServerRecord {
     pub status: &'static str,
     pub status_reason: String,
     pub protocol_version: String,
-    /// What the server says about itself, as it wrote it.
+    /// The name and version that the server reports, as it wrote them.
     pub server_info: Option<Box<RawValue>>,
     pub instructions: String,
     pub tool_count: usize,
@@ -33,7 +33,7 @@ pub struct ServerRecord {
 }
 
 impl ServerRecord {
-    /// The record for people who must not know what else arguments may carry.
+    /// Masks the arguments, for people who must not see secrets that arguments may contain.
     pub fn without_arguments(mut self) -> Self {
         self.args.fill(MASK.to_owned());
         self
@@ -74,7 +74,7 @@ impl ServerRecord {
     }
 }
 
-/// How a server is doing and why.
+/// The status of a server, and the reason for it.
 pub fn state_of(entry: &Entry) -> (Status, String) {
     match &entry.upstream {
         Some(upstream) => {

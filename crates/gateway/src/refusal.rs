@@ -1,8 +1,8 @@
-//! Why an agent's request is refused: a kind for each answer that the protocol has for it.
+//! Why an agent's request is refused: one variant for each kind of error response that the protocol has.
 
 use bytes::Bytes;
 
-/// Why a request does not reach a server, or its answer not the caller.
+/// Why a request does not reach a server, or its response does not reach the caller.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refusal {
     #[error("method {0:?} is not known here")]
@@ -15,7 +15,7 @@ pub enum Refusal {
     UnknownPrompt(String),
     #[error("resource not found: {0}")]
     UnknownResource(String),
-    /// The server wants something of the client that it did not declare, by the name of the capability.
+    /// The server needs a capability that the client did not declare; the value is its name.
     #[error("the server needs the client capability {0:?}, which the request does not declare")]
     MissingCapability(&'static str),
     #[error("{0}")]

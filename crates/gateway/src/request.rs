@@ -1,5 +1,5 @@
-//! Requests in the gateway's own words: calls, reads and renders of people over REST, and what the gateway itself asks.
-//! How they travel is the business of the engine.
+//! Requests that the gateway writes: calls, reads and renders for people over REST, and requests of the gateway itself.
+//! The engine sends them.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use upstream::Inbound;
 use wire::error::code;
 use wire::{Head, Response, RpcError};
 
-/// A request and what may be done with it.
+/// A request that the gateway writes, and how it may be sent.
 pub struct OwnRequest<'a> {
     pub method: &'static str,
     /// The members of `params`, values as JSON.
     pub params: &'a [(&'static str, &'a [u8])],
-    /// What the call is counted as.
+    /// The name of the tool under which the call is counted.
     pub tool: Option<&'a str>,
-    /// Whether it does no harm if the server runs it twice.
+    /// Whether the server may run it twice without harm.
     pub is_repeatable: bool,
     pub progress: Option<mpsc::Sender<Bytes>>,
-    /// Who it is for at a stateful server; none where the gateway itself wants to know.
+    /// The owner of the link to a stateful server; `None` for the gateway's own requests.
     pub owner: Option<Owner>,
 }
 
@@ -34,18 +34,18 @@ pub struct OwnRequest<'a> {
 #[derive(Debug)]
 pub enum NoResult {
     Failed(Failure),
-    /// The server's own error, in its words.
+    /// The server's own error.
     Rpc {
         code: i64,
         message: String,
         data: Option<Bytes>,
     },
-    /// The server asked for something that only an MCP client can give.
+    /// The server asked for input, which only an MCP client can give.
     NeedsInput,
 }
 
 impl Gateway {
-    /// The `result` of the answer, as the server wrote it.
+    /// Sends a request and returns the `result` of the response, as the server wrote it.
     pub(super) async fn ask(&self, entry: &Arc<Entry>, request: OwnRequest<'_>) -> Result<Bytes, NoResult> {
         let OwnRequest { method, params, tool, is_repeatable, progress, owner } = request;
         let params = params.iter().map(|(key, value)| (*key, value.to_vec())).collect();
@@ -74,7 +74,7 @@ async fn receive(call: &mut Call, progress: Option<mpsc::Sender<Bytes>>) -> Resu
             Inbound::Answer(answer) => return read_result(&answer),
             Inbound::Notice(notice) => {
                 if let (Some(progress), Some(params)) = (&progress, progress_in(&notice)) {
-                    // Somebody who reads slowly misses steps, never the result.
+                    // A slow reader misses some progress, but never the result.
                     let _ = progress.try_send(params);
                 }
             }
@@ -104,7 +104,7 @@ fn progress_in(notice: &Bytes) -> Option<Bytes> {
 impl NoResult {
     fn of(error: Option<RpcError<'_>>) -> Self {
         match error {
-            // A caller over REST declares no capabilities, and nobody is there to open a page.
+            // A caller over REST declares no capabilities, and cannot be asked to open a page.
             Some(error)
                 if error.is(code::MISSING_CLIENT_CAPABILITY) || error.is(code::URL_ELICITATION_REQUIRED) =>
             {
@@ -123,7 +123,7 @@ impl NoResult {
         }
     }
 
-    /// The sentence for whoever wanted `what` of this server.
+    /// The error for the caller; `what` names the thing that was requested of this server.
     pub fn explain(self, what: &str, entry: &Entry) -> Error {
         let sentence = match self {
             NoResult::Failed(Failure::Disabled) => return disabled(entry),
@@ -138,7 +138,7 @@ impl NoResult {
     }
 }
 
-/// The server is switched off.
+/// The error for a disabled server.
 pub fn disabled(entry: &Entry) -> Error {
     Error::invalid(format!("server {:?} is disabled", entry.name().as_str()))
 }

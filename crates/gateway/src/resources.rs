@@ -1,4 +1,4 @@
-//! Resources: which server a URI belongs to, and the lists. A URI that several servers have is never guessed:
+//! Resources: the lists, the server that a URI belongs to, and reading. If several servers have a URI, none is guessed:
 //! the error names the qualified URIs to choose from.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use wire::error::code;
 use wire::{authored, text};
 
 impl Catalog {
-    /// All covered resources, by server, then URI.
+    /// All covered resources, sorted by server, then URI.
     pub fn covered_resources(
         &self,
         coverage: &Coverage<'_>,
@@ -25,7 +25,7 @@ impl Catalog {
         Ok(entries.flat_map(|entry| entry.resources().map(move |resource| (entry, resource))))
     }
 
-    /// All covered resource templates, by server, then template.
+    /// All covered resource templates, sorted by server, then template.
     pub fn covered_templates(
         &self,
         coverage: &Coverage<'_>,
@@ -38,7 +38,7 @@ impl Catalog {
         }))
     }
 
-    /// URIs have no server in front, so here the bare names of the servers give the order.
+    /// The covered servers, sorted by their plain names, since URIs do not begin with a server.
     fn covered_by_name(&self, coverage: &Coverage<'_>) -> Result<Vec<&Arc<Entry>>, Error> {
         let mut entries = self.covered(coverage)?;
         entries.sort_by_key(|entry| entry.name());
@@ -64,7 +64,7 @@ impl Catalog {
         one_of(text, prefer_enabled(found, |(entry, _)| entry), |(entry, _)| entry)
     }
 
-    /// The same for an agent, who sees only what is enabled and in its scope.
+    /// The server to read a URI from, and the URI there, for an agent, who sees only what is enabled and in its scope.
     pub fn reader_in(&self, lens: &Lens<'_>, text: &str) -> Result<(&Arc<Entry>, String), Refusal> {
         let unknown = || Refusal::UnknownResource(text.to_owned());
         let makes = |entry: &Arc<Entry>, uri: &str| lens.shows_templates(entry) && entry.makes(uri);
@@ -81,7 +81,7 @@ impl Catalog {
         if found.is_empty() {
             found = self.entries().filter(|entry| makes(entry, &uri)).collect();
         }
-        // One server's own endpoint passes on what no list has: the server knows best.
+        // The endpoint of one server passes on URIs that no list has: the server decides.
         if let (Part::Server(server), true) = (lens.part, found.is_empty()) {
             found.extend(self.get(server));
         }
@@ -92,8 +92,8 @@ impl Catalog {
         }
     }
 
-    /// The server to read a URI from, and the URI as that server knows it. Where no list has it, the one server
-    /// whose template makes it; a qualified URI goes to its server in any case, which knows best.
+    /// The server to read a URI from, and the URI as that server knows it. If no list has the URI, this is the one
+    /// server whose template matches it. A qualified URI always goes to its server, which decides.
     pub fn reader_of(&self, text: &str) -> Result<(&Arc<Entry>, String), Error> {
         let uri = match parse_uri(text)? {
             ResourceUri::Qualified { server, uri } => return Ok((self.require(server.as_str())?, uri)),
@@ -113,7 +113,7 @@ fn parse_uri(text: &str) -> Result<ResourceUri, Error> {
     Ok(ResourceUri::parse(text).map_err(|problem| FieldError::new("uri", problem))?)
 }
 
-/// Disabled servers count only where no other has the URI.
+/// Drops disabled servers if any enabled one was found.
 fn prefer_enabled<T>(found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Vec<T> {
     let (enabled, disabled): (Vec<_>, Vec<_>) = found.into_iter().partition(|item| entry(item).is_enabled());
     if enabled.is_empty() { disabled } else { enabled }
@@ -135,7 +135,7 @@ fn several<'a>(text: &str, entries: impl Iterator<Item = &'a Entry>) -> String {
 }
 
 impl Entry {
-    /// Whether one of the server's templates makes this URI.
+    /// Whether one of the server's templates matches this URI.
     fn makes(&self, uri: &str) -> bool {
         self.offering().templates.iter().any(|template| uri::template_matches(&template.uri_template, uri))
     }
@@ -167,7 +167,8 @@ impl Gateway {
     }
 }
 
-/// Legacy servers have a code for it; modern ones say that the parameter is wrong and name the URI.
+/// Whether an error says that there is no such resource. Legacy servers have a code for it; modern ones send
+/// `INVALID_PARAMS` and name the URI.
 fn says_not_found(code: i64, data: Option<&[u8]>) -> bool {
     let names_uri = || data.is_some_and(|data| members(data).contains_key("uri"));
     code == i64::from(code::RESOURCE_NOT_FOUND) || code == i64::from(code::INVALID_PARAMS) && names_uri()

@@ -1,4 +1,4 @@
-//! Finds out whose token it is, and ends what goes on under tokens that are no longer valid.
+//! Finds the owner of a token, and ends what runs under tokens that are no longer valid.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use super::catalog::Catalog;
 use super::principals::{Principal, Principals};
 
 impl Gateway {
-    /// Whose token this is, if it is anybody's now. May wait: not every credential is known here from the start.
+    /// The user or client that a token belongs to, if it is valid. Async, since not every kind of credential can be
+    /// checked in memory.
     pub async fn identify(&self, token: &[u8]) -> Option<Principal> {
         let hash = self.store.token_hash(token);
         self.catalog.load().principals().find(&hash).cloned()
@@ -19,8 +20,8 @@ impl Gateway {
         self.catalog.load().principals().is_initialized
     }
 
-    /// Lets new rights count, then ends what goes on under tokens that are no longer valid. Whoever has another token
-    /// instead keeps what belongs to them.
+    /// Publishes new rights, then ends what runs under tokens that are no longer valid. A principal that got another
+    /// token keeps its sessions, subscriptions and links.
     pub(super) fn swap_principals(self: &Arc<Self>, catalog: &Catalog, principals: Principals) {
         let before = catalog.principals().all();
         let valid: HashSet<_> = principals.all().map(Principal::credential).collect();
@@ -28,7 +29,7 @@ impl Gateway {
         let revoked: Vec<_> =
             before.filter(|principal| !valid.contains(&principal.credential())).cloned().collect();
         self.publish(catalog.with_principals(principals));
-        // Before anybody hears of the change: sessions that end by it must not seem to end by themselves.
+        // Before the change is signalled: sessions that end because of it must not seem to end by themselves.
         for principal in &revoked {
             principal.revoked().cancel();
         }

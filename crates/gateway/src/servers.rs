@@ -1,5 +1,5 @@
-//! Registering servers, changing them, switching them on and off, removing them.
-//! A server is connected before anything is stored, so a failed attempt leaves everything as it was.
+//! Registering, changing, enabling, disabling and removing servers.
+//! A server is connected before anything is stored, so a failed attempt changes nothing.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use model::Registration;
 use upstream::Upstream;
 use upstream::credentials::Credentials;
 
-/// What became visible or hidden when a server was switched.
+/// The tools and prompts that became visible or hidden when a server was enabled or disabled.
 #[derive(Debug)]
 pub struct SwitchOutcome {
     pub name: String,
@@ -22,7 +22,7 @@ pub struct SwitchOutcome {
     pub prompts_affected: Vec<String>,
 }
 
-/// Whether a registration may take the place of a server with the same name.
+/// Whether a registration may replace a server with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     Refuse,
@@ -38,7 +38,7 @@ impl Gateway {
         Ok(ServerRecord::of(self.catalog().require(name)?))
     }
 
-    /// The registration inputs that would give the same servers again, secrets in clear.
+    /// Inputs that would register the same servers again, with secrets in plain text.
     pub fn server_configs(&self) -> Vec<Map<String, Value>> {
         self.catalog().entries().map(|entry| entry.registration.to_json()).collect()
     }
@@ -73,7 +73,7 @@ impl Gateway {
         .await
     }
 
-    /// Changes the given keys; a changed way of connecting is tried before it replaces the old one.
+    /// Changes the given keys; changed connection settings must connect before they replace the old ones.
     pub async fn amend(
         self: &Arc<Self>,
         name: &str,
@@ -167,7 +167,7 @@ impl Gateway {
         .await
     }
 
-    /// Reads the server's lists now.
+    /// Reads the server's lists again now.
     pub async fn refresh(self: &Arc<Self>, name: &str) -> Result<ServerRecord, Error> {
         let entry = self.catalog().require(name)?.clone();
         let upstream = entry.upstream.clone();
@@ -194,7 +194,7 @@ impl Gateway {
     }
 }
 
-/// What a server shows when it is enabled.
+/// The tools and prompts that a server shows when it is enabled.
 fn affected(entry: &Entry) -> SwitchOutcome {
     let flags = &entry.registration.flags;
     let qualify = |name: &str| entry.name().qualify(name);

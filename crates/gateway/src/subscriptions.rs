@@ -1,5 +1,5 @@
-//! Resources that somebody wants to hear about, counted over all sessions: the upstream is asked once, and told
-//! when nobody is left.
+//! Subscriptions to resources, counted over all sessions: the first one subscribes at the upstream, the last one to go
+//! unsubscribes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,15 +18,15 @@ type ResourceKey = (String, String);
 #[derive(Default)]
 pub struct Subscriptions(Mutex<HashMap<ResourceKey, Interest>>);
 
-/// How many want to hear about a resource, and whose turn it is to speak to the server about it.
+/// The number of subscriptions to a resource, and the lock that orders requests to the server about it.
 #[derive(Default)]
 struct Interest {
     count: usize,
     turn: ResourceTurn,
 }
 
-/// Held while the server is asked, so that nobody hears of success before the server agreed, and what was said last is
-/// what the server heard last.
+/// Held during a request to the server, so that no subscription succeeds before the server agreed, and the server gets
+/// the requests in the order of the changes.
 type ResourceTurn = Arc<tokio::sync::Mutex<()>>;
 
 impl Subscriptions {
@@ -46,7 +46,7 @@ impl Subscriptions {
         self.lock().entry(key.clone()).or_default().count += 1;
     }
 
-    /// True for the last.
+    /// Removes one subscription; true if it was the last.
     fn remove(&self, key: &ResourceKey) -> bool {
         let mut interests = self.lock();
         let Some(interest) = interests.get_mut(key).filter(|interest| interest.count > 0) else {
@@ -56,7 +56,7 @@ impl Subscriptions {
         interest.count == 0
     }
 
-    /// Forgets a resource that nobody wants nor waits for; `turn` is the caller's own.
+    /// Removes the entry of a resource without subscriptions, unless another task has its turn; `turn` is the caller's.
     fn tidy(&self, key: &ResourceKey, turn: ResourceTurn) {
         let mut interests = self.lock();
         drop(turn);
@@ -68,7 +68,7 @@ impl Subscriptions {
 }
 
 impl Gateway {
-    /// Returns the server that has the URI, and the URI there.
+    /// Subscribes to a resource. Returns the server that has the URI, and the URI there.
     pub async fn subscribe(&self, viewer: &Viewer, uri: &str) -> Result<(String, String), Refusal> {
         let catalog = self.catalog();
         let unknown = || Refusal::UnknownResource(uri.to_owned());
@@ -109,24 +109,24 @@ impl Gateway {
             if let Some(entry) = self.catalog().get(server) {
                 self.share_wanted(entry, &key);
                 if is_last && let Err(refusal) = self.tell_server(entry, "resources/unsubscribe", uri).await {
-                    tracing::debug!(server, %refusal, "a server did not take an unsubscription");
+                    tracing::debug!(server, %refusal, "a server refused to unsubscribe");
                 }
             }
         }
         self.subscriptions.tidy(&key, turn);
     }
 
-    /// The upstream needs to know what is wanted, to ask again after a new connection.
+    /// Tells the upstream whether a resource has subscriptions, so that it subscribes again after it reconnects.
     fn share_wanted(&self, entry: &Arc<Entry>, key: &ResourceKey) {
         if let Some(upstream) = &entry.upstream {
-            // Under the lock, so that what was known earlier cannot arrive later.
+            // Under the lock, so that an older value cannot overwrite a newer one.
             let interests = self.subscriptions.lock();
             let is_wanted = interests.get(key).is_some_and(|interest| interest.count > 0);
             upstream.want_resource(&key.1, is_wanted);
         }
     }
 
-    /// Tells the upstream of a server that was changed or switched on what the one before it knew.
+    /// Gives the log level and the subscriptions to the new upstream of a server that was changed or enabled.
     pub(super) fn hand_over(&self, upstream: &Upstream) {
         let level = *self.log_level.lock().expect("no code panics while it holds the level");
         let interests = self.subscriptions.lock();
@@ -135,7 +135,8 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// Modern servers have no such request: what is wanted goes into their one subscription.
+    /// Sends a subscribe or unsubscribe request. Modern servers have none: `upstream` lists what is wanted in its one
+    /// subscription there.
     async fn tell_server(&self, entry: &Arc<Entry>, method: &'static str, uri: &str) -> Result<(), Refusal> {
         if entry.upstream.as_ref().is_some_and(|upstream| upstream.is_modern()) {
             return Ok(());
@@ -147,7 +148,7 @@ impl Gateway {
             tool: None,
             is_repeatable: true,
             progress: None,
-            // Over the link that is there for as long as the server is, whoever comes and goes.
+            // On the shared link, which stays open whatever sessions come and go.
             owner: None,
         };
         match self.ask(entry, request).await {

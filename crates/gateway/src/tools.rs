@@ -1,4 +1,4 @@
-//! Tools as people manage them: listing, looking up, switching on and off.
+//! Tools, as people manage them: listing, looking up, enabling and disabling.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use super::{Catalog, Entry, Error, Gateway};
 use model::{Flags, Tool};
 use store;
 
-/// Which servers a list covers.
+/// The servers that a list covers.
 pub enum Coverage<'a> {
     /// Those that are enabled.
     Enabled,
     All,
-    /// One server; what it offers is shown only while it is enabled.
+    /// One server; the list is empty while it is disabled.
     Server(&'a str),
     /// One server, disabled or not.
     ServerAtAll(&'a str),
 }
 
 impl Catalog {
-    /// The covered servers, in the order in which the full names of what they offer sort.
+    /// The covered servers, in the sort order of the full names of what they offer.
     pub fn covered(&self, coverage: &Coverage<'_>) -> Result<Vec<&Arc<Entry>>, Error> {
         let is_enabled = |entry: &&Arc<Entry>| entry.is_enabled();
         Ok(match coverage {
@@ -29,7 +29,7 @@ impl Catalog {
         })
     }
 
-    /// All covered tools, by full name.
+    /// All covered tools, sorted by full name.
     pub fn covered_tools(
         &self,
         coverage: &Coverage<'_>,
@@ -39,7 +39,7 @@ impl Catalog {
     }
 }
 
-/// What can be switched one by one.
+/// What can be enabled and disabled one by one.
 #[derive(Clone, Copy)]
 pub enum Switchable {
     Tools,
@@ -54,7 +54,7 @@ impl Switchable {
         }
     }
 
-    /// The server of a full name, and the name there.
+    /// The server of a full name, and its name there.
     fn find<'a>(self, catalog: &'a Catalog, full_name: &str) -> Result<(&'a Arc<Entry>, String), Error> {
         match self {
             Switchable::Tools => catalog.tool(full_name).map(|(entry, tool)| (entry, tool.name.clone())),
@@ -81,7 +81,7 @@ impl Switchable {
 
 impl Gateway {
     /// Sets the own flag of one tool, or of all tools of a server. Returns the full names of those that changed; a
-    /// single one is returned even when it was so already.
+    /// single tool is returned even if its flag was already set so.
     pub async fn switch_tools(self: &Arc<Self>, entity: &str, enabled: bool) -> Result<Vec<String>, Error> {
         self.switch(Switchable::Tools, entity, enabled).await
     }
@@ -107,7 +107,7 @@ impl Gateway {
                     let (entry, name) =
                         kind.find(&catalog, &entity).map_err(|error| match entity.contains("__") {
                             true => error,
-                            false => Error::not_found(format!("nothing is called {entity:?}")),
+                            false => Error::not_found(format!("nothing is named {entity:?}")),
                         })?;
                     (entry, vec![name])
                 }
@@ -117,7 +117,7 @@ impl Gateway {
         .await
     }
 
-    /// The caller holds the turn.
+    /// Stores and publishes the flags. The caller holds the turn.
     async fn set_flags(
         &self,
         kind: Switchable,

@@ -1,4 +1,4 @@
-//! Users: creating, changing, removing people. There is always an admin left.
+//! Creating, changing and deleting users. At least one admin always remains.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Error, Gateway, now_ms};
 use model::{FieldError, HolderName, Mode, Role, Token, User, UserChange};
 
 impl Gateway {
-    /// By name.
+    /// All users, sorted by name.
     pub fn users(&self) -> Result<Vec<User>, Error> {
         self.require_enterprise()?;
         Ok(self.catalog().principals().users().cloned().collect())
@@ -52,7 +52,7 @@ impl Gateway {
             }
             user.role = change.role.unwrap_or(before.role);
             check_admin_remains(principals, before, user.role)?;
-            // The same text again is no new token.
+            // The same text is not a new token.
             if let Some(token) = change.token.filter(|token| token.secret() != before.token.secret()) {
                 gateway.check_token_is_free(principals, &token)?;
                 user.token = token;
@@ -91,7 +91,7 @@ impl Gateway {
         }
     }
 
-    /// A token belongs to one user or client.
+    /// Checks that no other user or client has this token.
     pub(super) fn check_token_is_free(&self, principals: &Principals, token: &Token) -> Result<(), Error> {
         match principals.find(&self.store.token_hash(token.secret().expose().as_bytes())) {
             None => Ok(()),

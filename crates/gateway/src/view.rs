@@ -1,5 +1,5 @@
-//! What can be seen and reached through one endpoint. Lists and calls ask the same questions here, so a group's
-//! `effective-tools`, what its proxy shows and what it lets through can never differ.
+//! Decides what can be seen and used through one endpoint. Lists and calls use the same checks, so a group's
+//! `effective-tools`, what its endpoint lists and what it lets callers use can never differ.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::catalog::{Catalog, Entry};
 use super::members::GroupMembers;
 use model::{AllowList, Prompt, Resource, Template, Tool};
 
-/// A viewer, looked up: decides for each thing whether it exists for them.
+/// A viewer, resolved in a catalog: decides what exists for it.
 #[derive(Clone, Copy)]
 pub struct Lens<'a> {
     pub part: Part<'a>,
     pub allowed: &'a AllowList,
 }
 
-/// A scope, looked up: decides for each thing whether it is inside.
+/// A scope, resolved in a catalog: decides what is inside.
 #[derive(Clone, Copy)]
 pub enum Part<'a> {
     Everything,
@@ -24,7 +24,7 @@ pub enum Part<'a> {
 }
 
 impl Lens<'_> {
-    /// Whether the server can have anything in it at all.
+    /// Whether anything of the server can be visible at all.
     pub fn admits(&self, entry: &Entry) -> bool {
         let is_inside = match self.part {
             Part::Server(name) => entry.name().as_str() == name,
@@ -45,12 +45,12 @@ impl Lens<'_> {
         self.admits(entry) && self.has_resource(entry, uri)
     }
 
-    /// Templates come with all resources of a server or not at all.
+    /// Whether the templates of a server are visible; in a group, only if all resources of the server are.
     pub fn shows_templates(&self, entry: &Entry) -> bool {
         self.admits(entry) && self.has_templates(entry)
     }
 
-    /// These four decide about things of a server that is admitted.
+    /// This and the next three are for a server that is already admitted.
     fn has_tool(&self, entry: &Entry, tool: &str) -> bool {
         entry.shows_tool(tool)
             && match self.part {
@@ -82,7 +82,7 @@ impl Lens<'_> {
     }
 }
 
-/// What a viewer sees: enabled things only, in the order of their full names.
+/// What a viewer sees: only what is enabled, sorted by full name.
 #[derive(Default)]
 pub struct View<'a> {
     pub tools: Vec<(&'a Arc<Entry>, &'a Tool)>,
@@ -92,7 +92,7 @@ pub struct View<'a> {
 }
 
 impl Catalog {
-    /// `None` when there is no such group, no such enabled server for this viewer, or no such client.
+    /// Resolves a viewer; `None` if there is no such group, no such enabled server for this viewer, or no such client.
     pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
         self.lens_for(&viewer.scope, self.principals().allow_list(viewer.client)?)
     }
@@ -125,12 +125,12 @@ impl Catalog {
         view
     }
 
-    /// The full names of the tools that a group's endpoints show to everybody.
+    /// The full names of the tools that a group's endpoints show to a viewer who may use all servers.
     pub fn effective_tools(&self, group: &str) -> Vec<String> {
         self.tools_in(group).iter().map(|(entry, tool)| entry.name().qualify(&tool.name)).collect()
     }
 
-    /// The tools that a group's endpoints show to everybody.
+    /// The tools that a group's endpoints show to a viewer who may use all servers.
     pub fn tools_in(&self, group: &str) -> Vec<(&Arc<Entry>, &Tool)> {
         let everybody = Viewer { scope: Scope::Group(group.to_owned()), client: None };
         self.lens(&everybody).map(|lens| self.view(&lens).tools).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! How a request is written: a caller's own message, passed on, or the gateway's words. It is written anew for each link
-//! that it takes.
+//! The content of a request: an agent's own message that is passed on, or one that the gateway writes. It is written
+//! again for each link on which it is sent.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use super::caller::Caller;
 use upstream::{CallError, Exchange, Link, LinkRequest, OnBehalf, Purpose};
 use wire::{Era, Head, Span};
 
-/// How the request is written, which depends on the link that it takes.
+/// The content of a request; how it is written depends on the link.
 pub enum Wording {
-    /// A caller's own message, passed on.
+    /// An agent's own message, which is passed on.
     Passed(Passed),
-    /// In the gateway's words.
+    /// A request that the gateway writes.
     Authored(Authored),
 }
 
 impl Wording {
-    /// `head` is that of the passed message, where somebody has it at hand.
+    /// Sends the request on a link. `head` is the head of the passed message, if it is already parsed.
     pub async fn send(&self, link: &Arc<Link>, head: Option<&Head<'_>>) -> Result<Exchange, CallError> {
         match self {
             Wording::Passed(passed) => passed.send(link, head).await,
@@ -27,11 +27,11 @@ impl Wording {
     }
 }
 
-/// A message of an agent, as it is passed on.
+/// An agent's own message, with what is needed to pass it on.
 pub struct Passed {
     pub caller: Arc<Caller>,
     pub message: Bytes,
-    /// Parts of the message that the server knows by another name.
+    /// Parts of the message to be replaced by the server's own names.
     pub edits: Vec<(Span, Vec<u8>)>,
 }
 
@@ -42,7 +42,7 @@ impl Passed {
             Some(head) => head,
             None => {
                 parsed = Head::parse(&self.message)
-                    .map_err(|error| CallError::NotSent(format!("the request is not understood: {error}")))?;
+                    .map_err(|error| CallError::NotSent(format!("the request cannot be parsed: {error}")))?;
                 &parsed
             }
         };
@@ -65,12 +65,12 @@ impl Passed {
     }
 }
 
-/// A request in the gateway's words.
+/// A request that the gateway writes.
 pub struct Authored {
     pub method: &'static str,
     /// The members of `params`, values as JSON.
     pub params: Vec<(&'static str, Vec<u8>)>,
-    /// Whether its caller wants to hear about progress.
+    /// Whether its caller wants progress notifications.
     pub wants_progress: bool,
 }
 
