@@ -160,8 +160,12 @@ test('a killed server is shown as failed with its reason, and then as connected 
   const alert = page.getByRole('alert').filter({ hasText: 'shaky failed' })
   await alert.getByText(fake.url).waitFor()
   await alert.getByText('Check that the server runs').waitFor()
-  await startFake(t, {}, fake.port)
+  // Clicked while the server is down: once it is up, the gateway may reconnect by itself before any click.
   await page.getByRole('button', { name: 'Retry now' }).click()
+  await page.getByRole('button', { name: 'Retry now', disabled: false }).waitFor()
+  await alert.getByText(fake.url).waitFor()
+  await startFake(t, {}, fake.port)
+  await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'shaky__echo' }).catch(() => {})
   await page.getByRole('region', { name: 'Details' }).getByText('connected', { exact: true }).waitFor()
   await page.getByRole('navigation').getByText('running').waitFor()
   assertClean(visit)
