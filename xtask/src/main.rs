@@ -6,6 +6,7 @@ mod clients;
 mod command;
 mod conformance;
 mod dashboard;
+mod fresh;
 mod fuzz;
 mod packages;
 mod run;
@@ -30,6 +31,9 @@ cargo xtask chaos [PART...] [--minutes N] [--seed N] [--toolgate FILE]
 cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
                             only fuzzing; `cargo xtask fuzz --help` lists the targets and options
+cargo xtask fresh [--keep]  as root: both commands of the README in a bare Debian 12; --keep leaves it in place
+cargo xtask fresh --enter [COMMAND...]
+                            as root: a shell, or COMMAND, in the Debian that --keep left
 cargo xtask extra           checks that need tools of their own: cargo-deny
 cargo xtask help            this text
 
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        ["fresh", words @ ..] => fresh::run(words),
         ["extra"] => Run::new(None).walk(steps::EXTRA),
         _ => {
             eprintln!("unknown command \"{}\"\n\n{HELP}", words.join(" "));

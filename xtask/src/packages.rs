@@ -68,19 +68,35 @@ impl Node {
         let (source, folder) = (root.join("xtask/node"), root.join(".cache/node"));
         let lock = fs::read(source.join(LOCK))?;
         install(&source, &folder, &lock, || command::show(&folder, INSTALL))?;
-        let programs = folder.join("node_modules/.bin");
-        let program = programs.join("node");
+        // Not the link in `.bin`: npm 9 removes it, because the packages of other platforms have the same program.
+        let node = folder.join(format!("node_modules/node-{}/bin", platform()));
+        let program = node.join("node");
         if !program.exists() {
-            bail!("xtask/node/package.json has no Node for this system and processor");
+            bail!("xtask/node/package.json has no Node for {}", platform());
         }
         let others = env::var_os("PATH").unwrap_or_default();
-        let path = env::join_paths([programs].into_iter().chain(env::split_paths(&others)))?;
+        let ours = [node, folder.join("node_modules/.bin")];
+        let path = env::join_paths(ours.into_iter().chain(env::split_paths(&others)))?;
         Ok(Node { program, path: path.into_string().ok().context("PATH is not text")?, lock })
     }
 
     fn show(&self, folder: &Path, line: &[&str], variables: &[(&str, &str)]) -> Result<()> {
         command::show_with(folder, line, &[&[("PATH", self.path.as_str())], variables].concat())
     }
+}
+
+/// This system and processor, as Node names them.
+fn platform() -> String {
+    let system = match env::consts::OS {
+        "macos" => "darwin",
+        other => other,
+    };
+    let processor = match env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{system}-{processor}")
 }
 
 const LOCK: &str = "package-lock.json";

@@ -101,9 +101,8 @@ impl Need {
 }
 
 /// Installs Debian packages, if that is possible without a password.
-fn install(root: &Path, packages: &[&str]) -> bool {
-    let is_root = command::read(root, &["id", "-u"]).is_ok_and(|id| id.trim() == "0");
-    if !is_root || !command::works(root, &["apt-get", "--version"]) {
+pub fn install(root: &Path, packages: &[&str]) -> bool {
+    if !is_root(root) || !command::works(root, &["apt-get", "--version"]) {
         return false;
     }
     println!("installing the Debian packages {} ...", packages.join(", "));
@@ -111,6 +110,10 @@ fn install(root: &Path, packages: &[&str]) -> bool {
     let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
     command::show_with(root, &["apt-get", "update"], &quiet).is_ok()
         && command::show_with(root, &install, &quiet).is_ok()
+}
+
+pub fn is_root(root: &Path) -> bool {
+    command::read(root, &["id", "-u"]).is_ok_and(|id| id.trim() == "0")
 }
 
 #[cfg(test)]
