@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::event::{cut, parse_event};
 use super::server::MODERN;
 use super::sse_client::SseClient;
 use crate::http::{Request, Response};
@@ -219,15 +220,6 @@ fn events(response: &Response) -> Result<Vec<(String, Value)>> {
     blocks.filter_map(|block| parse_event(block).transpose()).collect()
 }
 
-/// Name and data of one event; `None` for a comment.
-pub fn parse_event(block: &str) -> Result<Option<(String, Value)>> {
-    let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let Some(data) = field("data:") else { return Ok(None) };
-    let value =
-        serde_json::from_str(data).with_context(|| format!("an event that is not JSON: {}", cut(data)))?;
-    Ok(Some((field("event:").unwrap_or("message").to_owned(), value)))
-}
-
 /// Checks the messages for one request: notifications, then exactly one response.
 fn judge_messages(messages: &[Value], id: u64, text: &str) -> Result<Verdict> {
     let is_answer = |message: &&Value| message.get("method").is_none();
@@ -266,8 +258,4 @@ fn judge_result(result: &Value, text: &str) -> Result<Verdict> {
         Some(said) => bail!("ANOTHER CALLER'S TEXT: {:?} instead of {text:?}", cut(said)),
         None => bail!("a result without its text: {}", cut(&result.to_string())),
     }
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(160).collect()
 }

@@ -4,6 +4,7 @@
 
 mod bystander;
 mod caller;
+mod event;
 mod fault;
 mod healing;
 mod measure;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use super::caller::parse_event;
+use super::event::parse_event;
 
 /// How long opening a stream may take.
 const OPENING: Duration = Duration::from_secs(10);
