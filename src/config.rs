@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use url::Url;
 
 use model::Secret;
@@ -140,14 +140,28 @@ impl Config {
     }
 }
 
+/// The crates of the product beside this one.
+const LAYERS: [&str; 8] = ["gateway", "mcp", "model", "seal", "store", "telemetry", "upstream", "wire"];
+
 /// Returns the log filter: `RUST_LOG`, or `info`.
-pub fn log_filter() -> Result<EnvFilter, ConfigError> {
-    match variables()?.get("RUST_LOG") {
-        Some(text) => {
-            text.parse().map_err(|error| ConfigError(format!("RUST_LOG is not a log filter: {error}")))
+pub fn log_filter() -> Result<Targets, ConfigError> {
+    let text = variables()?.get("RUST_LOG").unwrap_or_else(|| "info".to_owned());
+    let filter =
+        text.parse().map_err(|error| ConfigError(format!("RUST_LOG is not a log filter: {error}")))?;
+    Ok(with_layers(filter))
+}
+
+/// Extends a filter for `toolgate` to the layers, which log under the names of their crates.
+fn with_layers(filter: Targets) -> Targets {
+    let named: HashMap<String, LevelFilter> =
+        filter.iter().map(|(target, level)| (target.to_owned(), level)).collect();
+    LAYERS.iter().fold(filter, |filter, layer| {
+        let level = named.get(&format!("toolgate::{layer}")).or_else(|| named.get("toolgate"));
+        match level {
+            Some(level) if !named.contains_key(*layer) => filter.with_target(*layer, *level),
+            Some(_) | None => filter,
         }
-        None => Ok(EnvFilter::new("info")),
-    }
+    })
 }
 
 /// Reads an environment variable for the command line: a setting of its own, or `${NAME}` in a file.
@@ -327,6 +341,18 @@ mod tests {
         let environment =
             env.iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect();
         Config::from(flags, &variables, environment, PathBuf::from("toolgate"))
+    }
+
+    #[test]
+    fn a_log_filter_for_toolgate_is_one_for_its_layers() {
+        let filter = with_layers("warn,toolgate=debug,store=error,toolgate::mcp=trace".parse().unwrap());
+        let enabled = |target: &str, level| filter.would_enable(target, &level);
+        assert!(enabled("toolgate::http", tracing::Level::DEBUG));
+        assert!(enabled("upstream::link", tracing::Level::DEBUG));
+        assert!(!enabled("upstream::link", tracing::Level::TRACE));
+        assert!(enabled("mcp::live", tracing::Level::TRACE));
+        assert!(!enabled("store", tracing::Level::WARN));
+        assert!(!enabled("hyper", tracing::Level::INFO));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tracing::{Level, Metadata, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// How a call ended.
@@ -166,16 +166,14 @@ impl<W: Write> Write for Unfailing<W> {
 }
 
 /// Sends logs to standard error, so that standard output contains only results.
-pub fn start_logging(filter: EnvFilter) {
+pub fn start_logging(filter: Targets) {
     use std::io::IsTerminal;
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| Unfailing(std::io::stderr()))
         // Reporting on standard error that standard error cannot be written to would panic.
         .log_internal_errors(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .finish()
-        .with(Discretion);
+        .with_ansi(std::io::stderr().is_terminal());
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines).with(Discretion);
     // Two gateways in one process (tests) share the first one's log.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
