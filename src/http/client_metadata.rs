@@ -17,7 +17,7 @@ pub fn address(public_url: &Url) -> String {
     format!("{}{PATH}", base(public_url))
 }
 
-/// Who this gateway is to authorization servers.
+/// Returns the OAuth client metadata of the gateway, for authorization servers.
 #[utoipa::path(get, path = PATH, tag = "system",
     responses((status = 200, body = std::collections::HashMap<String, Value>)))]
 pub async fn get(State(face): State<Face>) -> HandlerResult<Json<Value>> {

@@ -11,10 +11,10 @@ use super::Face;
 use super::access::AccessLevel;
 use super::reply::Written;
 
-/// Every error.
+/// The body of every error response.
 #[derive(Serialize, ToSchema)]
 pub struct Problem {
-    /// One sentence that names the field and the way out.
+    /// One sentence that says what is wrong and how to fix it.
     pub error: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Operation<'a> {
     pub description: Option<&'a openapi::OpenApi>,
 }
 
-/// This document.
+/// Returns the OpenAPI document of all routes.
 #[utoipa::path(get, path = "/api/v0/openapi.json", tag = "system",
     responses((status = 200, body = std::collections::HashMap<String, Value>)))]
 pub async fn show(State(face): State<Face>) -> Written {

@@ -11,27 +11,41 @@ use gateway::Entry;
 use gateway::record::ServerRecord;
 use model::{Prompt, Resource, Template, Tool, offering, uri};
 
+/// A registered server, without secrets.
 #[derive(Clone, Serialize, ToSchema)]
 #[schema(as = ServerRecord)]
 pub struct ServerBody {
     name: String,
+    /// `stdio`, `streamable_http` or `sse`.
     transport: &'static str,
     enabled: bool,
     description: String,
+    /// The URL with credentials masked; empty for a process.
     url: String,
+    /// The command of a process; empty for a server with a URL.
     command: String,
+    /// The arguments of a process; masked for the role `user`.
     args: Vec<String>,
-    /// Names of the variables; the values are masked.
+    /// The environment variables of a process, with masked values.
     env: BTreeMap<String, &'static str>,
+    /// `stateless` or `stateful`.
     session_mode: &'static str,
+    /// `connecting`, `connected`, `degraded`, `failed` or `disabled`.
     status: &'static str,
+    /// The reason for the status; empty if there is none.
     status_reason: String,
+    /// The revision of MCP that the server uses; empty if it is not known yet.
     protocol_version: String,
+    /// The name and version that the server reports, as it sent them.
     #[schema(value_type = HashMap<String, Value>)]
     server_info: Box<RawValue>,
+    /// The instructions of the server for agents.
     instructions: String,
+    /// The number of tools that the server lists, including disabled ones.
     tool_count: usize,
+    /// The number of prompts that the server lists, including disabled ones.
     prompt_count: usize,
+    /// The number of resources that the server lists.
     resource_count: usize,
 }
 
@@ -59,29 +73,37 @@ impl From<ServerRecord> for ServerBody {
     }
 }
 
-/// A tool; what the upstream wrote is passed on as it wrote it.
+/// A tool. Fields of its definition are passed on as its server sent them.
 #[derive(Serialize, ToSchema)]
 pub struct ToolRecord<'a> {
+    /// The full name, `<server>__<tool>`.
     pub name: String,
+    /// Whether both the tool and its server are enabled.
     pub enabled: bool,
     #[schema(value_type = String)]
     pub description: &'a RawValue,
+    /// The JSON Schema of the arguments.
     #[schema(value_type = HashMap<String, Value>)]
     pub input_schema: &'a RawValue,
+    /// The server's hints about the behaviour of the tool.
     #[schema(value_type = HashMap<String, Value>)]
     pub annotations: &'a RawValue,
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub title: Option<&'a RawValue>,
+    /// The JSON Schema of the structured result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<HashMap<String, Value>>)]
     pub output_schema: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Value>>)]
     pub icons: Option<&'a RawValue>,
+    /// The `_meta` object of the definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<HashMap<String, Value>>)]
     pub meta: Option<&'a RawValue>,
+    /// The `execution` object of the definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<HashMap<String, Value>>)]
     pub execution: Option<&'a RawValue>,
@@ -105,19 +127,24 @@ impl<'a> ToolRecord<'a> {
     }
 }
 
+/// A prompt. Fields of its definition are passed on as its server sent them.
 #[derive(Serialize, ToSchema)]
 pub struct PromptRecord<'a> {
+    /// The full name, `<server>__<prompt>`.
     pub name: String,
+    /// Whether both the prompt and its server are enabled.
     pub enabled: bool,
     #[schema(value_type = String)]
     pub description: &'a RawValue,
     pub arguments: Vec<PromptArgumentBody>,
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub title: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Value>>)]
     pub icons: Option<&'a RawValue>,
+    /// The `_meta` object of the definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<HashMap<String, Value>>)]
     pub meta: Option<&'a RawValue>,
@@ -138,13 +165,14 @@ impl<'a> PromptRecord<'a> {
     }
 }
 
-/// An argument of a prompt, as people see it.
+/// An argument of a prompt.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PromptArgument)]
 pub struct PromptArgumentBody {
     pub name: String,
     #[schema(required = false)]
     pub description: String,
+    /// Whether the prompt cannot be rendered without this argument.
     #[schema(required = false)]
     pub required: bool,
 }
@@ -156,14 +184,19 @@ impl From<offering::PromptArgument> for PromptArgumentBody {
     }
 }
 
+/// A resource. Fields of its definition are passed on as its server sent them.
 #[derive(Serialize, ToSchema)]
 pub struct ResourceRecord<'a> {
+    /// The server's own URI of the resource.
     pub uri: &'a str,
+    /// The URI that is unique in the gateway; accepted wherever a URI is.
     pub qualified_uri: String,
     #[schema(value_type = String)]
     pub name: &'a RawValue,
+    /// The display name.
     #[schema(value_type = String)]
     pub title: &'a RawValue,
+    /// Whether the server is enabled.
     pub enabled: bool,
     #[schema(value_type = String)]
     pub description: &'a RawValue,
@@ -171,8 +204,10 @@ pub struct ResourceRecord<'a> {
     pub mime_type: &'a RawValue,
     #[schema(value_type = HashMap<String, Value>)]
     pub annotations: &'a RawValue,
+    /// The `_meta` object of the definition.
     #[schema(value_type = HashMap<String, Value>)]
     pub meta: &'a RawValue,
+    /// The name of the server.
     pub server: &'a str,
 }
 
@@ -194,8 +229,10 @@ impl<'a> ResourceRecord<'a> {
     }
 }
 
+/// A resource template. Fields of its definition are passed on as its server sent them.
 #[derive(Serialize, ToSchema)]
 pub struct TemplateRecord<'a> {
+    /// The template of the URIs (RFC 6570).
     pub uri_template: &'a str,
     #[schema(value_type = String)]
     pub name: &'a RawValue,
@@ -203,6 +240,7 @@ pub struct TemplateRecord<'a> {
     pub description: &'a RawValue,
     #[schema(value_type = String)]
     pub mime_type: &'a RawValue,
+    /// The name of the server.
     pub server: &'a str,
 }
 
@@ -222,7 +260,7 @@ impl<'a> TemplateRecord<'a> {
 const NO_TEXT: &str = r#""""#;
 const NO_OBJECT: &str = "{}";
 
-/// Returns the default of a field that a server left out but that records always have.
+/// Returns the default of a field that the server omitted but that every record has.
 fn raw(json: &'static str) -> &'static RawValue {
     serde_json::from_str(json).expect("the stand-ins are JSON")
 }

@@ -17,24 +17,28 @@ use gateway::record::ServerRecord;
 use model::{FieldError, Fields, Mode};
 use telemetry::StoreState;
 
+/// The state of the gateway.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 pub struct HealthBody {
+    /// `ok`, `degraded` or `draining`.
     status: &'static str,
 }
 
+/// Facts about the gateway.
 #[derive(Serialize, ToSchema)]
 pub struct Metadata {
+    /// The version, with a leading `v`.
     version: &'static str,
 }
 
-/// Whether the gateway runs.
+/// Confirms that the gateway is running.
 #[utoipa::path(get, path = "/health", tag = "system", responses((status = 200, body = HealthBody)))]
 pub async fn health() -> Json<HealthBody> {
     Json(HealthBody { status: "ok" })
 }
 
-/// Whether calls are served. `degraded`: they are, but changes cannot be saved.
+/// Returns the readiness. `degraded`: calls work, but changes cannot be stored.
 #[utoipa::path(get, path = "/ready", tag = "system",
     responses((status = 200, body = HealthBody), (status = 503, body = HealthBody)))]
 pub async fn ready(State(face): State<Face>) -> Response {
@@ -48,13 +52,13 @@ pub async fn ready(State(face): State<Face>) -> Response {
     serialized(code, &HealthBody { status })
 }
 
-/// The version of the gateway.
+/// Returns the version of the gateway.
 #[utoipa::path(get, path = "/metadata", tag = "system", responses((status = 200, body = Metadata)))]
 pub async fn metadata() -> Json<Metadata> {
     Json(Metadata { version: VERSION })
 }
 
-/// A development server initializes itself at start, so there this only confirms it.
+/// Initializes an enterprise gateway and returns the admin's token. In development mode it changes nothing.
 #[utoipa::path(post, path = "/init", tag = "system",
     request_body = HashMap<String, String>, responses((status = 200, body = HashMap<String, String>)))]
 pub async fn init(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<Value>> {
@@ -75,7 +79,7 @@ fn requested_mode(body: &Bytes) -> Result<Option<Mode>, ErrorResponse> {
     Ok(mode.map(|mode| Mode::parse(&mode).ok_or_else(wrong)).transpose()?)
 }
 
-/// Metrics as text, when telemetry is on.
+/// Returns the metrics in the OpenMetrics text format, if telemetry is on.
 #[utoipa::path(get, path = "/metrics", tag = "system",
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
 pub async fn metrics(State(face): State<Face>) -> HandlerResult<Response> {

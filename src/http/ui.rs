@@ -7,21 +7,21 @@ use axum::response::Response;
 use super::Face;
 use super::error::{ErrorResponse, HandlerResult};
 
-/// The page itself.
+/// Returns the page of the dashboard.
 #[utoipa::path(get, path = "/", tag = "dashboard pages",
     responses((status = 200, content_type = "text/html", body = String)))]
 pub async fn root(face: State<Face>, headers: HeaderMap) -> HandlerResult<Response> {
     index(face, headers).await
 }
 
-/// The page itself.
+/// Returns the page of the dashboard.
 #[utoipa::path(get, path = "/index.html", tag = "dashboard pages",
     responses((status = 200, content_type = "text/html", body = String)))]
 pub async fn index(State(face): State<Face>, headers: HeaderMap) -> HandlerResult<Response> {
     find(&face, "index.html", &headers)
 }
 
-/// What the page loads.
+/// Returns a file that the page of the dashboard loads.
 #[utoipa::path(get, path = "/assets/{*path}", tag = "dashboard pages", params(("path" = String, Path)),
     responses((status = 200, content_type = "*/*", body = String)))]
 pub async fn asset(

@@ -67,7 +67,7 @@ impl Drop for Ending {
 }
 
 impl Gateway {
-    /// Counts a denied call, whose tool does not exist, at least not for this caller.
+    /// Counts a call to a tool that does not exist for this caller.
     pub fn deny_call(&self) {
         Ending::new(self, None, Some(String::new())).denied();
     }

@@ -80,7 +80,7 @@ impl Mcp {
         }
         let sender = Sender { viewer, revoked, session, beside };
         match head {
-            // Boxed, here and below: a large, rare future should not make that of every request larger.
+            // Boxed, to keep the common future small.
             None => Box::pin(self.take_batch(&body, version.as_deref(), sender)).await,
             Some(head) => self.take(&head, &body, &sender).await.unwrap_or_else(Reply::accepted),
         }
@@ -352,7 +352,7 @@ fn needs_session(method: &str) -> String {
     format!("{method} needs a session; initialize one first")
 }
 
-/// The refusal of a message that cannot be part of a batch: alone, its response would be more than a message.
+/// Refuses a message that cannot be part of a batch, because its response needs more than a JSON-RPC message.
 fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
     let id = head.id.as_ref().filter(|_| head.kind == MessageKind::Request)?.raw();
     let sentence = match head.method.as_deref().unwrap_or_default() {

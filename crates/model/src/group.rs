@@ -17,6 +17,7 @@ pub const EVERYTHING: &str = "*";
 /// Keys that responses contain besides the configuration, so a response that is sent back as a body contains them too.
 const ENDPOINT_KEYS: [&str; 3] = ["streamable_http_endpoint", "sse_endpoint", "sse_message_endpoint"];
 
+/// The name of a tool group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct GroupName(String);
@@ -51,18 +52,19 @@ impl fmt::Display for GroupName {
     }
 }
 
+/// The configuration of a tool group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
     pub name: GroupName,
     pub description: String,
     pub included_tools: Vec<String>,
     pub included_servers: Vec<String>,
-    /// Taken away after everything was included.
+    /// Removed from the included tools.
     pub excluded_tools: Vec<String>,
-    /// Full names, or `*` for those of the included servers.
+    /// Full names, or `*` for all prompts of the included servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub included_prompts: Vec<String>,
-    /// URIs, or `*` for those of the included servers.
+    /// URIs, or `*` for all resources of the included servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub included_resources: Vec<String>,
 }

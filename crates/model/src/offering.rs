@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+/// Everything that a server offers.
 #[derive(Clone, Debug, Default)]
 pub struct Offering {
     pub protocol_version: String,
@@ -103,7 +104,7 @@ listed!(Prompt, name, "name");
 listed!(Resource, uri, "uri");
 listed!(Template, uri_template, "uriTemplate");
 
-/// The fields of a tool definition that people see, each still as the upstream wrote it.
+/// The displayed fields of a tool definition, as the server sent them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolFields<'a> {
@@ -130,7 +131,7 @@ impl Tool {
         serde_json::from_str(self.definition.get()).unwrap_or_default()
     }
 
-    /// Whether the upstream declares that running the tool twice is safe.
+    /// Whether the server declares that running the tool twice is safe.
     pub fn is_repeatable(&self) -> bool {
         #[derive(Deserialize)]
         struct Definition {
@@ -170,7 +171,7 @@ impl Tool {
     }
 }
 
-/// An argument of a prompt, as people see it.
+/// An argument of a prompt.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PromptArgument {
     pub name: String,
@@ -185,7 +186,7 @@ fn null_or<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -
     Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
-/// The fields of a prompt definition that people see.
+/// The displayed fields of a prompt definition, as the server sent them.
 #[derive(Default, Deserialize)]
 pub struct PromptFields<'a> {
     #[serde(borrow)]
@@ -219,7 +220,7 @@ impl Prompt {
     }
 }
 
-/// The fields of a resource or template definition that people see.
+/// The displayed fields of a resource or template definition, as the server sent them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceFields<'a> {

@@ -114,7 +114,7 @@ impl ListReader<'_> {
             return Ok(None);
         }
         let unreadable =
-            |error| ProbeError::Words(format!("the answer to {method} is not understood: {error}"));
+            |error| ProbeError::Words(format!("the response to {method} cannot be parsed: {error}"));
         let mut found: HashMap<Cow<'_, str>, &RawValue> =
             serde_json::from_slice(result_of(&answer, method)?).map_err(unreadable)?;
         let items = found.remove(member).map_or("[]", RawValue::get);

@@ -11,14 +11,16 @@ use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Created, Json, NoContent};
 use model::{Client, HolderName};
 
-/// A client; its token stays readable for admins.
+/// A client with its token.
 #[derive(Serialize, ToSchema)]
 pub struct ClientRecord {
     #[schema(value_type = String)]
     name: HolderName,
     description: String,
     access_token: String,
+    /// Whether the token was given in a request instead of generated.
     is_custom_access_token: bool,
+    /// The names of the servers that the client may use; `*` means all of them.
     allow_list: Vec<String>,
 }
 
@@ -34,23 +36,25 @@ impl From<Client> for ClientRecord {
     }
 }
 
-/// What a client is made of; `name` counts only for a new one. It is read by the gateway; this is its description.
+/// The fields of a client; `name` is used only on creation.
+// Only for the OpenAPI document: `model::client` parses the body.
 #[derive(ToSchema)]
 pub struct ClientInput {
     pub name: Option<String>,
     pub description: Option<String>,
+    /// A token of at least 8 characters. On creation, one is generated if this is omitted.
     pub access_token: Option<String>,
-    /// Names of servers, or `*` for all of them.
+    /// The names of the servers that the client may use, or `*` for all of them.
     pub allow_list: Option<Vec<String>>,
 }
 
-/// All clients.
+/// Lists all clients.
 #[utoipa::path(get, path = "/api/v0/clients", tag = "clients", responses((status = 200, body = [ClientRecord])))]
 pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<ClientRecord>>> {
     Ok(Json(face.gateway.clients()?.into_iter().map(ClientRecord::from).collect()))
 }
 
-/// Makes a client.
+/// Creates a client and returns it with its token.
 #[utoipa::path(post, path = "/api/v0/clients", tag = "clients",
     request_body = ClientInput, responses((status = 201, body = ClientRecord)))]
 pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Created<ClientRecord>> {
@@ -59,7 +63,7 @@ pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Crea
     Ok(Created(face.gateway.create_client(json_object(&body)?).await?.into()))
 }
 
-/// Overwrites everything of a client but its name.
+/// Replaces all fields of a client except its name.
 #[utoipa::path(put, path = "/api/v0/clients/{name}", tag = "clients", params(("name" = String, Path)),
     request_body = ClientInput, responses((status = 200, body = ClientRecord)))]
 pub async fn replace(
@@ -71,7 +75,7 @@ pub async fn replace(
     Ok(Json(face.gateway.replace_client(&name, json_object(&body)?).await?.into()))
 }
 
-/// Deletes a client; its token is worthless at once.
+/// Deletes a client; its token stops working at once.
 #[utoipa::path(delete, path = "/api/v0/clients/{name}", tag = "clients",
     params(("name" = String, Path)), responses((status = 204)))]
 pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {

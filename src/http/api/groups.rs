@@ -14,19 +14,22 @@ use crate::http::extract::{Name, json_object};
 use crate::http::reply::{Created, Json, NoContent};
 use model::Group;
 
+/// The configuration of a tool group.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Group)]
 pub struct GroupBody<'a> {
     name: &'a str,
     description: &'a str,
+    /// Full names of tools.
     included_tools: &'a [String],
+    /// Names of servers, all of whose tools are included.
     included_servers: &'a [String],
-    /// Taken away after everything was included.
+    /// Full names of tools. Removed from the included tools.
     excluded_tools: &'a [String],
-    /// Full names, or `*` for those of the included servers.
+    /// Full names of prompts, or `*` for all prompts of the included servers.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     included_prompts: &'a [String],
-    /// URIs, or `*` for those of the included servers.
+    /// URIs of resources, or `*` for all resources of the included servers.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     included_resources: &'a [String],
 }
@@ -45,7 +48,7 @@ impl<'a> From<&'a Group> for GroupBody<'a> {
     }
 }
 
-/// A group with the addresses of its endpoints.
+/// A tool group with the URLs of its MCP endpoints.
 #[derive(Serialize, ToSchema)]
 pub struct GroupWithEndpoints<'a> {
     #[serde(flatten)]
@@ -54,11 +57,14 @@ pub struct GroupWithEndpoints<'a> {
     endpoints: GroupEndpoints,
 }
 
-/// Where agents reach a group.
+/// The URLs of the MCP endpoints of a tool group.
 #[derive(Serialize, ToSchema)]
 pub struct GroupEndpoints {
+    /// The URL for clients that use streamable HTTP.
     streamable_http_endpoint: String,
+    /// The URL for clients that use HTTP+SSE.
     sse_endpoint: String,
+    /// The URL to which clients that use HTTP+SSE send messages.
     sse_message_endpoint: String,
 }
 
@@ -73,22 +79,26 @@ impl GroupEndpoints {
     }
 }
 
-/// The configuration of a group. It is read by `model::group`; this is its description.
+/// The configuration of a tool group. It includes at least one tool or server.
+// Only for the OpenAPI document: `model::group` parses the body.
 #[derive(ToSchema)]
 pub struct GroupInput {
+    /// The name; ignored when a group is replaced.
     pub name: String,
     pub description: Option<String>,
-    /// Full names.
+    /// Full names of tools.
     pub included_tools: Option<Vec<String>>,
+    /// Names of servers, all of whose tools are included.
     pub included_servers: Option<Vec<String>>,
-    /// Taken away after everything was included.
+    /// Full names of tools. Removed from the included tools.
     pub excluded_tools: Option<Vec<String>>,
-    /// Full names, or `*` for those of the included servers.
+    /// Full names of prompts, or `*` for all prompts of the included servers.
     pub included_prompts: Option<Vec<String>>,
-    /// URIs, or `*` for those of the included servers.
+    /// URIs of resources, or `*` for all resources of the included servers.
     pub included_resources: Option<Vec<String>>,
 }
 
+/// A tool group before and after its replacement.
 #[derive(Serialize, ToSchema)]
 pub struct ReplacedGroup<'a> {
     name: &'a str,
@@ -96,19 +106,21 @@ pub struct ReplacedGroup<'a> {
     new: GroupBody<'a>,
 }
 
+/// The tools that a group shows now.
 #[derive(Serialize, ToSchema)]
 pub struct EffectiveTools {
+    /// Full names.
     tools: Vec<String>,
 }
 
-/// All groups.
+/// Lists all tool groups.
 #[utoipa::path(get, path = "/api/v0/tool-groups", tag = "tool groups", responses((status = 200, body = [GroupBody])))]
 pub async fn list(State(face): State<Face>) -> Response {
     let catalog = face.gateway.catalog();
     Json(catalog.groups().map(GroupBody::from).collect::<Vec<_>>()).into_response()
 }
 
-/// One group.
+/// Returns a tool group.
 #[utoipa::path(get, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 200, body = GroupWithEndpoints)))]
 pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> HandlerResult<Response> {
@@ -116,7 +128,7 @@ pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name)
     Ok(Json(with_endpoints(&face, &headers, catalog.group(&name)?)).into_response())
 }
 
-/// Makes a group.
+/// Creates a tool group.
 #[utoipa::path(post, path = "/api/v0/tool-groups", tag = "tool groups",
     request_body = GroupInput, responses((status = 201, body = GroupWithEndpoints)))]
 pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
@@ -124,7 +136,7 @@ pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
     Ok(Created(with_endpoints(&face, &headers, &group)).into_response())
 }
 
-/// Replaces the whole configuration of a group.
+/// Replaces the whole configuration of a tool group.
 #[utoipa::path(put, path = "/api/v0/tool-groups/{name}", tag = "tool groups", params(("name" = String, Path)),
     request_body = GroupInput, responses((status = 200, body = ReplacedGroup)))]
 pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
@@ -135,7 +147,7 @@ pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) ->
     Ok(Json(ReplacedGroup { name: new.name, old, new }).into_response())
 }
 
-/// Deletes a group.
+/// Deletes a tool group.
 #[utoipa::path(delete, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 204)))]
 pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
@@ -143,7 +155,7 @@ pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult
     Ok(NoContent)
 }
 
-/// Exactly what the endpoints of a group show now.
+/// Lists exactly the tools that the endpoints of a group show now.
 #[utoipa::path(get, path = "/api/v0/tool-groups/{name}/effective-tools", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 200, body = EffectiveTools)))]
 pub async fn effective_tools(

@@ -13,17 +13,22 @@ use crate::http::reply::Created;
 use gateway::authorizations::{AuthorizationResponse, Refused};
 use model::{FieldError, Fields, Secret};
 
-/// What came back with the person.
+/// The parameters of the redirect.
 #[derive(ToSchema)]
 pub struct CompletionInput {
+    /// The `state` of the authorization request.
     pub state: String,
+    /// The authorization code; required unless `error` is given.
     pub code: Option<String>,
+    /// The issuer, if the authorization server sent it.
     pub iss: Option<String>,
+    /// The OAuth error code, if the authorization was refused.
     pub error: Option<String>,
+    /// The explanation of the error.
     pub error_description: Option<String>,
 }
 
-/// Finishes an authorization.
+/// Completes an authorization and returns the server.
 #[utoipa::path(post, path = "/api/v0/upstream_oauth/sessions/{id}/complete", tag = "servers",
     params(("id" = String, Path)), request_body = CompletionInput, responses((status = 201, body = OneServer)))]
 pub async fn complete(

@@ -17,10 +17,10 @@ use crate::http::record::PromptRecord;
 use crate::http::reply::{Json, Written};
 use model::Fields;
 
-/// The body of a rendering.
+/// The prompt to render, and its arguments.
 #[derive(ToSchema)]
 pub struct RenderInput {
-    /// The full name.
+    /// The full name of the prompt.
     pub name: String,
     pub arguments: Option<HashMap<String, String>>,
 }
@@ -30,17 +30,20 @@ pub struct RenderInput {
 pub struct RenderedPrompt {
     pub description: Option<String>,
     pub messages: Vec<PromptMessage>,
+    /// The `_meta` object of the result, if the server sent one.
     pub meta: Option<HashMap<String, Value>>,
 }
 
+/// A message of a rendered prompt.
 #[derive(ToSchema)]
 pub struct PromptMessage {
     /// `user` or `assistant`.
     pub role: String,
+    /// A content block of MCP.
     pub content: HashMap<String, Value>,
 }
 
-/// All prompts.
+/// Lists the prompts of the enabled servers.
 #[utoipa::path(get, path = "/api/v0/prompts", tag = "prompts",
     params(
         ("server" = Option<String>, Query, description = "Only of this server"),
@@ -53,7 +56,7 @@ pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Respo
         .into_response())
 }
 
-/// One prompt.
+/// Returns a prompt.
 #[utoipa::path(get, path = "/api/v0/prompt", tag = "prompts",
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = PromptRecord)))]
@@ -63,7 +66,7 @@ pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Respon
     Ok(Json(PromptRecord::of(entry, prompt)).into_response())
 }
 
-/// Renders a prompt.
+/// Renders a prompt with the given arguments.
 #[utoipa::path(post, path = "/api/v0/prompts/render", tag = "prompts",
     request_body = RenderInput, responses((status = 200, body = RenderedPrompt)))]
 pub async fn render(
@@ -78,7 +81,7 @@ pub async fn render(
     Ok(Written(face.gateway.render(caller.owner(), &name, &arguments).await?))
 }
 
-/// Switches a prompt, or all prompts of a server, on.
+/// Enables a prompt, or all prompts of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/prompts/enable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
@@ -86,7 +89,7 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Hand
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, true).await?))
 }
 
-/// Switches a prompt, or all prompts of a server, off.
+/// Disables a prompt, or all prompts of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/prompts/disable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]

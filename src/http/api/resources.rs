@@ -15,20 +15,21 @@ use crate::http::record::{ResourceRecord, TemplateRecord};
 use crate::http::reply::{Json, Written};
 use model::{FieldError, Fields};
 
-/// The URI of a resource, the server's own or the qualified one.
+/// The resource to return or read.
 #[derive(ToSchema)]
 pub struct ResourceInput {
+    /// The server's own URI of the resource, or the qualified one.
     pub uri: String,
 }
 
-/// What a resource holds, as its server sent it.
+/// The contents of a resource, as its server sent them.
 #[derive(ToSchema)]
 pub struct ResourceContents {
-    /// Each with `uri`, `mimeType`, and `text` or `blob`.
+    /// Objects with `uri`, `mimeType`, and `text` or `blob`.
     pub contents: Vec<Value>,
 }
 
-/// All resources.
+/// Lists the resources of the enabled servers.
 #[utoipa::path(get, path = "/api/v0/resources", tag = "resources",
     params(
         ("server" = Option<String>, Query, description = "Only of this server"),
@@ -41,7 +42,7 @@ pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Respo
     Ok(Json(records.collect::<Vec<_>>()).into_response())
 }
 
-/// All resource templates.
+/// Lists the resource templates of the enabled servers.
 #[utoipa::path(get, path = "/api/v0/resource_templates", tag = "resources",
     params(
         ("server" = Option<String>, Query, description = "Only of this server"),
@@ -54,7 +55,7 @@ pub async fn templates(State(face): State<Face>, query: Query) -> HandlerResult<
     Ok(Json(records.collect::<Vec<_>>()).into_response())
 }
 
-/// One resource.
+/// Returns the record of a resource, without its contents.
 #[utoipa::path(post, path = "/api/v0/resources/get", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceRecord)))]
 pub async fn get(State(face): State<Face>, body: Bytes) -> HandlerResult<Response> {
@@ -64,7 +65,7 @@ pub async fn get(State(face): State<Face>, body: Bytes) -> HandlerResult<Respons
     Ok(Json(ResourceRecord::of(entry, resource)).into_response())
 }
 
-/// Reads a resource.
+/// Reads a resource and returns its contents.
 #[utoipa::path(post, path = "/api/v0/resources/read", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
 pub async fn read(State(face): State<Face>, caller: CurrentPrincipal, body: Bytes) -> HandlerResult<Written> {

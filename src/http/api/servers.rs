@@ -21,6 +21,7 @@ use gateway::record::ServerRecord;
 use gateway::servers::{Existing, SwitchOutcome};
 use model::{Fields, Role};
 
+/// The record of a server under `server`.
 #[derive(Serialize, ToSchema)]
 pub struct OneServer {
     server: ServerBody,
@@ -32,7 +33,7 @@ impl From<ServerRecord> for OneServer {
     }
 }
 
-/// The record under `server`, and its fields at the top level too.
+/// A new server: its record under `server`, and the fields of the record at the top level too.
 #[derive(Serialize, ToSchema)]
 pub struct Registered {
     server: ServerBody,
@@ -40,11 +41,14 @@ pub struct Registered {
     fields: ServerBody,
 }
 
-/// What became visible or hidden when a server was switched.
+/// The tools and prompts that became visible or hidden when a server was enabled or disabled.
 #[derive(Serialize, ToSchema)]
 pub struct SwitchedServer {
+    /// The name of the server.
     name: String,
+    /// Full names of tools.
     tools_affected: Vec<String>,
+    /// Full names of prompts.
     prompts_affected: Vec<String>,
 }
 
@@ -55,41 +59,59 @@ impl From<SwitchOutcome> for SwitchedServer {
     }
 }
 
-/// How to reach a server. It is read by `model::registration`; this is its description.
+/// The registration of a server.
+// Only for the OpenAPI document: `model::registration` parses the body.
 #[derive(ToSchema)]
 #[schema(as = RegistrationInput)]
 pub struct RegistrationBody {
+    /// Letters, digits, `-` and `_`; no `__`, not ending in `_`; at most 64 characters.
     pub name: String,
     /// `stdio`, `streamable_http` or `sse`.
     pub transport: String,
     pub description: Option<String>,
+    /// The URL of the MCP endpoint; for HTTP servers.
     pub url: Option<String>,
+    /// A token for the `Authorization` header; for HTTP servers.
     pub bearer_token: Option<String>,
+    /// Headers that are sent with every request. An `Authorization` here wins over `bearer_token`; for HTTP servers.
     pub headers: Option<HashMap<String, String>>,
+    /// The program to start; for `stdio`.
     pub command: Option<String>,
+    /// The arguments of the program; for `stdio`.
     pub args: Option<Vec<String>>,
+    /// Environment variables of the program; for `stdio`.
     pub env: Option<HashMap<String, String>>,
+    /// The working directory of the program; for `stdio`.
     pub cwd: Option<String>,
-    /// `stateless` or `stateful`.
+    /// `stateless` (the default): sessions share links; `stateful`: each session has its own link.
     pub session_mode: Option<String>,
+    /// The timeout of a call in milliseconds; 300000 if omitted, 0 for none.
     pub timeout_ms: Option<u64>,
+    /// The largest number of concurrent calls; 0 or omitted for no limit.
     pub max_concurrency: Option<u64>,
+    /// Whether the server is enabled; true if omitted.
     pub enabled: Option<bool>,
+    /// Names of tools, as the server calls them, that are disabled from the start.
     pub disabled_tools: Option<Vec<String>>,
+    /// Names of prompts, as the server calls them, that are disabled from the start.
     pub disabled_prompts: Option<Vec<String>>,
+    /// The redirect URI, if the server requires OAuth.
     pub oauth_redirect_uri: Option<String>,
+    /// The client id at the authorization server, if the gateway is registered there already.
     pub oauth_client_id: Option<String>,
+    /// The secret of that client.
     pub oauth_client_secret: Option<String>,
+    /// The scopes to request.
     pub oauth_scopes: Option<Vec<String>>,
 }
 
-/// All servers.
+/// Lists all servers.
 #[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerBody])))]
 pub async fn list(State(face): State<Face>, caller: CurrentPrincipal) -> Json<Vec<ServerBody>> {
     Json(face.gateway.servers().into_iter().map(|server| shown_to(&caller, server)).collect())
 }
 
-/// One server.
+/// Returns a server.
 #[utoipa::path(get, path = "/api/v0/servers/{name}", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = ServerBody)))]
 pub async fn get(
@@ -108,7 +130,7 @@ fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     }
 }
 
-/// Registers a server. Where a person must authorize it first, the answer is 202 with the page to open.
+/// Registers a server. If a person must authorize it first, the response is 202 with the URL to open.
 #[utoipa::path(post, path = "/api/v0/servers", tag = "servers",
     params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
     request_body = RegistrationBody,
@@ -126,7 +148,9 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Ha
     })
 }
 
-/// Changes what is given of a server; what is left out stays. `env` and `headers` are merged by key; `null` removes one.
+/// Changes the given fields of a server; omitted fields stay the same.
+///
+/// `env` and `headers` are merged by key; a value of `null` removes the key.
 #[utoipa::path(patch, path = "/api/v0/servers/{name}", tag = "servers", params(("name" = String, Path)),
     request_body = HashMap<String, Value>,
     responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]
@@ -139,7 +163,7 @@ pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> H
     })
 }
 
-/// Asks a person to authorize a server anew; the way back is the registered one unless the body says another.
+/// Starts a new authorization of a server. The redirect URI is the registered one unless the body has another.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/reauthorize", tag = "servers", params(("name" = String, Path)),
     request_body = HashMap<String, String>, responses((status = 202, body = AuthorizationRequired)))]
 pub async fn reauthorize(
@@ -156,7 +180,7 @@ pub async fn reauthorize(
     Ok(Accepted(face.gateway.reauthorize(&name, redirect_uri).await?.into()))
 }
 
-/// Removes a server.
+/// Removes a server and everything it offers.
 #[utoipa::path(delete, path = "/api/v0/servers/{name}", tag = "servers",
     params(("name" = String, Path)), responses((status = 204)))]
 pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
@@ -164,28 +188,28 @@ pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult
     Ok(NoContent)
 }
 
-/// Switches a server on.
+/// Enables a server.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/enable", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
 pub async fn enable(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<SwitchedServer>> {
     Ok(Json(face.gateway.switch_server(&name, true).await?.into()))
 }
 
-/// Switches a server off.
+/// Disables a server.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/disable", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
 pub async fn disable(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<SwitchedServer>> {
     Ok(Json(face.gateway.switch_server(&name, false).await?.into()))
 }
 
-/// Reads the lists of a server now.
+/// Reads the lists of a server again, now.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/refresh", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = OneServer)))]
 pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<OneServer>> {
     Ok(Json(face.gateway.refresh(&name).await?.into()))
 }
 
-/// The registrations of all servers, secrets in clear.
+/// Returns the registrations of all servers, with secrets in plain text.
 #[utoipa::path(get, path = "/api/v0/server_configs", tag = "servers", responses((status = 200, body = [RegistrationBody])))]
 pub async fn configs(State(face): State<Face>) -> Json<Vec<Map<String, Value>>> {
     Json(face.gateway.server_configs())

@@ -24,21 +24,24 @@ use wire::{authored, sse, text, walk};
 /// How many progress events are queued for a slow reader; further ones are dropped.
 const PROGRESS_BACKLOG: usize = 64;
 
-/// What a tool answered. A tool that reports an error is an answer, too.
+/// The result of a tool call. An error that the tool reports is a result, too.
 #[derive(ToSchema)]
 #[schema(as = ToolResult)]
 pub struct ToolResultBody {
-    /// Blocks with a `type` each, such as `text` or `image`.
+    /// Content blocks; each has a `type`, such as `text` or `image`.
     pub content: Vec<Value>,
+    /// Whether the tool reports an error.
     #[schema(rename = "isError")]
     pub is_error: bool,
+    /// The result as JSON, if the server sent one.
     #[schema(rename = "structuredContent")]
     pub structured_content: Option<Value>,
+    /// The `_meta` object of the result, if the server sent one.
     #[schema(rename = "_meta")]
     pub meta: Option<HashMap<String, Value>>,
 }
 
-/// All tools.
+/// Lists the tools of the enabled servers.
 #[utoipa::path(get, path = "/api/v0/tools", tag = "tools",
     params(
         ("server" = Option<String>, Query, description = "Only of this server"),
@@ -50,7 +53,7 @@ pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Respo
     Ok(Json(tools.map(|(entry, tool)| ToolRecord::of(entry, tool)).collect::<Vec<_>>()).into_response())
 }
 
-/// One tool.
+/// Returns a tool.
 #[utoipa::path(get, path = "/api/v0/tool", tag = "tools",
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = ToolRecord)))]
@@ -60,7 +63,7 @@ pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Respon
     Ok(Json(ToolRecord::of(entry, tool)).into_response())
 }
 
-/// Switches a tool, or all tools of a server, on.
+/// Enables a tool, or all tools of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/tools/enable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
@@ -68,7 +71,7 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Hand
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true).await?))
 }
 
-/// Switches a tool, or all tools of a server, off.
+/// Disables a tool, or all tools of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/tools/disable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     responses((status = 200, body = [String])))]
@@ -80,7 +83,7 @@ pub async fn disable(
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
 }
 
-/// Calls a tool; with `Accept: text/event-stream` the answer streams progress and then the result.
+/// Calls a tool. With `Accept: text/event-stream` the response streams progress and then the result.
 #[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
     request_body(content = HashMap<String, Value>, description = "`name`, and the arguments beside it"),
     responses((status = 200, body = ToolResultBody)))]

@@ -13,7 +13,7 @@ use crate::http::reply::{Created, Json, NoContent};
 use gateway::principals::Principal;
 use model::{HolderName, Role, User};
 
-/// What everybody may know about a user.
+/// A user without its token.
 #[derive(Serialize, ToSchema)]
 pub struct UserRecord {
     #[schema(value_type = String)]
@@ -23,7 +23,7 @@ pub struct UserRecord {
     role: Role,
 }
 
-/// A user with the token, as whoever gave it out sees it.
+/// A user with its token, as returned on creation and change.
 #[derive(Serialize, ToSchema)]
 pub struct UserWithToken {
     #[serde(flatten)]
@@ -31,22 +31,25 @@ pub struct UserWithToken {
     access_token: String,
 }
 
-/// What a user is made of; `username` is required only for a new one. It is read by the gateway; this is its description.
+/// The fields of a user; `username` is required only on creation.
+// Only for the OpenAPI document: `model::user` parses the body.
 #[derive(ToSchema)]
 pub struct UserInput {
+    /// The name; on a change, the new name.
     pub username: Option<String>,
-    /// `admin` or `user`.
+    /// `admin` or `user`; on creation, `user` if omitted.
     pub role: Option<String>,
+    /// A token of at least 8 characters. On creation, one is generated if this is omitted.
     pub access_token: Option<String>,
 }
 
-/// All users.
+/// Lists all users.
 #[utoipa::path(get, path = "/api/v0/users", tag = "users", responses((status = 200, body = [UserRecord])))]
 pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<UserRecord>>> {
     Ok(Json(face.gateway.users()?.into_iter().map(record).collect()))
 }
 
-/// Makes a user.
+/// Creates a user and returns it with its token.
 #[utoipa::path(post, path = "/api/v0/users", tag = "users",
     request_body = UserInput, responses((status = 201, body = UserWithToken)))]
 pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Created<UserWithToken>> {
@@ -55,7 +58,7 @@ pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Crea
     Ok(Created(with_token(face.gateway.create_user(json_object(&body)?).await?)))
 }
 
-/// Changes what is given of a user.
+/// Changes the given fields of a user; omitted fields stay the same.
 #[utoipa::path(put, path = "/api/v0/users/{name}", tag = "users", params(("name" = String, Path)),
     request_body = UserInput, responses((status = 200, body = UserWithToken)))]
 pub async fn change(
@@ -67,7 +70,7 @@ pub async fn change(
     Ok(Json(with_token(face.gateway.change_user(&name, json_object(&body)?).await?)))
 }
 
-/// Deletes a user; the token is worthless at once.
+/// Deletes a user; its token stops working at once.
 #[utoipa::path(delete, path = "/api/v0/users/{name}", tag = "users",
     params(("name" = String, Path)), responses((status = 204)))]
 pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
@@ -75,7 +78,7 @@ pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult
     Ok(NoContent)
 }
 
-/// Whose token this is.
+/// Returns the user that the token belongs to.
 #[utoipa::path(get, path = "/api/v0/users/whoami", tag = "users", responses((status = 200, body = UserRecord)))]
 pub async fn whoami(State(face): State<Face>, caller: CurrentPrincipal) -> HandlerResult<Json<UserRecord>> {
     face.gateway.users()?;

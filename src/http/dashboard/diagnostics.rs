@@ -10,19 +10,27 @@ use crate::http::reply::Json;
 use crate::http::{Face, VERSION};
 use wire::Version;
 
+/// The version and the configuration of the gateway, with hints for troubleshooting.
 #[derive(Serialize, ToSchema)]
 pub struct Diagnostics {
+    /// The version of the gateway, with a leading `v`.
     version: &'static str,
+    /// The mode of the gateway.
     mode: &'static str,
     uptime_seconds: u64,
-    /// Where the settings came from: flags, the environment, `.env`, or nothing but defaults.
+    /// The sources of the settings: flags, the environment, `.env`, or only defaults.
     config_source: String,
+    /// The kind of the database, and its file.
     database: String,
+    /// The transports that servers may use.
     enabled_transports: [&'static str; 3],
+    /// The revisions of MCP that the gateway supports.
     protocol_versions: Vec<&'static str>,
-    /// Empty while metrics are off.
+    /// The URL of the metrics; empty if metrics are off.
     metrics_endpoint: String,
+    /// The URL of the MCP endpoint for agents.
     primary_endpoint: String,
+    /// Current problems, and then general hints.
     troubleshooting_hints: Vec<String>,
     server_count: usize,
     tool_count: usize,
@@ -31,7 +39,7 @@ pub struct Diagnostics {
     tool_group_count: usize,
 }
 
-/// What this gateway is and how it is set up.
+/// Returns the version and the configuration of the gateway, with hints for troubleshooting.
 #[utoipa::path(get, path = "/api/dashboard/diagnostics", tag = "dashboard",
     responses((status = 200, body = Diagnostics)))]
 pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Diagnostics> {

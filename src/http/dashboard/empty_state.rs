@@ -3,12 +3,12 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What an empty list says: what belongs there, and how the first one gets there.
+/// What a page shows in place of an empty list.
 #[derive(Serialize, ToSchema)]
 pub struct EmptyState {
     title: &'static str,
     description: &'static str,
-    /// Lines to copy into a terminal.
+    /// Commands that add the first item, to copy into a terminal.
     commands: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ struct ServerStatus {
     status_reason: String,
 }
 
-/// The stream of changes, from now on.
+/// Streams changes of lists and of the status of servers, from now on.
 #[utoipa::path(get, path = "/api/dashboard/events", tag = "dashboard",
     responses((status = 200, description = "Events `changed` and `status`", content_type = "text/event-stream",
         body = String)))]

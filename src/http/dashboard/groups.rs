@@ -28,6 +28,7 @@ use model::{FieldError, Tool};
 const LISTED_TOOLS: usize = 100;
 const LIST_BYTES: usize = 1024 * 1024;
 
+/// All tool groups, and the empty state if there are none.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardGroups<'a> {
     tool_groups: Vec<DashboardGroup<'a>>,
@@ -35,33 +36,43 @@ pub struct DashboardGroups<'a> {
     empty_state: Option<EmptyState>,
 }
 
+/// A tool group with the tools that it shows now.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardGroup<'a> {
     name: &'a str,
     description: &'a str,
-    /// How many tools the group shows right now.
+    /// The number of tools that the group shows now.
     tool_count: usize,
-    /// The tools that the group shows right now; in a list of groups only the first of them.
+    /// The tools that the group shows now; a list of groups has only the first of them.
     tools: Vec<DashboardGroupTool<'a>>,
+    /// Full names of tools.
     included_tools: &'a [String],
+    /// Names of servers, all of whose tools are included.
     included_servers: &'a [String],
+    /// Full names of tools. Removed from the included tools.
     excluded_tools: &'a [String],
+    /// Full names of prompts, or `*` for all prompts of the included servers.
     included_prompts: &'a [String],
+    /// URIs of resources, or `*` for all resources of the included servers.
     included_resources: &'a [String],
     #[serde(flatten)]
     endpoints: GroupEndpoints,
 }
 
+/// A tool that a group shows.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardGroupTool<'a> {
+    /// The name that its server uses.
     name: &'a str,
+    /// The full name, `<server>__<tool>`.
     canonical_name: String,
+    /// The name of the server.
     server: &'a str,
     #[schema(value_type = String)]
     description: &'a RawValue,
 }
 
-/// All groups.
+/// Lists all tool groups.
 #[utoipa::path(get, path = "/api/dashboard/tool-groups", tag = "dashboard",
     responses((status = 200, body = DashboardGroups)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
@@ -80,14 +91,14 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     Json(DashboardGroups { tool_groups, empty_state }).into_response()
 }
 
-/// One group.
+/// Returns a tool group.
 #[utoipa::path(get, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = DashboardGroup)))]
 pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name) -> HandlerResult<Response> {
     show(&face, &headers, &name, Json)
 }
 
-/// Makes a group. `tools` is a short form of `included_tools`.
+/// Creates a tool group. `tools` is accepted as another name of `included_tools`.
 #[utoipa::path(post, path = "/api/dashboard/tool-groups", tag = "dashboard",
     request_body = crate::http::api::groups::GroupInput, responses((status = 201, body = DashboardGroup)))]
 pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
@@ -95,7 +106,7 @@ pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
     show(&face, &headers, group.name.as_str(), Created)
 }
 
-/// Replaces the whole configuration of a group.
+/// Replaces the whole configuration of a tool group.
 #[utoipa::path(put, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard", params(("name" = String, Path)),
     request_body = crate::http::api::groups::GroupInput, responses((status = 200, body = DashboardGroup)))]
 pub async fn replace(
@@ -109,7 +120,7 @@ pub async fn replace(
     show(&face, &headers, &name, Json)
 }
 
-/// Deletes a group; its endpoints are gone at once.
+/// Deletes a tool group; its endpoints stop working at once.
 #[utoipa::path(delete, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
 pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<Deleted>> {
@@ -157,7 +168,7 @@ impl DashboardGroupTool<'_> {
 }
 
 impl<'a> DashboardGroup<'a> {
-    /// Makes the shape of a group, with at most `most` of its tools.
+    /// Returns the record of a group, with at most `most` of its tools.
     fn of(catalog: &'a Catalog, group: &'a model::Group, base: &str, most: usize) -> Self {
         let seen = catalog.tools_in(group.name.as_str());
         let tool = |(entry, tool): &(&'a Arc<Entry>, &'a Tool)| DashboardGroupTool {

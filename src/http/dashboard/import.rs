@@ -19,56 +19,68 @@ use gateway::servers::Existing;
 use model::import::{self, Action, EntryOutcome, Import, ImportEntry, Plan};
 use model::{FieldError, Fields};
 
-/// A pasted configuration.
+/// A configuration of another program.
 #[derive(ToSchema)]
 pub struct PreviewInput {
+    /// The text of the configuration.
     pub text: String,
 }
 
-/// A pasted configuration, and which of its servers to register.
+/// A configuration of another program, and which of its servers to register.
 #[derive(ToSchema)]
 pub struct ImportInput {
+    /// The text of the configuration.
     pub text: String,
+    /// The names of the servers to register.
     pub names: Vec<String>,
 }
 
+/// The servers that a configuration contains.
 #[derive(Serialize, ToSchema)]
 pub struct ImportPreview {
     servers: Vec<ImportCandidate>,
 }
 
-/// A server of the text, without any of its values.
+/// A server in a configuration, without secrets.
 #[derive(Serialize, ToSchema)]
 pub struct ImportCandidate {
     name: String,
+    /// `stdio`, `streamable_http` or `sse`; empty if the configuration does not say.
     transport: String,
+    /// The command or the URL in one line, without credentials and arguments.
     summary: String,
+    /// Names of the environment variables, never their values.
     env_keys: Vec<String>,
+    /// Names of the headers, never their values; `Authorization` is not included.
     header_keys: Vec<String>,
-    /// `add`, `change` or `skip`.
+    /// What an import would do with the server: `add`, `change` or `skip`.
     action: &'static str,
+    /// The reason for the action, and remarks about what the import leaves out or renames.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
+/// The outcomes of an import.
 #[derive(Serialize, ToSchema)]
 pub struct Imported {
     outcomes: Vec<ImportOutcome>,
 }
 
+/// The outcome of an import for one server.
 #[derive(Serialize, ToSchema)]
 pub struct ImportOutcome {
     name: String,
     /// `added`, `changed`, `skipped`, `failed` or `authorization_required`.
     outcome: &'static str,
+    /// Why the server was skipped or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// The page on which a person must authorize the server first.
+    /// The authorization that a person must complete first.
     #[serde(skip_serializing_if = "Option::is_none")]
     authorization_required: Option<PendingAuthorization>,
 }
 
-/// What importing this text would do. Nothing is stored.
+/// Returns what importing a configuration would do. Nothing is stored.
 #[utoipa::path(post, path = "/api/dashboard/import/preview", tag = "dashboard",
     request_body = PreviewInput, responses((status = 200, body = ImportPreview)))]
 pub async fn preview(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<ImportPreview>> {
@@ -81,7 +93,7 @@ pub async fn preview(State(face): State<Face>, body: Bytes) -> HandlerResult<Jso
     Ok(Json(ImportPreview { servers }))
 }
 
-/// Registers the named servers of this text.
+/// Registers the named servers of a configuration.
 #[utoipa::path(post, path = "/api/dashboard/import", tag = "dashboard",
     request_body = ImportInput, responses((status = 200, body = Imported)))]
 pub async fn apply(

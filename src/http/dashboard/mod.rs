@@ -23,18 +23,20 @@ use gateway::Entry;
 use gateway::record::state_of;
 use model::{FieldError, Fields};
 
-/// A flag of something was set.
+/// The new state of a flag.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Switched)]
 pub struct SwitchedItem {
+    /// The name of the server, or the full name of the tool or prompt.
     name: String,
-    /// Its own flag; it is in effect only while its server is enabled, too.
+    /// The flag of the item itself. A tool or prompt is visible only if its server is enabled, too.
     enabled: bool,
 }
 
-/// Something is gone.
+/// The confirmation of a deletion.
 #[derive(Serialize, ToSchema)]
 pub struct Deleted {
+    /// Always true.
     deleted: bool,
 }
 
@@ -42,7 +44,7 @@ impl Deleted {
     const YES: Self = Self { deleted: true };
 }
 
-/// The body of every switch.
+/// The new value of a flag.
 #[derive(ToSchema)]
 pub struct SwitchInput {
     pub enabled: bool,
@@ -58,7 +60,7 @@ impl SwitchInput {
     }
 }
 
-/// The columns of a list that are about the server of each item.
+/// The fields of a list item that describe its server.
 struct Home<'a> {
     server: &'a str,
     server_enabled: bool,

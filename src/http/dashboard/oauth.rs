@@ -38,7 +38,7 @@ pub async fn register(
     }
 }
 
-/// Asks a person to authorize a server anew.
+/// Starts a new authorization of a server.
 #[utoipa::path(post, path = "/api/dashboard/servers/{name}/reauthorize", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 202, body = AuthorizationRequired)))]
 pub async fn reauthorize(
@@ -54,14 +54,14 @@ pub async fn reauthorize(
     Ok(Accepted(AuthorizationRequired::from(pending)))
 }
 
-/// How an authorization is going.
+/// Returns the status of an authorization.
 #[utoipa::path(get, path = "/api/dashboard/oauth/session/{id}", tag = "dashboard", params(("id" = String, Path)),
     responses((status = 200, body = SessionBody)))]
 pub async fn session(State(face): State<Face>, Name(id): Name) -> HandlerResult<Json<SessionBody>> {
     Ok(Json(face.gateway.authorization(&id).await?.into()))
 }
 
-/// The person comes back, with a code or with a refusal.
+/// Receives the redirect of the authorization server.
 #[utoipa::path(get, path = CALLBACK, tag = "dashboard",
     params(
         ("state" = Option<String>, Query), ("code" = Option<String>, Query), ("iss" = Option<String>, Query),
@@ -89,7 +89,7 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> HtmlPage {
     }
 }
 
-/// A person must agree before there is anything more to say.
+/// A person must authorize the server first.
 #[derive(Serialize, ToSchema)]
 pub struct AuthorizationRequired {
     authorization_required: PendingAuthorization,
@@ -101,11 +101,14 @@ impl From<authorization::PendingAuthorization> for AuthorizationRequired {
     }
 }
 
-/// An authorization that waits for a person.
+/// An authorization that waits for the consent of a person.
 #[derive(Serialize, ToSchema)]
 pub struct PendingAuthorization {
+    /// The id of the authorization.
     session_id: String,
+    /// The URL to open in a browser.
     authorization_url: String,
+    /// The time when the authorization expires (RFC 3339).
     expires_at: String,
 }
 
@@ -116,15 +119,18 @@ impl From<authorization::PendingAuthorization> for PendingAuthorization {
     }
 }
 
-/// A session as whoever waits for it sees it.
+/// The status of an authorization.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SessionRecord)]
 pub struct SessionBody {
+    /// The id of the authorization.
     session_id: String,
     /// `pending`, `completed`, `failed` or `expired`.
     status: &'static str,
     server_name: String,
+    /// The time when the authorization expires (RFC 3339).
     expires_at: String,
+    /// Why the authorization failed; empty if it did not.
     error: String,
 }
 

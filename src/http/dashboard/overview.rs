@@ -15,43 +15,51 @@ use model::time;
 /// How many recent failures are shown.
 const FAILURES: usize = 10;
 
+/// The state of the gateway: health, counts, endpoints and recent failures.
 #[derive(Serialize, ToSchema)]
 pub struct Overview {
-    /// `ok`, or `degraded` when changes cannot be saved or a server that is switched on cannot be used.
+    /// `ok`, or `degraded` if changes cannot be stored or an enabled server is failed or degraded.
     status: &'static str,
+    /// The mode of the gateway.
     mode: &'static str,
+    /// The version of the gateway, with a leading `v`.
     version: &'static str,
+    /// The URLs of the MCP endpoints and the REST API.
     endpoints: Vec<LabelledUrl>,
     server_count: usize,
     tool_count: usize,
     prompt_count: usize,
     resource_count: usize,
     tool_group_count: usize,
-    /// One sentence for each thing that somebody should look at.
+    /// One sentence for each problem that needs attention.
     troubleshooting: Vec<String>,
-    /// Why changes cannot be saved now.
+    /// Why changes cannot be stored now; `null` if they can.
     store_problem: Option<String>,
     /// The last calls that failed, newest first.
     recent_failures: Vec<RecentFailure>,
     empty_state: Option<EmptyState>,
 }
 
+/// A URL with a label.
 #[derive(Serialize, ToSchema)]
 pub struct LabelledUrl {
     label: &'static str,
     url: String,
 }
 
+/// A call that failed.
 #[derive(Serialize, ToSchema)]
 pub struct RecentFailure {
+    /// The time of the failure (RFC 3339).
     at: String,
+    /// The name of the server.
     server: String,
-    /// The full name.
+    /// The full name of the tool.
     tool: String,
     reason: String,
 }
 
-/// The gateway at a glance.
+/// Returns the health, counts, endpoints and recent failures of the gateway.
 #[utoipa::path(get, path = "/api/dashboard/overview", tag = "dashboard", responses((status = 200, body = Overview)))]
 pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Overview> {
     let catalog = face.gateway.catalog();

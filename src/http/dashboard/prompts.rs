@@ -23,6 +23,7 @@ use crate::http::reply::{Json, Written};
 use gateway::catalog::Catalog;
 use model::Fields;
 
+/// All prompts, and the empty state if there are none.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardPrompts<'a> {
     prompts: Vec<DashboardPrompt<'a>>,
@@ -30,26 +31,31 @@ pub struct DashboardPrompts<'a> {
     empty_state: Option<EmptyState>,
 }
 
+/// A prompt with the state of its server.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardPrompt<'a> {
-    /// As its server calls it.
+    /// The name that its server uses.
     name: &'a str,
-    /// `<server>__<prompt>`.
+    /// The full name, `<server>__<prompt>`.
     canonical_name: String,
+    /// The name of the server.
     server: &'a str,
     #[schema(value_type = String)]
     description: &'a RawValue,
-    /// Its own flag and that of its server.
+    /// Whether both the prompt and its server are enabled.
     enabled: bool,
+    /// Whether the server is enabled.
     server_enabled: bool,
     arguments: Vec<PromptArgumentBody>,
-    /// The arguments in one line, optional ones with a question mark.
+    /// The arguments in one line; optional ones have a question mark.
     arguments_preview: String,
+    /// The transport of the server.
     transport: &'static str,
+    /// The status of the server.
     server_status: &'static str,
 }
 
-/// All prompts.
+/// Lists all prompts, including disabled ones.
 #[utoipa::path(get, path = "/api/dashboard/prompts", tag = "dashboard", responses((status = 200, body = DashboardPrompts)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
@@ -63,7 +69,7 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     Json(DashboardPrompts { prompts, empty_state }).into_response()
 }
 
-/// Switches a prompt on or off.
+/// Enables or disables a prompt.
 #[utoipa::path(patch, path = "/api/dashboard/prompts/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
     request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
@@ -78,7 +84,7 @@ pub async fn switch(
     Ok(Json(SwitchedItem { name, enabled }))
 }
 
-/// Renders a prompt. The body has the arguments, either alone or under `arguments`.
+/// Renders a prompt with the arguments in the body, either alone or under `arguments`.
 #[utoipa::path(post, path = "/api/dashboard/prompts/{name}/render", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
     request_body = std::collections::HashMap<String, String>,

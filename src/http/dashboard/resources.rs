@@ -19,6 +19,7 @@ use crate::http::record::ResourceRecord;
 use crate::http::reply::{Json, Written};
 use gateway::catalog::Catalog;
 
+/// All resources, and the empty state if there are none.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardResources<'a> {
     resources: Vec<DashboardResource<'a>>,
@@ -26,22 +27,28 @@ pub struct DashboardResources<'a> {
     empty_state: Option<EmptyState>,
 }
 
+/// A resource with the state of its server.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardResource<'a> {
+    /// The server's own URI of the resource.
     uri: &'a str,
     #[schema(value_type = String)]
     name: &'a RawValue,
+    /// The name of the server.
     server: &'a str,
     #[schema(value_type = String)]
     description: &'a RawValue,
     #[schema(value_type = String)]
     mime_type: &'a RawValue,
+    /// Whether the server is enabled.
     enabled: bool,
+    /// The transport of the server.
     transport: &'static str,
+    /// The status of the server.
     server_status: &'static str,
 }
 
-/// All resources.
+/// Lists all resources, including those of disabled servers.
 #[utoipa::path(get, path = "/api/dashboard/resources", tag = "dashboard",
     responses((status = 200, body = DashboardResources)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
@@ -55,7 +62,7 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     Json(DashboardResources { resources, empty_state }).into_response()
 }
 
-/// Reads a resource.
+/// Reads a resource and returns its contents.
 #[utoipa::path(post, path = "/api/dashboard/resources/read", tag = "dashboard",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
 pub async fn read(face: State<Face>, caller: CurrentPrincipal, body: Bytes) -> HandlerResult<Written> {

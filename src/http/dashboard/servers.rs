@@ -21,6 +21,7 @@ use gateway::record::{ServerRecord, state_of};
 use gateway::servers::Existing;
 use model::{Status, Transport, time};
 
+/// All servers, and the empty state if there are none.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardServers {
     servers: Vec<DashboardServer>,
@@ -28,40 +29,55 @@ pub struct DashboardServers {
     empty_state: Option<EmptyState>,
 }
 
+/// A registered server with its status, without secrets.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardServer {
     name: String,
+    /// `stdio`, `streamable_http` or `sse`.
     transport: &'static str,
     enabled: bool,
     /// `connecting`, `connected`, `degraded`, `failed` or `disabled`.
     status: &'static str,
+    /// The reason for the status; empty if there is none.
     status_reason: String,
+    /// The revision of MCP that the server uses; empty if it is not known yet.
     protocol_version: String,
     /// The last lines that the process wrote to its standard error.
     stderr_tail: Vec<String>,
+    /// The number of tools that the server lists, including disabled ones.
     tool_count: usize,
+    /// The number of prompts that the server lists, including disabled ones.
     prompt_count: usize,
+    /// The number of resources that the server lists.
     resource_count: usize,
+    /// The time when the lists were last read (RFC 3339); `null` if they never were.
     last_discovered_at: Option<String>,
+    /// The time of the last change of the registration (RFC 3339).
     updated_at: String,
+    /// Status, transport and protocol revision in one line.
     connection_summary: String,
     config_summary: ConfigSummary,
 }
 
-/// How a server is reached, as far as that is no secret.
+/// The configuration of a server, without secrets.
 #[derive(Serialize, ToSchema)]
 pub struct ConfigSummary {
+    /// `stdio`, `streamable_http` or `sse`.
     kind: &'static str,
-    /// The URL without user info, query and fragment; of a process its command.
+    /// The URL without user info, query and fragment; for a process, its command.
     target: String,
+    /// The command of a process; empty for a server with a URL.
     command: String,
+    /// The number of arguments of a process.
     argument_count: usize,
     /// Names of the environment variables, never their values.
     env_keys: Vec<String>,
-    /// Names of the headers, never their values; `Authorization` is not even named.
+    /// Names of the headers, never their values; `Authorization` is not included.
     header_keys: Vec<String>,
+    /// `stateless` or `stateful`.
     session_mode: &'static str,
     description: String,
+    /// The configuration in one line.
     sanitized_summary: String,
 }
 
@@ -74,7 +90,7 @@ pub struct DashboardServerAdded {
     description: String,
 }
 
-/// All servers.
+/// Lists all servers.
 #[utoipa::path(get, path = "/api/dashboard/servers", tag = "dashboard",
     responses((status = 200, body = DashboardServers)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Json<DashboardServers> {
@@ -84,7 +100,7 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Json<Dashboar
     Json(DashboardServers { servers, empty_state })
 }
 
-/// Registers a server. Where it wants OAuth, the answer is 202 with the page to open.
+/// Registers a server. If a person must authorize it first, the response is 202 with the URL to open.
 #[utoipa::path(post, path = "/api/dashboard/servers", tag = "dashboard",
     params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
     request_body = crate::http::api::servers::RegistrationBody,
@@ -104,7 +120,7 @@ pub async fn add(
     })
 }
 
-/// Reads the lists of a server now; one that failed is tried again.
+/// Reads the lists of a server again, now; a failed server is connected again.
 #[utoipa::path(post, path = "/api/dashboard/servers/{name}/refresh", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = DashboardServer)))]
 pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<DashboardServer>> {
@@ -120,7 +136,7 @@ pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult
     Ok(Json(Deleted::YES))
 }
 
-/// Switches a server on or off.
+/// Enables or disables a server.
 #[utoipa::path(patch, path = "/api/dashboard/servers/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path)), request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
 pub async fn switch(

@@ -24,6 +24,7 @@ use crate::http::reply::Json;
 use gateway::catalog::Catalog;
 use wire::walk;
 
+/// All tools, and the empty state if there are none.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardTools<'a> {
     tools: Vec<DashboardTool<'a>>,
@@ -31,29 +32,36 @@ pub struct DashboardTools<'a> {
     empty_state: Option<EmptyState>,
 }
 
+/// A tool with the state of its server.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardTool<'a> {
-    /// As its server calls it.
+    /// The name that its server uses.
     name: &'a str,
-    /// `<server>__<tool>`.
+    /// The full name, `<server>__<tool>`.
     canonical_name: String,
+    /// The name of the server.
     server: &'a str,
     #[schema(value_type = String)]
     description: &'a RawValue,
-    /// Its own flag and that of its server.
+    /// Whether both the tool and its server are enabled.
     enabled: bool,
+    /// Whether the server is enabled.
     server_enabled: bool,
+    /// The JSON Schema of the arguments.
     #[schema(value_type = std::collections::HashMap<String, Value>)]
     input_schema: &'a RawValue,
-    /// The parameters in one line, optional ones with a question mark.
+    /// The parameters in one line; optional ones have a question mark.
     input_preview: String,
+    /// The server's hints about the behaviour of the tool.
     #[schema(value_type = std::collections::HashMap<String, Value>)]
     annotations: &'a RawValue,
+    /// The transport of the server.
     transport: &'static str,
+    /// The status of the server.
     server_status: &'static str,
 }
 
-/// All tools.
+/// Lists all tools, including disabled ones.
 #[utoipa::path(get, path = "/api/dashboard/tools", tag = "dashboard", responses((status = 200, body = DashboardTools)))]
 pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let catalog = face.gateway.catalog();
@@ -66,7 +74,7 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     Json(DashboardTools { tools, empty_state }).into_response()
 }
 
-/// Switches a tool on or off.
+/// Enables or disables a tool.
 #[utoipa::path(patch, path = "/api/dashboard/tools/{name}/enabled", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
     request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
@@ -81,7 +89,9 @@ pub async fn switch(
     Ok(Json(SwitchedItem { name, enabled }))
 }
 
-/// Calls a tool; the body is its arguments. With `Accept: text/event-stream` the answer streams progress first.
+/// Calls a tool with the arguments in the body.
+///
+/// With `Accept: text/event-stream` the response streams progress and then the result.
 #[utoipa::path(post, path = "/api/dashboard/tools/{name}/invoke", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
     request_body = std::collections::HashMap<String, Value>,

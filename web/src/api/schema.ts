@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The page itself. */
+        /** Returns the page of the dashboard. */
         get: operations["get"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What this gateway is and how it is set up. */
+        /** Returns the version and the configuration of the gateway, with hints for troubleshooting. */
         get: operations["get_api_dashboard_diagnostics"];
         put?: never;
         post?: never;
@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The stream of changes, from now on. */
+        /** Streams changes of lists and of the status of servers, from now on. */
         get: operations["get_api_dashboard_events"];
         put?: never;
         post?: never;
@@ -64,7 +64,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Registers the named servers of this text. */
+        /** Registers the named servers of a configuration. */
         post: operations["post_api_dashboard_import"];
         delete?: never;
         options?: never;
@@ -81,7 +81,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** What importing this text would do. Nothing is stored. */
+        /** Returns what importing a configuration would do. Nothing is stored. */
         post: operations["post_api_dashboard_import_preview"];
         delete?: never;
         options?: never;
@@ -96,7 +96,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The person comes back, with a code or with a refusal. */
+        /** Receives the redirect of the authorization server. */
         get: operations["get_api_dashboard_oauth_callback"];
         put?: never;
         post?: never;
@@ -113,7 +113,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How an authorization is going. */
+        /** Returns the status of an authorization. */
         get: operations["get_api_dashboard_oauth_session_id"];
         put?: never;
         post?: never;
@@ -130,7 +130,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The gateway at a glance. */
+        /** Returns the health, counts, endpoints and recent failures of the gateway. */
         get: operations["get_api_dashboard_overview"];
         put?: never;
         post?: never;
@@ -147,7 +147,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All prompts. */
+        /** Lists all prompts, including disabled ones. */
         get: operations["get_api_dashboard_prompts"];
         put?: never;
         post?: never;
@@ -170,7 +170,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Switches a prompt on or off. */
+        /** Enables or disables a prompt. */
         patch: operations["patch_api_dashboard_prompts_name_enabled"];
         trace?: never;
     };
@@ -183,7 +183,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Renders a prompt. The body has the arguments, either alone or under `arguments`. */
+        /** Renders a prompt with the arguments in the body, either alone or under `arguments`. */
         post: operations["post_api_dashboard_prompts_name_render"];
         delete?: never;
         options?: never;
@@ -198,7 +198,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All resources. */
+        /** Lists all resources, including those of disabled servers. */
         get: operations["get_api_dashboard_resources"];
         put?: never;
         post?: never;
@@ -217,7 +217,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Reads a resource. */
+        /** Reads a resource and returns its contents. */
         post: operations["post_api_dashboard_resources_read"];
         delete?: never;
         options?: never;
@@ -232,10 +232,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All servers. */
+        /** Lists all servers. */
         get: operations["get_api_dashboard_servers"];
         put?: never;
-        /** Registers a server. Where it wants OAuth, the answer is 202 with the page to open. */
+        /** Registers a server. If a person must authorize it first, the response is 202 with the URL to open. */
         post: operations["post_api_dashboard_servers"];
         delete?: never;
         options?: never;
@@ -273,7 +273,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Switches a server on or off. */
+        /** Enables or disables a server. */
         patch: operations["patch_api_dashboard_servers_name_enabled"];
         trace?: never;
     };
@@ -286,7 +286,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Asks a person to authorize a server anew. */
+        /** Starts a new authorization of a server. */
         post: operations["post_api_dashboard_servers_name_reauthorize"];
         delete?: never;
         options?: never;
@@ -303,7 +303,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Reads the lists of a server now; one that failed is tried again. */
+        /** Reads the lists of a server again, now; a failed server is connected again. */
         post: operations["post_api_dashboard_servers_name_refresh"];
         delete?: never;
         options?: never;
@@ -318,10 +318,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All groups. */
+        /** Lists all tool groups. */
         get: operations["get_api_dashboard_tool_groups"];
         put?: never;
-        /** Makes a group. `tools` is a short form of `included_tools`. */
+        /** Creates a tool group. `tools` is accepted as another name of `included_tools`. */
         post: operations["post_api_dashboard_tool_groups"];
         delete?: never;
         options?: never;
@@ -336,12 +336,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One group. */
+        /** Returns a tool group. */
         get: operations["get_api_dashboard_tool_groups_name"];
-        /** Replaces the whole configuration of a group. */
+        /** Replaces the whole configuration of a tool group. */
         put: operations["put_api_dashboard_tool_groups_name"];
         post?: never;
-        /** Deletes a group; its endpoints are gone at once. */
+        /** Deletes a tool group; its endpoints stop working at once. */
         delete: operations["delete_api_dashboard_tool_groups_name"];
         options?: never;
         head?: never;
@@ -355,7 +355,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All tools. */
+        /** Lists all tools, including disabled ones. */
         get: operations["get_api_dashboard_tools"];
         put?: never;
         post?: never;
@@ -378,7 +378,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Switches a tool on or off. */
+        /** Enables or disables a tool. */
         patch: operations["patch_api_dashboard_tools_name_enabled"];
         trace?: never;
     };
@@ -391,7 +391,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Calls a tool; the body is its arguments. With `Accept: text/event-stream` the answer streams progress first. */
+        /**
+         * Calls a tool with the arguments in the body.
+         * @description With `Accept: text/event-stream` the response streams progress and then the result.
+         */
         post: operations["post_api_dashboard_tools_name_invoke"];
         delete?: never;
         options?: never;
@@ -406,10 +409,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All clients. */
+        /** Lists all clients. */
         get: operations["get_api_v0_clients"];
         put?: never;
-        /** Makes a client. */
+        /** Creates a client and returns it with its token. */
         post: operations["post_api_v0_clients"];
         delete?: never;
         options?: never;
@@ -425,10 +428,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Overwrites everything of a client but its name. */
+        /** Replaces all fields of a client except its name. */
         put: operations["put_api_v0_clients_name"];
         post?: never;
-        /** Deletes a client; its token is worthless at once. */
+        /** Deletes a client; its token stops working at once. */
         delete: operations["delete_api_v0_clients_name"];
         options?: never;
         head?: never;
@@ -442,7 +445,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** This document. */
+        /** Returns the OpenAPI document of all routes. */
         get: operations["get_api_v0_openapi_json"];
         put?: never;
         post?: never;
@@ -459,7 +462,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One prompt. */
+        /** Returns a prompt. */
         get: operations["get_api_v0_prompt"];
         put?: never;
         post?: never;
@@ -476,7 +479,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All prompts. */
+        /** Lists the prompts of the enabled servers. */
         get: operations["get_api_v0_prompts"];
         put?: never;
         post?: never;
@@ -495,7 +498,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Switches a prompt, or all prompts of a server, off. */
+        /** Disables a prompt, or all prompts of a server, and returns the full names that changed. */
         post: operations["post_api_v0_prompts_disable"];
         delete?: never;
         options?: never;
@@ -512,7 +515,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Switches a prompt, or all prompts of a server, on. */
+        /** Enables a prompt, or all prompts of a server, and returns the full names that changed. */
         post: operations["post_api_v0_prompts_enable"];
         delete?: never;
         options?: never;
@@ -529,7 +532,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Renders a prompt. */
+        /** Renders a prompt with the given arguments. */
         post: operations["post_api_v0_prompts_render"];
         delete?: never;
         options?: never;
@@ -544,7 +547,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All resource templates. */
+        /** Lists the resource templates of the enabled servers. */
         get: operations["get_api_v0_resource_templates"];
         put?: never;
         post?: never;
@@ -561,7 +564,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All resources. */
+        /** Lists the resources of the enabled servers. */
         get: operations["get_api_v0_resources"];
         put?: never;
         post?: never;
@@ -580,7 +583,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** One resource. */
+        /** Returns the record of a resource, without its contents. */
         post: operations["post_api_v0_resources_get"];
         delete?: never;
         options?: never;
@@ -597,7 +600,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Reads a resource. */
+        /** Reads a resource and returns its contents. */
         post: operations["post_api_v0_resources_read"];
         delete?: never;
         options?: never;
@@ -612,7 +615,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The registrations of all servers, secrets in clear. */
+        /** Returns the registrations of all servers, with secrets in plain text. */
         get: operations["get_api_v0_server_configs"];
         put?: never;
         post?: never;
@@ -629,10 +632,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All servers. */
+        /** Lists all servers. */
         get: operations["get_api_v0_servers"];
         put?: never;
-        /** Registers a server. Where a person must authorize it first, the answer is 202 with the page to open. */
+        /** Registers a server. If a person must authorize it first, the response is 202 with the URL to open. */
         post: operations["post_api_v0_servers"];
         delete?: never;
         options?: never;
@@ -647,15 +650,18 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One server. */
+        /** Returns a server. */
         get: operations["get_api_v0_servers_name"];
         put?: never;
         post?: never;
-        /** Removes a server. */
+        /** Removes a server and everything it offers. */
         delete: operations["delete_api_v0_servers_name"];
         options?: never;
         head?: never;
-        /** Changes what is given of a server; what is left out stays. `env` and `headers` are merged by key; `null` removes one. */
+        /**
+         * Changes the given fields of a server; omitted fields stay the same.
+         * @description `env` and `headers` are merged by key; a value of `null` removes the key.
+         */
         patch: operations["patch_api_v0_servers_name"];
         trace?: never;
     };
@@ -668,7 +674,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Switches a server off. */
+        /** Disables a server. */
         post: operations["post_api_v0_servers_name_disable"];
         delete?: never;
         options?: never;
@@ -685,7 +691,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Switches a server on. */
+        /** Enables a server. */
         post: operations["post_api_v0_servers_name_enable"];
         delete?: never;
         options?: never;
@@ -702,7 +708,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Asks a person to authorize a server anew; the way back is the registered one unless the body says another. */
+        /** Starts a new authorization of a server. The redirect URI is the registered one unless the body has another. */
         post: operations["post_api_v0_servers_name_reauthorize"];
         delete?: never;
         options?: never;
@@ -719,7 +725,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Reads the lists of a server now. */
+        /** Reads the lists of a server again, now. */
         post: operations["post_api_v0_servers_name_refresh"];
         delete?: never;
         options?: never;
@@ -734,7 +740,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One tool. */
+        /** Returns a tool. */
         get: operations["get_api_v0_tool"];
         put?: never;
         post?: never;
@@ -751,10 +757,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All groups. */
+        /** Lists all tool groups. */
         get: operations["get_api_v0_tool_groups"];
         put?: never;
-        /** Makes a group. */
+        /** Creates a tool group. */
         post: operations["post_api_v0_tool_groups"];
         delete?: never;
         options?: never;
@@ -769,12 +775,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One group. */
+        /** Returns a tool group. */
         get: operations["get_api_v0_tool_groups_name"];
-        /** Replaces the whole configuration of a group. */
+        /** Replaces the whole configuration of a tool group. */
         put: operations["put_api_v0_tool_groups_name"];
         post?: never;
-        /** Deletes a group. */
+        /** Deletes a tool group. */
         delete: operations["delete_api_v0_tool_groups_name"];
         options?: never;
         head?: never;
@@ -788,7 +794,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Exactly what the endpoints of a group show now. */
+        /** Lists exactly the tools that the endpoints of a group show now. */
         get: operations["get_api_v0_tool_groups_name_effective_tools"];
         put?: never;
         post?: never;
@@ -805,7 +811,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All tools. */
+        /** Lists the tools of the enabled servers. */
         get: operations["get_api_v0_tools"];
         put?: never;
         post?: never;
@@ -824,7 +830,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Switches a tool, or all tools of a server, off. */
+        /** Disables a tool, or all tools of a server, and returns the full names that changed. */
         post: operations["post_api_v0_tools_disable"];
         delete?: never;
         options?: never;
@@ -841,7 +847,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Switches a tool, or all tools of a server, on. */
+        /** Enables a tool, or all tools of a server, and returns the full names that changed. */
         post: operations["post_api_v0_tools_enable"];
         delete?: never;
         options?: never;
@@ -858,7 +864,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Calls a tool; with `Accept: text/event-stream` the answer streams progress and then the result. */
+        /** Calls a tool. With `Accept: text/event-stream` the response streams progress and then the result. */
         post: operations["post_api_v0_tools_invoke"];
         delete?: never;
         options?: never;
@@ -875,7 +881,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Finishes an authorization. */
+        /** Completes an authorization and returns the server. */
         post: operations["post_api_v0_upstream_oauth_sessions_id_complete"];
         delete?: never;
         options?: never;
@@ -890,10 +896,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All users. */
+        /** Lists all users. */
         get: operations["get_api_v0_users"];
         put?: never;
-        /** Makes a user. */
+        /** Creates a user and returns it with its token. */
         post: operations["post_api_v0_users"];
         delete?: never;
         options?: never;
@@ -908,7 +914,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whose token this is. */
+        /** Returns the user that the token belongs to. */
         get: operations["get_api_v0_users_whoami"];
         put?: never;
         post?: never;
@@ -926,10 +932,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Changes what is given of a user. */
+        /** Changes the given fields of a user; omitted fields stay the same. */
         put: operations["put_api_v0_users_name"];
         post?: never;
-        /** Deletes a user; the token is worthless at once. */
+        /** Deletes a user; its token stops working at once. */
         delete: operations["delete_api_v0_users_name"];
         options?: never;
         head?: never;
@@ -943,7 +949,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the page loads. */
+        /** Returns a file that the page of the dashboard loads. */
         get: operations["get_assets_path"];
         put?: never;
         post?: never;
@@ -960,7 +966,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who this gateway is to authorization servers. */
+        /** Returns the OAuth client metadata of the gateway, for authorization servers. */
         get: operations["get_client_metadata_json"];
         put?: never;
         post?: never;
@@ -977,7 +983,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the gateway runs. */
+        /** Confirms that the gateway is running. */
         get: operations["get_health"];
         put?: never;
         post?: never;
@@ -994,7 +1000,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The page itself. */
+        /** Returns the page of the dashboard. */
         get: operations["get_index_html"];
         put?: never;
         post?: never;
@@ -1013,7 +1019,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A development server initializes itself at start, so there this only confirms it. */
+        /** Initializes an enterprise gateway and returns the admin's token. In development mode it changes nothing. */
         post: operations["post_init"];
         delete?: never;
         options?: never;
@@ -1064,7 +1070,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The version of the gateway. */
+        /** Returns the version of the gateway. */
         get: operations["get_metadata"];
         put?: never;
         post?: never;
@@ -1081,7 +1087,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Metrics as text, when telemetry is on. */
+        /** Returns the metrics in the OpenMetrics text format, if telemetry is on. */
         get: operations["get_metrics"];
         put?: never;
         post?: never;
@@ -1098,7 +1104,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether calls are served. `degraded`: they are, but changes cannot be saved. */
+        /** Returns the readiness. `degraded`: calls work, but changes cannot be stored. */
         get: operations["get_ready"];
         put?: never;
         post?: never;
@@ -1201,122 +1207,169 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description A person must agree before there is anything more to say. */
+        /** @description A person must authorize the server first. */
         AuthorizationRequired: {
             authorization_required: components["schemas"]["PendingAuthorization"];
         };
-        /** @description What a client is made of; `name` counts only for a new one. It is read by the gateway; this is its description. */
+        /** @description The fields of a client; `name` is used only on creation. */
         ClientInput: {
+            /** @description A token of at least 8 characters. On creation, one is generated if this is omitted. */
             access_token?: string | null;
-            /** @description Names of servers, or `*` for all of them. */
+            /** @description The names of the servers that the client may use, or `*` for all of them. */
             allow_list?: string[] | null;
             description?: string | null;
             name?: string | null;
         };
-        /** @description A client; its token stays readable for admins. */
+        /** @description A client with its token. */
         ClientRecord: {
             access_token: string;
+            /** @description The names of the servers that the client may use; `*` means all of them. */
             allow_list: string[];
             description: string;
+            /** @description Whether the token was given in a request instead of generated. */
             is_custom_access_token: boolean;
             name: string;
         };
-        /** @description What came back with the person. */
+        /** @description The parameters of the redirect. */
         CompletionInput: {
+            /** @description The authorization code; required unless `error` is given. */
             code?: string | null;
+            /** @description The OAuth error code, if the authorization was refused. */
             error?: string | null;
+            /** @description The explanation of the error. */
             error_description?: string | null;
+            /** @description The issuer, if the authorization server sent it. */
             iss?: string | null;
+            /** @description The `state` of the authorization request. */
             state: string;
         };
-        /** @description How a server is reached, as far as that is no secret. */
+        /** @description The configuration of a server, without secrets. */
         ConfigSummary: {
+            /** @description The number of arguments of a process. */
             argument_count: number;
+            /** @description The command of a process; empty for a server with a URL. */
             command: string;
             description: string;
             /** @description Names of the environment variables, never their values. */
             env_keys: string[];
-            /** @description Names of the headers, never their values; `Authorization` is not even named. */
+            /** @description Names of the headers, never their values; `Authorization` is not included. */
             header_keys: string[];
+            /** @description `stdio`, `streamable_http` or `sse`. */
             kind: string;
+            /** @description The configuration in one line. */
             sanitized_summary: string;
+            /** @description `stateless` or `stateful`. */
             session_mode: string;
-            /** @description The URL without user info, query and fragment; of a process its command. */
+            /** @description The URL without user info, query and fragment; for a process, its command. */
             target: string;
         };
+        /** @description A tool group with the tools that it shows now. */
         DashboardGroup: components["schemas"]["GroupEndpoints"] & {
             description: string;
+            /** @description Full names of tools. Removed from the included tools. */
             excluded_tools: string[];
+            /** @description Full names of prompts, or `*` for all prompts of the included servers. */
             included_prompts: string[];
+            /** @description URIs of resources, or `*` for all resources of the included servers. */
             included_resources: string[];
+            /** @description Names of servers, all of whose tools are included. */
             included_servers: string[];
+            /** @description Full names of tools. */
             included_tools: string[];
             name: string;
-            /** @description How many tools the group shows right now. */
+            /** @description The number of tools that the group shows now. */
             tool_count: number;
-            /** @description The tools that the group shows right now; in a list of groups only the first of them. */
+            /** @description The tools that the group shows now; a list of groups has only the first of them. */
             tools: components["schemas"]["DashboardGroupTool"][];
         };
+        /** @description A tool that a group shows. */
         DashboardGroupTool: {
+            /** @description The full name, `<server>__<tool>`. */
             canonical_name: string;
             description: string;
+            /** @description The name that its server uses. */
             name: string;
+            /** @description The name of the server. */
             server: string;
         };
+        /** @description All tool groups, and the empty state if there are none. */
         DashboardGroups: {
             empty_state?: components["schemas"]["EmptyState"] | null;
             tool_groups: components["schemas"]["DashboardGroup"][];
         };
+        /** @description A prompt with the state of its server. */
         DashboardPrompt: {
             arguments: components["schemas"]["PromptArgument"][];
-            /** @description The arguments in one line, optional ones with a question mark. */
+            /** @description The arguments in one line; optional ones have a question mark. */
             arguments_preview: string;
-            /** @description `<server>__<prompt>`. */
+            /** @description The full name, `<server>__<prompt>`. */
             canonical_name: string;
             description: string;
-            /** @description Its own flag and that of its server. */
+            /** @description Whether both the prompt and its server are enabled. */
             enabled: boolean;
-            /** @description As its server calls it. */
+            /** @description The name that its server uses. */
             name: string;
+            /** @description The name of the server. */
             server: string;
+            /** @description Whether the server is enabled. */
             server_enabled: boolean;
+            /** @description The status of the server. */
             server_status: string;
+            /** @description The transport of the server. */
             transport: string;
         };
+        /** @description All prompts, and the empty state if there are none. */
         DashboardPrompts: {
             empty_state?: components["schemas"]["EmptyState"] | null;
             prompts: components["schemas"]["DashboardPrompt"][];
         };
+        /** @description A resource with the state of its server. */
         DashboardResource: {
             description: string;
+            /** @description Whether the server is enabled. */
             enabled: boolean;
             mime_type: string;
             name: string;
+            /** @description The name of the server. */
             server: string;
+            /** @description The status of the server. */
             server_status: string;
+            /** @description The transport of the server. */
             transport: string;
+            /** @description The server's own URI of the resource. */
             uri: string;
         };
+        /** @description All resources, and the empty state if there are none. */
         DashboardResources: {
             empty_state?: components["schemas"]["EmptyState"] | null;
             resources: components["schemas"]["DashboardResource"][];
         };
+        /** @description A registered server with its status, without secrets. */
         DashboardServer: {
             config_summary: components["schemas"]["ConfigSummary"];
+            /** @description Status, transport and protocol revision in one line. */
             connection_summary: string;
             enabled: boolean;
+            /** @description The time when the lists were last read (RFC 3339); `null` if they never were. */
             last_discovered_at?: string | null;
             name: string;
+            /** @description The number of prompts that the server lists, including disabled ones. */
             prompt_count: number;
+            /** @description The revision of MCP that the server uses; empty if it is not known yet. */
             protocol_version: string;
+            /** @description The number of resources that the server lists. */
             resource_count: number;
             /** @description `connecting`, `connected`, `degraded`, `failed` or `disabled`. */
             status: string;
+            /** @description The reason for the status; empty if there is none. */
             status_reason: string;
             /** @description The last lines that the process wrote to its standard error. */
             stderr_tail: string[];
+            /** @description The number of tools that the server lists, including disabled ones. */
             tool_count: number;
+            /** @description `stdio`, `streamable_http` or `sse`. */
             transport: string;
+            /** @description The time of the last change of the registration (RFC 3339). */
             updated_at: string;
         };
         /** @description A server that was just added. */
@@ -1326,394 +1379,526 @@ export interface components {
             name: string;
             transport: string;
         };
+        /** @description All servers, and the empty state if there are none. */
         DashboardServers: {
             empty_state?: components["schemas"]["EmptyState"] | null;
             servers: components["schemas"]["DashboardServer"][];
         };
+        /** @description A tool with the state of its server. */
         DashboardTool: {
+            /** @description The server's hints about the behaviour of the tool. */
             annotations: {
                 [key: string]: unknown;
             };
-            /** @description `<server>__<tool>`. */
+            /** @description The full name, `<server>__<tool>`. */
             canonical_name: string;
             description: string;
-            /** @description Its own flag and that of its server. */
+            /** @description Whether both the tool and its server are enabled. */
             enabled: boolean;
-            /** @description The parameters in one line, optional ones with a question mark. */
+            /** @description The parameters in one line; optional ones have a question mark. */
             input_preview: string;
+            /** @description The JSON Schema of the arguments. */
             input_schema: {
                 [key: string]: unknown;
             };
-            /** @description As its server calls it. */
+            /** @description The name that its server uses. */
             name: string;
+            /** @description The name of the server. */
             server: string;
+            /** @description Whether the server is enabled. */
             server_enabled: boolean;
+            /** @description The status of the server. */
             server_status: string;
+            /** @description The transport of the server. */
             transport: string;
         };
+        /** @description All tools, and the empty state if there are none. */
         DashboardTools: {
             empty_state?: components["schemas"]["EmptyState"] | null;
             tools: components["schemas"]["DashboardTool"][];
         };
-        /** @description Something is gone. */
+        /** @description The confirmation of a deletion. */
         Deleted: {
+            /** @description Always true. */
             deleted: boolean;
         };
+        /** @description The version and the configuration of the gateway, with hints for troubleshooting. */
         Diagnostics: {
-            /** @description Where the settings came from: flags, the environment, `.env`, or nothing but defaults. */
+            /** @description The sources of the settings: flags, the environment, `.env`, or only defaults. */
             config_source: string;
+            /** @description The kind of the database, and its file. */
             database: string;
+            /** @description The transports that servers may use. */
             enabled_transports: string[];
-            /** @description Empty while metrics are off. */
+            /** @description The URL of the metrics; empty if metrics are off. */
             metrics_endpoint: string;
+            /** @description The mode of the gateway. */
             mode: string;
+            /** @description The URL of the MCP endpoint for agents. */
             primary_endpoint: string;
             prompt_count: number;
+            /** @description The revisions of MCP that the gateway supports. */
             protocol_versions: string[];
             resource_count: number;
             server_count: number;
             tool_count: number;
             tool_group_count: number;
+            /** @description Current problems, and then general hints. */
             troubleshooting_hints: string[];
             /** Format: int64 */
             uptime_seconds: number;
+            /** @description The version of the gateway, with a leading `v`. */
             version: string;
         };
+        /** @description The tools that a group shows now. */
         EffectiveTools: {
+            /** @description Full names. */
             tools: string[];
         };
-        /** @description What an empty list says: what belongs there, and how the first one gets there. */
+        /** @description What a page shows in place of an empty list. */
         EmptyState: {
-            /** @description Lines to copy into a terminal. */
+            /** @description Commands that add the first item, to copy into a terminal. */
             commands: string[];
             description: string;
             title: string;
         };
+        /** @description The configuration of a tool group. */
         Group: {
             description: string;
-            /** @description Taken away after everything was included. */
+            /** @description Full names of tools. Removed from the included tools. */
             excluded_tools: string[];
-            /** @description Full names, or `*` for those of the included servers. */
+            /** @description Full names of prompts, or `*` for all prompts of the included servers. */
             included_prompts?: string[];
-            /** @description URIs, or `*` for those of the included servers. */
+            /** @description URIs of resources, or `*` for all resources of the included servers. */
             included_resources?: string[];
+            /** @description Names of servers, all of whose tools are included. */
             included_servers: string[];
+            /** @description Full names of tools. */
             included_tools: string[];
             name: string;
         };
-        /** @description Where agents reach a group. */
+        /** @description The URLs of the MCP endpoints of a tool group. */
         GroupEndpoints: {
+            /** @description The URL for clients that use HTTP+SSE. */
             sse_endpoint: string;
+            /** @description The URL to which clients that use HTTP+SSE send messages. */
             sse_message_endpoint: string;
+            /** @description The URL for clients that use streamable HTTP. */
             streamable_http_endpoint: string;
         };
-        /** @description The configuration of a group. It is read by `model::group`; this is its description. */
+        /** @description The configuration of a tool group. It includes at least one tool or server. */
         GroupInput: {
             description?: string | null;
-            /** @description Taken away after everything was included. */
+            /** @description Full names of tools. Removed from the included tools. */
             excluded_tools?: string[] | null;
-            /** @description Full names, or `*` for those of the included servers. */
+            /** @description Full names of prompts, or `*` for all prompts of the included servers. */
             included_prompts?: string[] | null;
-            /** @description URIs, or `*` for those of the included servers. */
+            /** @description URIs of resources, or `*` for all resources of the included servers. */
             included_resources?: string[] | null;
+            /** @description Names of servers, all of whose tools are included. */
             included_servers?: string[] | null;
-            /** @description Full names. */
+            /** @description Full names of tools. */
             included_tools?: string[] | null;
+            /** @description The name; ignored when a group is replaced. */
             name: string;
         };
-        /** @description A group with the addresses of its endpoints. */
+        /** @description A tool group with the URLs of its MCP endpoints. */
         GroupWithEndpoints: components["schemas"]["Group"] & components["schemas"]["GroupEndpoints"];
+        /** @description The state of the gateway. */
         Health: {
+            /** @description `ok`, `degraded` or `draining`. */
             status: string;
         };
-        /** @description A server of the text, without any of its values. */
+        /** @description A server in a configuration, without secrets. */
         ImportCandidate: {
-            /** @description `add`, `change` or `skip`. */
+            /** @description What an import would do with the server: `add`, `change` or `skip`. */
             action: string;
+            /** @description Names of the environment variables, never their values. */
             env_keys: string[];
+            /** @description Names of the headers, never their values; `Authorization` is not included. */
             header_keys: string[];
             name: string;
+            /** @description The reason for the action, and remarks about what the import leaves out or renames. */
             reason?: string | null;
+            /** @description The command or the URL in one line, without credentials and arguments. */
             summary: string;
+            /** @description `stdio`, `streamable_http` or `sse`; empty if the configuration does not say. */
             transport: string;
         };
-        /** @description A pasted configuration, and which of its servers to register. */
+        /** @description A configuration of another program, and which of its servers to register. */
         ImportInput: {
+            /** @description The names of the servers to register. */
             names: string[];
+            /** @description The text of the configuration. */
             text: string;
         };
+        /** @description The outcome of an import for one server. */
         ImportOutcome: {
             authorization_required?: components["schemas"]["PendingAuthorization"] | null;
             name: string;
             /** @description `added`, `changed`, `skipped`, `failed` or `authorization_required`. */
             outcome: string;
+            /** @description Why the server was skipped or failed. */
             reason?: string | null;
         };
+        /** @description The servers that a configuration contains. */
         ImportPreview: {
             servers: components["schemas"]["ImportCandidate"][];
         };
+        /** @description The outcomes of an import. */
         Imported: {
             outcomes: components["schemas"]["ImportOutcome"][];
         };
+        /** @description A URL with a label. */
         LabelledUrl: {
             label: string;
             url: string;
         };
+        /** @description Facts about the gateway. */
         Metadata: {
+            /** @description The version, with a leading `v`. */
             version: string;
         };
+        /** @description The record of a server under `server`. */
         OneServer: {
             server: components["schemas"]["ServerRecord"];
         };
+        /** @description The state of the gateway: health, counts, endpoints and recent failures. */
         Overview: {
             empty_state?: components["schemas"]["EmptyState"] | null;
+            /** @description The URLs of the MCP endpoints and the REST API. */
             endpoints: components["schemas"]["LabelledUrl"][];
+            /** @description The mode of the gateway. */
             mode: string;
             prompt_count: number;
             /** @description The last calls that failed, newest first. */
             recent_failures: components["schemas"]["RecentFailure"][];
             resource_count: number;
             server_count: number;
-            /** @description `ok`, or `degraded` when changes cannot be saved or a server that is switched on cannot be used. */
+            /** @description `ok`, or `degraded` if changes cannot be stored or an enabled server is failed or degraded. */
             status: string;
-            /** @description Why changes cannot be saved now. */
+            /** @description Why changes cannot be stored now; `null` if they can. */
             store_problem?: string | null;
             tool_count: number;
             tool_group_count: number;
-            /** @description One sentence for each thing that somebody should look at. */
+            /** @description One sentence for each problem that needs attention. */
             troubleshooting: string[];
+            /** @description The version of the gateway, with a leading `v`. */
             version: string;
         };
-        /** @description An authorization that waits for a person. */
+        /** @description An authorization that waits for the consent of a person. */
         PendingAuthorization: {
+            /** @description The URL to open in a browser. */
             authorization_url: string;
+            /** @description The time when the authorization expires (RFC 3339). */
             expires_at: string;
+            /** @description The id of the authorization. */
             session_id: string;
         };
-        /** @description A pasted configuration. */
+        /** @description A configuration of another program. */
         PreviewInput: {
+            /** @description The text of the configuration. */
             text: string;
         };
-        /** @description Every error. */
+        /** @description The body of every error response. */
         Problem: {
-            /** @description One sentence that names the field and the way out. */
+            /** @description One sentence that says what is wrong and how to fix it. */
             error: string;
         };
-        /** @description An argument of a prompt, as people see it. */
+        /** @description An argument of a prompt. */
         PromptArgument: {
             description?: string;
             name: string;
+            /** @description Whether the prompt cannot be rendered without this argument. */
             required?: boolean;
         };
+        /** @description A message of a rendered prompt. */
         PromptMessage: {
+            /** @description A content block of MCP. */
             content: {
                 [key: string]: unknown;
             };
             /** @description `user` or `assistant`. */
             role: string;
         };
+        /** @description A prompt. Fields of its definition are passed on as its server sent them. */
         PromptRecord: {
             arguments: components["schemas"]["PromptArgument"][];
             description: string;
+            /** @description Whether both the prompt and its server are enabled. */
             enabled: boolean;
             icons?: unknown[] | null;
+            /** @description The `_meta` object of the definition. */
             meta?: {
                 [key: string]: unknown;
             } | null;
+            /** @description The full name, `<server>__<prompt>`. */
             name: string;
+            /** @description The display name. */
             title?: string | null;
         };
+        /** @description A call that failed. */
         RecentFailure: {
+            /** @description The time of the failure (RFC 3339). */
             at: string;
             reason: string;
+            /** @description The name of the server. */
             server: string;
-            /** @description The full name. */
+            /** @description The full name of the tool. */
             tool: string;
         };
-        /** @description The record under `server`, and its fields at the top level too. */
+        /** @description A new server: its record under `server`, and the fields of the record at the top level too. */
         Registered: components["schemas"]["ServerRecord"] & {
             server: components["schemas"]["ServerRecord"];
         };
-        /** @description How to reach a server. It is read by `model::registration`; this is its description. */
+        /** @description The registration of a server. */
         RegistrationInput: {
+            /** @description The arguments of the program; for `stdio`. */
             args?: string[] | null;
+            /** @description A token for the `Authorization` header; for HTTP servers. */
             bearer_token?: string | null;
+            /** @description The program to start; for `stdio`. */
             command?: string | null;
+            /** @description The working directory of the program; for `stdio`. */
             cwd?: string | null;
             description?: string | null;
+            /** @description Names of prompts, as the server calls them, that are disabled from the start. */
             disabled_prompts?: string[] | null;
+            /** @description Names of tools, as the server calls them, that are disabled from the start. */
             disabled_tools?: string[] | null;
+            /** @description Whether the server is enabled; true if omitted. */
             enabled?: boolean | null;
+            /** @description Environment variables of the program; for `stdio`. */
             env?: {
                 [key: string]: string;
             } | null;
+            /** @description Headers that are sent with every request. An `Authorization` here wins over `bearer_token`; for HTTP servers. */
             headers?: {
                 [key: string]: string;
             } | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The largest number of concurrent calls; 0 or omitted for no limit.
+             */
             max_concurrency?: number | null;
+            /** @description Letters, digits, `-` and `_`; no `__`, not ending in `_`; at most 64 characters. */
             name: string;
+            /** @description The client id at the authorization server, if the gateway is registered there already. */
             oauth_client_id?: string | null;
+            /** @description The secret of that client. */
             oauth_client_secret?: string | null;
+            /** @description The redirect URI, if the server requires OAuth. */
             oauth_redirect_uri?: string | null;
+            /** @description The scopes to request. */
             oauth_scopes?: string[] | null;
-            /** @description `stateless` or `stateful`. */
+            /** @description `stateless` (the default): sessions share links; `stateful`: each session has its own link. */
             session_mode?: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The timeout of a call in milliseconds; 300000 if omitted, 0 for none.
+             */
             timeout_ms?: number | null;
             /** @description `stdio`, `streamable_http` or `sse`. */
             transport: string;
+            /** @description The URL of the MCP endpoint; for HTTP servers. */
             url?: string | null;
         };
-        /** @description The body of a rendering. */
+        /** @description The prompt to render, and its arguments. */
         RenderInput: {
             arguments?: {
                 [key: string]: string;
             } | null;
-            /** @description The full name. */
+            /** @description The full name of the prompt. */
             name: string;
         };
         /** @description A prompt with its arguments filled in. */
         RenderedPrompt: {
             description?: string | null;
             messages: components["schemas"]["PromptMessage"][];
+            /** @description The `_meta` object of the result, if the server sent one. */
             meta?: {
                 [key: string]: unknown;
             } | null;
         };
+        /** @description A tool group before and after its replacement. */
         ReplacedGroup: {
             name: string;
             new: components["schemas"]["Group"];
             old: components["schemas"]["Group"];
         };
-        /** @description What a resource holds, as its server sent it. */
+        /** @description The contents of a resource, as its server sent them. */
         ResourceContents: {
-            /** @description Each with `uri`, `mimeType`, and `text` or `blob`. */
+            /** @description Objects with `uri`, `mimeType`, and `text` or `blob`. */
             contents: unknown[];
         };
-        /** @description The URI of a resource, the server's own or the qualified one. */
+        /** @description The resource to return or read. */
         ResourceInput: {
+            /** @description The server's own URI of the resource, or the qualified one. */
             uri: string;
         };
+        /** @description A resource. Fields of its definition are passed on as its server sent them. */
         ResourceRecord: {
             annotations: {
                 [key: string]: unknown;
             };
             description: string;
+            /** @description Whether the server is enabled. */
             enabled: boolean;
+            /** @description The `_meta` object of the definition. */
             meta: {
                 [key: string]: unknown;
             };
             mime_type: string;
             name: string;
+            /** @description The URI that is unique in the gateway; accepted wherever a URI is. */
             qualified_uri: string;
+            /** @description The name of the server. */
             server: string;
+            /** @description The display name. */
             title: string;
+            /** @description The server's own URI of the resource. */
             uri: string;
         };
+        /** @description A registered server, without secrets. */
         ServerRecord: {
+            /** @description The arguments of a process; masked for the role `user`. */
             args: string[];
+            /** @description The command of a process; empty for a server with a URL. */
             command: string;
             description: string;
             enabled: boolean;
-            /** @description Names of the variables; the values are masked. */
+            /** @description The environment variables of a process, with masked values. */
             env: {
                 [key: string]: string;
             };
+            /** @description The instructions of the server for agents. */
             instructions: string;
             name: string;
+            /** @description The number of prompts that the server lists, including disabled ones. */
             prompt_count: number;
+            /** @description The revision of MCP that the server uses; empty if it is not known yet. */
             protocol_version: string;
+            /** @description The number of resources that the server lists. */
             resource_count: number;
+            /** @description The name and version that the server reports, as it sent them. */
             server_info: {
                 [key: string]: unknown;
             };
+            /** @description `stateless` or `stateful`. */
             session_mode: string;
+            /** @description `connecting`, `connected`, `degraded`, `failed` or `disabled`. */
             status: string;
+            /** @description The reason for the status; empty if there is none. */
             status_reason: string;
+            /** @description The number of tools that the server lists, including disabled ones. */
             tool_count: number;
+            /** @description `stdio`, `streamable_http` or `sse`. */
             transport: string;
+            /** @description The URL with credentials masked; empty for a process. */
             url: string;
         };
-        /** @description A session as whoever waits for it sees it. */
+        /** @description The status of an authorization. */
         SessionRecord: {
+            /** @description Why the authorization failed; empty if it did not. */
             error: string;
+            /** @description The time when the authorization expires (RFC 3339). */
             expires_at: string;
             server_name: string;
+            /** @description The id of the authorization. */
             session_id: string;
             /** @description `pending`, `completed`, `failed` or `expired`. */
             status: string;
         };
-        /** @description The body of every switch. */
+        /** @description The new value of a flag. */
         SwitchInput: {
             enabled: boolean;
         };
-        /** @description A flag of something was set. */
+        /** @description The new state of a flag. */
         Switched: {
-            /** @description Its own flag; it is in effect only while its server is enabled, too. */
+            /** @description The flag of the item itself. A tool or prompt is visible only if its server is enabled, too. */
             enabled: boolean;
+            /** @description The name of the server, or the full name of the tool or prompt. */
             name: string;
         };
-        /** @description What became visible or hidden when a server was switched. */
+        /** @description The tools and prompts that became visible or hidden when a server was enabled or disabled. */
         SwitchedServer: {
+            /** @description The name of the server. */
             name: string;
+            /** @description Full names of prompts. */
             prompts_affected: string[];
+            /** @description Full names of tools. */
             tools_affected: string[];
         };
+        /** @description A resource template. Fields of its definition are passed on as its server sent them. */
         TemplateRecord: {
             description: string;
             mime_type: string;
             name: string;
+            /** @description The name of the server. */
             server: string;
+            /** @description The template of the URIs (RFC 6570). */
             uri_template: string;
         };
-        /** @description A tool; what the upstream wrote is passed on as it wrote it. */
+        /** @description A tool. Fields of its definition are passed on as its server sent them. */
         ToolRecord: {
+            /** @description The server's hints about the behaviour of the tool. */
             annotations: {
                 [key: string]: unknown;
             };
             description: string;
+            /** @description Whether both the tool and its server are enabled. */
             enabled: boolean;
+            /** @description The `execution` object of the definition. */
             execution?: {
                 [key: string]: unknown;
             } | null;
             icons?: unknown[] | null;
+            /** @description The JSON Schema of the arguments. */
             input_schema: {
                 [key: string]: unknown;
             };
+            /** @description The `_meta` object of the definition. */
             meta?: {
                 [key: string]: unknown;
             } | null;
+            /** @description The full name, `<server>__<tool>`. */
             name: string;
+            /** @description The JSON Schema of the structured result. */
             output_schema?: {
                 [key: string]: unknown;
             } | null;
+            /** @description The display name. */
             title?: string | null;
         };
-        /** @description What a tool answered. A tool that reports an error is an answer, too. */
+        /** @description The result of a tool call. An error that the tool reports is a result, too. */
         ToolResult: {
+            /** @description The `_meta` object of the result, if the server sent one. */
             _meta?: {
                 [key: string]: unknown;
             } | null;
-            /** @description Blocks with a `type` each, such as `text` or `image`. */
+            /** @description Content blocks; each has a `type`, such as `text` or `image`. */
             content: unknown[];
+            /** @description Whether the tool reports an error. */
             isError: boolean;
+            /** @description The result as JSON, if the server sent one. */
             structuredContent?: unknown;
         };
-        /** @description What a user is made of; `username` is required only for a new one. It is read by the gateway; this is its description. */
+        /** @description The fields of a user; `username` is required only on creation. */
         UserInput: {
+            /** @description A token of at least 8 characters. On creation, one is generated if this is omitted. */
             access_token?: string | null;
-            /** @description `admin` or `user`. */
+            /** @description `admin` or `user`; on creation, `user` if omitted. */
             role?: string | null;
+            /** @description The name; on a change, the new name. */
             username?: string | null;
         };
-        /** @description What everybody may know about a user. */
+        /** @description A user without its token. */
         UserRecord: {
             /** @description `admin` or `user`. */
             role: string;
             username: string;
         };
-        /** @description A user with the token, as whoever gave it out sees it. */
+        /** @description A user with its token, as returned on creation and change. */
         UserWithToken: components["schemas"]["UserRecord"] & {
             access_token: string;
         };

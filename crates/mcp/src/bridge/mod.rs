@@ -1,4 +1,4 @@
-//! Adapts messages where client and server are of different eras or declared different things.
+//! Adapts messages where client and server are of different eras or of different capabilities.
 //! Input that a modern server asks a legacy client for, and the reverse, is not translated.
 
 pub mod state;
