@@ -1,6 +1,6 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows no face.
 //! Reading order: `catalog` (everything registered), `members` and `view` (what an endpoint shows of it), `servers`,
-//! `change`, `tools`, `prompts`, `resources` and `groups` (how people manage it), `oauth` and `authorizations` (servers
+//! `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it), `oauth` and `authorizations` (servers
 //! that require OAuth), `principals`, `users`, `clients` and `revocation` (who has access), `destination`, `engine`
 //! and `ending` (how a request is sent to a server, and its outcome), `wording`, `forward` and `request` (what it
 //! contains).
@@ -11,7 +11,6 @@ pub mod answer;
 pub mod authorizations;
 pub mod caller;
 pub mod catalog;
-mod change;
 pub mod clients;
 pub mod destination;
 pub mod difference;
@@ -37,6 +36,7 @@ mod request;
 pub mod resources;
 mod result;
 mod revocation;
+mod server_change;
 pub mod servers;
 pub mod subscriptions;
 pub mod tools;
