@@ -11,6 +11,7 @@ pub mod answer;
 pub mod authorizations;
 pub mod caller;
 pub mod catalog;
+mod change;
 pub mod clients;
 pub mod destination;
 pub mod difference;
@@ -21,6 +22,7 @@ pub mod forward;
 mod grants;
 pub mod greeting;
 pub mod groups;
+mod identification;
 pub mod init;
 pub mod invoke;
 pub mod lists;
@@ -45,7 +47,6 @@ pub mod view;
 mod wording;
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -246,19 +247,6 @@ impl Gateway {
         self.swap(catalog.with(entry.with_offering(offering, now)));
     }
 
-    /// Publishes a new catalog and signals the change.
-    fn swap(&self, catalog: Catalog) {
-        self.publish(catalog);
-        self.changed.send_replace(());
-    }
-
-    /// Publishes a new catalog without a signal. The caller holds the turn.
-    fn publish(&self, catalog: Catalog) {
-        let catalog = Arc::new(catalog.following(self.catalog.load().generation));
-        self.catalog.store(catalog.clone());
-        self.lists.follow(&catalog);
-    }
-
     /// A receiver that is notified each time the catalog is swapped.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
@@ -311,18 +299,6 @@ impl Gateway {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.release_idle(limit).await;
         }
-    }
-
-    /// Runs a change to its end even if the request that asked for it is cancelled, so nothing is left half done.
-    async fn to_the_end<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Error>> + Send + 'static,
-    {
-        let running = self.tasks.spawn(change(self.clone()));
-        running
-            .await
-            .unwrap_or_else(|error| Err(Error::internal(format!("a change was interrupted: {error}"))))
     }
 }
 

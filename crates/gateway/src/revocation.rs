@@ -1,4 +1,4 @@
-//! Finds the owner of a token, and ends what runs under tokens that are no longer valid.
+//! Ends what runs under tokens that are no longer valid.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,17 +9,6 @@ use super::catalog::Catalog;
 use super::principals::{Principal, Principals};
 
 impl Gateway {
-    /// The user or client that a token belongs to, if it is valid. Async, since not every kind of credential can be
-    /// checked in memory.
-    pub async fn identify(&self, token: &[u8]) -> Option<Principal> {
-        let hash = self.store.token_hash(token);
-        self.catalog.load().principals().find(&hash).cloned()
-    }
-
-    pub fn is_initialized(&self) -> bool {
-        self.catalog.load().principals().is_initialized
-    }
-
     /// Publishes new rights, then ends what runs under tokens that are no longer valid. A principal that got another
     /// token keeps its sessions, subscriptions and links.
     pub(super) fn swap_principals(self: &Arc<Self>, catalog: &Catalog, principals: Principals) {
