@@ -2,7 +2,8 @@
 //! database needs one more variant here and one more arm in the macro.
 
 use super::StoreError;
-use super::sqlite::{Sqlite, SqliteTx, TxMode};
+use super::sqlite::{Sqlite, SqliteTx};
+use super::tx_mode::TxMode;
 
 #[derive(Debug)]
 pub(super) enum Database {
