@@ -13,10 +13,10 @@ impl Gateway {
     /// token keeps its sessions, subscriptions and links.
     pub(super) fn swap_principals(self: &Arc<Self>, catalog: &Catalog, principals: Principals) {
         let before = catalog.principals().all();
-        let valid: HashSet<_> = principals.all().map(Principal::credential).collect();
+        let valid: HashSet<_> = principals.all().map(Principal::token_id).collect();
         let known: HashSet<_> = principals.all().map(Principal::id).collect();
         let revoked: Vec<_> =
-            before.filter(|principal| !valid.contains(&principal.credential())).cloned().collect();
+            before.filter(|principal| !valid.contains(&principal.token_id())).cloned().collect();
         self.publish(catalog.with_principals(principals));
         // Before the change is signalled: sessions that end because of it must not seem to end by themselves.
         for principal in &revoked {

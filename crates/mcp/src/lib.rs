@@ -41,7 +41,7 @@ pub use routing::Routing;
 pub use stream::EventBody;
 
 use bridge::state::States;
-use live::Lives;
+use live::LiveSessions;
 use session::Sessions;
 
 /// The state that all endpoints share.
@@ -49,7 +49,7 @@ pub struct Mcp {
     gateway: Arc<Gateway>,
     sessions: Sessions,
     states: States,
-    lives: Arc<Lives>,
+    lives: Arc<LiveSessions>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
