@@ -73,7 +73,7 @@ impl Gateway {
             entry: destination.entry,
             wording: Wording::Passed(Passed { caller, message: message.clone(), edits: destination.edits }),
             capabilities,
-            owner,
+            owner: Some(owner),
             is_repeatable: destination.is_repeatable,
             revoked,
         };
