@@ -199,7 +199,7 @@ impl Gateway {
         self.stop_upstreams().await;
         self.upstream_options.tasks.close();
         if tokio::time::timeout(LAST_TASKS, self.upstream_options.tasks.wait()).await.is_err() {
-            tracing::warn!("stopped waiting for links that do not close or grants that are not refreshed");
+            tracing::warn!("stopped waiting for links that do not close or grants that are not renewed");
         }
         self.store.close().await;
     }
@@ -275,26 +275,26 @@ impl Gateway {
         }
     }
 
-    /// Whether calls of a session may open upstream sessions of its own.
+    /// Whether calls of a session may open links of its own.
     pub fn has_stateful_servers(&self) -> bool {
         self.catalog.load().has_stateful_servers
     }
 
-    /// Whether this owner has upstream sessions.
+    /// Whether this owner has links of its own.
     pub fn has_links_of(&self, owner: Owner) -> bool {
         let catalog = self.catalog();
         let mut upstreams = catalog.entries().filter_map(|entry| entry.upstream.as_ref());
         catalog.has_stateful_servers && upstreams.any(|upstream| upstream.has_link_of(owner))
     }
 
-    /// Closes the upstream sessions of an owner who is gone.
+    /// Closes the links of an owner who is gone.
     pub async fn release_links_of(&self, owner: Owner) {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.release(owner).await;
         }
     }
 
-    /// Closes the upstream sessions of callers without a session that have been idle for this long.
+    /// Closes the links of callers without a session that have been idle for this long.
     pub async fn release_idle_links(&self, limit: Duration) {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.release_idle(limit).await;

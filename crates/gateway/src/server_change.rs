@@ -46,7 +46,7 @@ impl Gateway {
         let name = registration.config.name.clone();
         let replaced = self.catalog().get(name.as_str()).and_then(|old| old.upstream.clone());
         let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
-        // Before taking the turn, since this waits for a refresh in flight.
+        // Before taking the turn, since this waits for a renewal in flight.
         let held = match upstream.credentials().filter(|_| is_new) {
             Some(credentials) => Some(credentials.hold().await),
             None => None,
