@@ -5,8 +5,8 @@ use super::Gateway;
 use super::principals::Principal;
 
 impl Gateway {
-    /// The user or client that a token belongs to, if it is valid. Async, since not every kind of credential can be
-    /// checked in memory.
+    /// The user or client that a token belongs to, if it is valid. Tokens of this gateway are looked up in memory. Async
+    /// all the same, so that its callers would not change with tokens of another issuer, whose keys must be fetched.
     pub async fn identify(&self, token: &[u8]) -> Option<Principal> {
         let hash = self.store.token_hash(token);
         self.catalog.load().principals().find(&hash).cloned()

@@ -1,9 +1,12 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows no face.
-//! Reading order: `catalog` (everything registered), `members` and `view` (what an endpoint shows of it), `servers`,
-//! `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it), `oauth` and `authorizations` (servers
-//! that require OAuth), `principals`, `users`, `clients` and `revocation` (who has access), `destination`, `engine`
-//! and `ending` (how a request is sent to a server, and its outcome), `wording`, `forward` and `request` (what it
-//! contains).
+//! Reading order: `catalog` (everything registered), `caller` (who asks, at which endpoint), `members`, `view`, `lists`
+//! and `greeting` (what an endpoint shows), `change` and `reconcile` (what every change goes through, and repairs after
+//! a failed one), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
+//! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
+//! require OAuth), `identification`, `principals`, `init`, `users`, `clients` and `revocation` (who has access),
+//! `destination`, `engine` and `ending` (how a request is sent to a server, and its outcome), `wording`, `forward`,
+//! `request` and `invoke` (what it contains), `answer`, `result`, `refusal` and `error` (what comes back),
+//! `subscriptions`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
