@@ -191,7 +191,7 @@ fn methods(transport: ClientTransport) -> &'static [Method] {
 }
 
 /// Finds the MCP endpoint of a path, with its access level. Returns `None` for paths that the router serves.
-pub fn mcp_place(path: &str) -> Option<(EndpointPath, AccessLevel)> {
+pub fn find_endpoint(path: &str) -> Option<(EndpointPath, AccessLevel)> {
     MCP.iter().find_map(|route| {
         let name = match route.path.split_once("{name}") {
             None => (path == route.path).then_some("")?,
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_scope_of_an_agent_is_the_one_that_the_path_names() {
-        let scope = |path: &str| mcp_place(path).map(|(place, _)| place.scope);
+        let scope = |path: &str| find_endpoint(path).map(|(place, _)| place.scope);
         for path in ["/mcp", "/sse", "/message"] {
             assert_eq!(scope(path), Some(Scope::Everything), "{path}");
         }

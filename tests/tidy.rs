@@ -1,12 +1,13 @@
-//! Checks of the repository's text: which crate may depend on which, the form of sources, and that files and links named
-//! in pages exist. The rules are the tables below; to change a rule, change its row and ARCHITECTURE.md. Rules about
-//! calls in code are in `clippy.toml`.
+//! Checks of the repository's text: which crate may depend on which, the form of sources, that the map in
+//! ARCHITECTURE.md is complete, and that files and links named in pages exist. The rules are the tables below; to change
+//! a rule, change its row and CONTRIBUTING.md, "Where things go". Rules about calls in code are in `clippy.toml`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each crate under `crates/`, and which of the others it may depend on. The compiler enforces the rest: a crate can
-/// import only what its manifest names.
+/// Each crate under `crates/`, and which of the others it may depend on; CONTRIBUTING.md has the same table. The compiler
+/// enforces the rest: a crate can import only what its manifest names.
 const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("wire", &[]),
@@ -18,7 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mcp", &["gateway", "model", "seal", "wire"]),
 ];
 
-/// Third-party crates, and the only crates of ours that may depend on each.
+/// Third-party crates, and the only crates under `crates/` that may depend on each.
 const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store"]),
     ("tokio", &["store", "upstream", "gateway", "mcp"]),
@@ -26,7 +27,13 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("axum", &[]),
     ("reqwest", &["upstream"]),
     ("rmcp", &["upstream"]),
+    ("utoipa", &[]),
 ];
+
+/// Crates without I/O, and the modules of the standard library that they must not name. CONFINED keeps the async runtime
+/// out of them.
+const WITHOUT_IO: &[&str] = &["model", "wire", "seal"];
+const IO_MODULES: &[&str] = &["std::fs", "std::io", "std::net", "std::os", "std::process"];
 
 const LONGEST_FILE: usize = 600;
 
@@ -40,8 +47,19 @@ const SOURCE_ENDINGS: &[&str] = &["rs", "sql", "ts", "js", "svelte", "css", "py"
 const NOT_OURS: &[&str] = &["target", "node_modules", "dist", "corpus", "artifacts"];
 
 /// The prefixes of repository paths that pages name in backticks.
-const PATH_BEGINNINGS: &[&str] =
-    &["src/", "crates/", "tests/", "docs/", "xtask/", "web/", "bench/", "chaos/", "migrations/", "fuzz/"];
+const PATH_BEGINNINGS: &[&str] = &[
+    "src/",
+    "crates/",
+    "tests/",
+    "docs/",
+    "xtask/",
+    "web/",
+    "bench/",
+    "chaos/",
+    "migrations/",
+    "fuzz/",
+    ".ci/",
+];
 
 #[test]
 fn dependencies_follow_the_layers() {
@@ -59,6 +77,42 @@ fn dependencies_follow_the_layers() {
             let confined = CONFINED.iter().find(|(name, _)| *name == dependency);
             if confined.is_some_and(|(_, homes)| !homes.contains(&layer.as_str())) {
                 problems.push(format!("crates/{layer} must not depend on the crate `{dependency}`"));
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn the_contributing_page_has_the_same_layers() {
+    let page = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("CONTRIBUTING.md exists");
+    let rows = page.lines().skip_while(|line| *line != "| crate | may depend on |").skip(2);
+    let mut of_page = BTreeMap::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<Vec<&str>> = row.split('|').map(|cell| code_spans(cell).collect()).collect();
+        let [_, crates, allowed, _] = cells.as_slice() else { panic!("a row has not two cells: {row}") };
+        for name in crates {
+            of_page.insert(*name, allowed.iter().copied().collect::<BTreeSet<_>>());
+        }
+    }
+    // The package at the root may depend on all of them.
+    assert!(of_page.remove("toolgate").is_some_and(|allowed| allowed.is_empty()));
+    of_page.remove("src/");
+    let layers = LAYERS.iter().map(|(name, allowed)| (*name, allowed.iter().copied().collect()));
+    assert_eq!(of_page, layers.collect::<BTreeMap<_, BTreeSet<_>>>());
+}
+
+#[test]
+fn crates_without_io_name_no_module_for_it() {
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        if !WITHOUT_IO.iter().any(|name| path.starts_with(&format!("crates/{name}/"))) {
+            continue;
+        }
+        // An import in braces would hide the name of the module.
+        for module in IO_MODULES.iter().chain(&["use std::{"]) {
+            if text.contains(module) {
+                problems.push(format!("{path}: names `{module}`"));
             }
         }
     }
@@ -87,11 +141,19 @@ fn sources_are_short_introduced_and_finished() {
 }
 
 #[test]
-fn the_architecture_page_names_every_crate_and_module() {
+fn the_architecture_page_names_every_folder_crate_and_module() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md exists");
-    let modules = fs::read_dir(root().join("src")).expect("the sources can be listed").flatten();
     let mut places: Vec<String> = manifests().into_iter().map(|(name, _)| format!("crates/{name}")).collect();
-    places.extend(modules.map(|module| format!("src/{}", name_of(&module).trim_end_matches(".rs"))));
+    for folder in ["src", "tests"] {
+        let inside = fs::read_dir(root().join(folder)).expect("a folder can be listed").flatten();
+        let inside = inside.filter(|entry| !is_foreign(entry));
+        places.extend(inside.map(|entry| format!("{folder}/{}", name_of(&entry).trim_end_matches(".rs"))));
+    }
+    let top = fs::read_dir(root()).expect("the repository can be listed").flatten();
+    let top = top.filter(|entry| entry.path().is_dir() && !is_foreign(entry)).map(|entry| name_of(&entry));
+    // The rows of these are about what is in them.
+    let top = top.filter(|name| !["crates", "src", "tests"].contains(&name.as_str()));
+    places.extend(top.map(|name| format!("{name}/")));
     places.retain(|place| place != "src/lib" && lines_with(&page, place).is_empty());
     report(places.iter().map(|place| format!("ARCHITECTURE.md does not name `{place}`")).collect());
 }
@@ -102,7 +164,7 @@ fn files_and_links_named_in_pages_exist() {
     for (path, text) in pages() {
         let folder = root().join(&path).parent().map(Path::to_path_buf).unwrap_or_default();
         for (number, line) in prose(&text) {
-            for named in line.split('`').skip(1).step_by(2).filter_map(repository_path) {
+            for named in code_spans(line).filter_map(repository_path) {
                 if !root().join(&named).exists() {
                     problems.push(format!("{path}:{number}: there is no `{named}`"));
                 }
@@ -151,6 +213,12 @@ fn manifests() -> Vec<(String, Vec<String>)> {
 
 fn name_of(entry: &fs::DirEntry) -> String {
     entry.file_name().to_string_lossy().into_owned()
+}
+
+/// Whether an entry belongs to a tool: what git ignores, editors, git itself.
+fn is_foreign(entry: &fs::DirEntry) -> bool {
+    let name = name_of(entry);
+    name.starts_with('.') || NOT_OURS.contains(&name.as_str())
 }
 
 /// The names under `[dependencies]`.
@@ -223,6 +291,11 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
         fenced ^= fence;
         (!fenced && !fence).then_some((index + 1, line))
     })
+}
+
+/// What a line has in backticks.
+fn code_spans(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
 }
 
 /// The checkable part of a path in backticks, without placeholders, line numbers and item names.

@@ -71,7 +71,7 @@ impl Front {
         mut head: Parts,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, Infallible> {
-        match routes::mcp_place(head.uri.path()) {
+        match routes::find_endpoint(head.uri.path()) {
             Some((place, access)) => {
                 let answered = self.serve_agent(peer, place, access, &head, body).await;
                 Ok(answered.unwrap_or_else(|error| error.into_response().map(ResponseBody::Router)))

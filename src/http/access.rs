@@ -53,7 +53,7 @@ pub struct Peer(pub IpAddr);
 pub struct CurrentPrincipal(pub Option<Principal>);
 
 impl CurrentPrincipal {
-    /// Returns the owner of the caller's sessions with stateful servers.
+    /// Returns the owner of the caller's links to stateful servers.
     pub fn owner(&self) -> Owner {
         self.0.as_ref().map_or(Owner::Anybody, |principal| Owner::Principal(principal.id()))
     }

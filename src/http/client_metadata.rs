@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::Face;
-use super::dashboard::oauth::CALLBACK;
+use super::authorization::CALLBACK;
 use super::error::{ErrorResponse, HandlerResult};
 use super::reply::Json;
 

@@ -8,6 +8,7 @@ pub mod access;
 pub mod address;
 pub mod api;
 pub mod assets;
+pub mod authorization;
 pub mod body;
 pub mod client_metadata;
 pub mod dashboard;

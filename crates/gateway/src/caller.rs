@@ -33,8 +33,8 @@ pub struct Caller {
     pub capabilities: Capabilities,
     pub client_name: String,
     pub client_version: String,
-    /// The owner of its links to stateful servers; `None` if it cannot be told apart from other callers.
-    pub owner: Option<Owner>,
+    /// The owner of its links to stateful servers. This is not the principal: with a session it is `Session`.
+    pub owner: Owner,
     pub logs: Logs,
     /// Cancelled when the caller's token is no longer valid.
     pub revoked: Option<CancellationToken>,

@@ -1,5 +1,5 @@
-//! The end of a call: its outcome is reported once, to the metrics, the log and people. Quotas, records and traces
-//! belong here.
+//! The end of a call: its outcome is reported once, to the metrics, the log and people. Records and traces of calls
+//! belong here too. Limits on calls do not: `Gateway::begin_call` checks them before a call gets its slot.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -22,7 +22,7 @@ use upstream::{CallError, Exchange, Inbound, Link, Replier, Upstream};
 use wire::Head;
 
 /// A request to a server, and for whom it is made.
-pub struct Errand {
+pub struct CallRequest {
     pub entry: Arc<Entry>,
     pub wording: Wording,
     /// What the server may ask the caller for during the call.
@@ -47,7 +47,7 @@ pub enum Failure {
 
 /// A call in flight. Dropping it before its response cancels it at the server.
 pub struct Call {
-    errand: Errand,
+    request: CallRequest,
     upstream: Upstream,
     /// The link on which it was sent, and the exchange there; `None` between two attempts.
     attempt: Option<(Arc<Link>, Exchange)>,
@@ -65,18 +65,18 @@ impl Gateway {
     /// `head` is the head of a message that is passed on.
     pub async fn begin_call(
         &self,
-        errand: Errand,
+        request: CallRequest,
         tool: Option<String>,
         head: Option<&Head<'_>>,
     ) -> Result<Call, Failure> {
-        let mut ending = Ending::new(self, Some(errand.entry.clone()), tool);
-        let Some(upstream) = errand.entry.upstream.clone() else {
+        let mut ending = Ending::new(self, Some(request.entry.clone()), tool);
+        let Some(upstream) = request.entry.upstream.clone() else {
             ending.denied();
             return Err(Failure::Disabled);
         };
-        let limit = errand.entry.registration.config.timeout();
+        let limit = request.entry.registration.config.timeout();
         let mut call = Call {
-            errand,
+            request,
             upstream,
             attempt: None,
             deadline: limit.map(|limit| Instant::now() + limit),
@@ -85,7 +85,7 @@ impl Gateway {
             ending,
             _permit: None,
         };
-        let (deadline, revoked) = (call.deadline, call.errand.revoked.clone());
+        let (deadline, revoked) = (call.deadline, call.request.revoked.clone());
         let begun = {
             // Pinned here, since moving a large future is expensive.
             let begun = pin!(async {
@@ -104,8 +104,8 @@ impl Gateway {
 impl Call {
     /// Receives the next message from the server. Nothing comes after a response or a failure.
     pub async fn next(&mut self) -> Result<Inbound, Failure> {
-        let (deadline, revoked) = (self.deadline, self.errand.revoked.clone());
-        let limit = self.errand.entry.registration.config.timeout();
+        let (deadline, revoked) = (self.deadline, self.request.revoked.clone());
+        let limit = self.request.entry.registration.config.timeout();
         let received = within(deadline, limit, revoked.as_ref(), pin!(self.receive())).await;
         match received {
             Ok(Inbound::Answer(answer)) => {
@@ -138,8 +138,8 @@ impl Call {
     /// Sends the request on the link for its caller.
     async fn send(&mut self, head: Option<&Head<'_>>) -> Result<(), CallError> {
         loop {
-            let link = self.upstream.link_for(self.errand.capabilities, self.errand.owner).await?;
-            match self.errand.wording.send(&link, head).await {
+            let link = self.upstream.link_for(self.request.capabilities, self.request.owner).await?;
+            match self.request.wording.send(&link, head).await {
                 Ok(exchange) => {
                     self.attempt = Some((link, exchange));
                     return Ok(());
@@ -157,7 +157,7 @@ impl Call {
                 self.upstream.report(link, error);
                 &mut self.was_resent
             }
-            CallError::Lost(_) if self.errand.is_repeatable => &mut self.was_repeated,
+            CallError::Lost(_) if self.request.is_repeatable => &mut self.was_repeated,
             _ => return Err(error),
         };
         match std::mem::replace(was_retried, true) {
@@ -185,7 +185,7 @@ impl Call {
     }
 
     pub fn entry(&self) -> &Arc<Entry> {
-        &self.errand.entry
+        &self.request.entry
     }
 
     /// Whether the server that responded is a modern one.

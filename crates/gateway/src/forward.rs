@@ -11,7 +11,7 @@ use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::destination::{self, ReturnedState};
-use super::engine::{Call, Errand, Failure};
+use super::engine::{Call, CallRequest, Failure};
 use super::lists::Caching;
 use super::refusal::Refusal;
 use super::wording::{Passed, Wording};
@@ -69,15 +69,15 @@ impl Gateway {
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
         let (era, capabilities, owner) = (caller.era, caller.capabilities, caller.owner);
         let entry = destination.entry.clone();
-        let errand = Errand {
+        let request = CallRequest {
             entry: destination.entry,
             wording: Wording::Passed(Passed { caller, message: message.clone(), edits: destination.edits }),
             capabilities,
-            owner,
+            owner: Some(owner),
             is_repeatable: destination.is_repeatable,
             revoked,
         };
-        let begun = self.begin_call(errand, destination.tool, Some(head)).await;
+        let begun = self.begin_call(request, destination.tool, Some(head)).await;
         let call = begun.map_err(|failure| explain(&entry, failure))?;
         let reads_are_private = self.mode == Mode::Enterprise;
         Ok(Forward { call, era, id, token, reads: destination.reads, reads_are_private })

@@ -1,9 +1,12 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows no face.
-//! Reading order: `catalog` (everything registered), `members` and `view` (what an endpoint shows of it), `servers`,
-//! `change`, `tools`, `prompts`, `resources` and `groups` (how people manage it), `oauth` and `authorizations` (servers
-//! that require OAuth), `principals`, `users`, `clients` and `revocation` (who has access), `destination`, `engine`
-//! and `ending` (how a request is sent to a server, and its outcome), `wording`, `forward` and `request` (what it
-//! contains).
+//! Reading order: `catalog` (everything registered), `caller` (who asks, at which endpoint), `members`, `view`, `lists`
+//! and `greeting` (what an endpoint shows), `change` and `reconcile` (what every change goes through, and repairs after
+//! a failed one), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
+//! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
+//! require OAuth), `identification`, `principals`, `init`, `users`, `clients` and `revocation` (who has access),
+//! `destination`, `engine` and `ending` (how a request is sent to a server, and its outcome), `wording`, `forward`,
+//! `request` and `invoke` (what it contains), `answer`, `result`, `refusal` and `error` (what comes back),
+//! `subscriptions`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
@@ -22,6 +25,7 @@ pub mod forward;
 mod grants;
 pub mod greeting;
 pub mod groups;
+mod identification;
 pub mod init;
 pub mod invoke;
 pub mod lists;
@@ -37,6 +41,7 @@ mod request;
 pub mod resources;
 mod result;
 mod revocation;
+mod server_change;
 pub mod servers;
 pub mod subscriptions;
 pub mod tools;
@@ -45,7 +50,6 @@ pub mod view;
 mod wording;
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -198,7 +202,7 @@ impl Gateway {
         self.stop_upstreams().await;
         self.upstream_options.tasks.close();
         if tokio::time::timeout(LAST_TASKS, self.upstream_options.tasks.wait()).await.is_err() {
-            tracing::warn!("stopped waiting for links that do not close or grants that are not refreshed");
+            tracing::warn!("stopped waiting for links that do not close or grants that are not renewed");
         }
         self.store.close().await;
     }
@@ -246,19 +250,6 @@ impl Gateway {
         self.swap(catalog.with(entry.with_offering(offering, now)));
     }
 
-    /// Publishes a new catalog and signals the change.
-    fn swap(&self, catalog: Catalog) {
-        self.publish(catalog);
-        self.changed.send_replace(());
-    }
-
-    /// Publishes a new catalog without a signal. The caller holds the turn.
-    fn publish(&self, catalog: Catalog) {
-        let catalog = Arc::new(catalog.following(self.catalog.load().generation));
-        self.catalog.store(catalog.clone());
-        self.lists.follow(&catalog);
-    }
-
     /// A receiver that is notified each time the catalog is swapped.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
@@ -287,42 +278,30 @@ impl Gateway {
         }
     }
 
-    /// Whether calls of a session may open upstream sessions of its own.
+    /// Whether calls of a session may open links of its own.
     pub fn has_stateful_servers(&self) -> bool {
         self.catalog.load().has_stateful_servers
     }
 
-    /// Whether this owner has upstream sessions.
+    /// Whether this owner has links of its own.
     pub fn has_links_of(&self, owner: Owner) -> bool {
         let catalog = self.catalog();
         let mut upstreams = catalog.entries().filter_map(|entry| entry.upstream.as_ref());
         catalog.has_stateful_servers && upstreams.any(|upstream| upstream.has_link_of(owner))
     }
 
-    /// Closes the upstream sessions of an owner who is gone.
+    /// Closes the links of an owner who is gone.
     pub async fn release_links_of(&self, owner: Owner) {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.release(owner).await;
         }
     }
 
-    /// Closes the upstream sessions of callers without a session that have been idle for this long.
+    /// Closes the links of callers without a session that have been idle for this long.
     pub async fn release_idle_links(&self, limit: Duration) {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.release_idle(limit).await;
         }
-    }
-
-    /// Runs a change to its end even if the request that asked for it is cancelled, so nothing is left half done.
-    async fn to_the_end<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Error>> + Send + 'static,
-    {
-        let running = self.tasks.spawn(change(self.clone()));
-        running
-            .await
-            .unwrap_or_else(|error| Err(Error::internal(format!("a change was interrupted: {error}"))))
     }
 }
 

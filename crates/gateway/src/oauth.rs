@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::change::{Keeps, Unconnected};
 use super::record::ServerRecord;
+use super::server_change::{Keeps, Unconnected};
 use super::{Error, Gateway, now_ms};
 use model::{Redactor, Registration, Secret, Status, time};
 use upstream::Denial;

@@ -52,8 +52,8 @@ impl Principal {
         }
     }
 
-    /// The id of the token, which is the credential of this principal.
-    pub fn credential(&self) -> u64 {
+    /// The id of its current token.
+    pub fn token_id(&self) -> u64 {
         match self {
             Principal::User(user) => user.holder.token.id(),
             Principal::Client(client) => client.holder.token.id(),

@@ -6,28 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::MutexGuard;
-
-use super::{Error, Gateway, now_ms};
+use super::change::Turn;
+use super::{Gateway, now_ms};
 use store::{GrantChange, StoreError};
 
 /// The pause between two attempts to write to a database that fails.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The right to change the store and the catalog; one change at a time has it.
-pub(super) type Turn<'a> = MutexGuard<'a, ()>;
-
 impl Gateway {
-    /// Waits for the turn of this change. Fails if an earlier write failed and the database still cannot be written;
-    /// nothing is changed then.
-    pub(super) async fn turn(&self) -> Result<Turn<'_>, Error> {
-        let turn = self.turn.lock().await;
-        if !self.store.health().borrow().is_ok() {
-            self.reconcile(&turn).await?;
-        }
-        Ok(turn)
-    }
-
     /// Watches the store and repairs it whenever a write failed. Runs for as long as the gateway does.
     pub(super) async fn keep_store_healthy(self: Arc<Self>) {
         let mut health = self.store.health();
@@ -40,7 +26,7 @@ impl Gateway {
     }
 
     /// Compares the database with the catalog and writes what differs.
-    async fn reconcile(&self, _turn: &Turn<'_>) -> Result<(), StoreError> {
+    pub(super) async fn reconcile(&self, _turn: &Turn<'_>) -> Result<(), StoreError> {
         let failures = self.store.health().borrow().failures;
         self.store.heal().await?;
         let corrected = self.correct_servers().await?

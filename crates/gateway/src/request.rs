@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::caller::Owner;
 use super::catalog::Entry;
-use super::engine::{Call, Errand, Failure};
+use super::engine::{Call, CallRequest, Failure};
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
 use model::{Capabilities, Redactor};
@@ -50,7 +50,7 @@ impl Gateway {
         let OwnRequest { method, params, tool, is_repeatable, progress, owner } = request;
         let params = params.iter().map(|(key, value)| (*key, value.to_vec())).collect();
         let authored = Authored { method, params, wants_progress: progress.is_some() };
-        let errand = Errand {
+        let call_request = CallRequest {
             entry: entry.clone(),
             wording: Wording::Authored(authored),
             capabilities: Capabilities::NONE,
@@ -58,7 +58,7 @@ impl Gateway {
             is_repeatable,
             revoked: None,
         };
-        let begun = self.begin_call(errand, tool.map(str::to_owned), None).await;
+        let begun = self.begin_call(call_request, tool.map(str::to_owned), None).await;
         let mut call = begun.map_err(NoResult::Failed)?;
         let result = receive(&mut call, progress).await;
         if matches!(result, Err(NoResult::NeedsInput)) {

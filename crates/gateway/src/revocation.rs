@@ -1,4 +1,4 @@
-//! Finds the owner of a token, and ends what runs under tokens that are no longer valid.
+//! Ends what runs under tokens that are no longer valid.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,25 +9,14 @@ use super::catalog::Catalog;
 use super::principals::{Principal, Principals};
 
 impl Gateway {
-    /// The user or client that a token belongs to, if it is valid. Async, since not every kind of credential can be
-    /// checked in memory.
-    pub async fn identify(&self, token: &[u8]) -> Option<Principal> {
-        let hash = self.store.token_hash(token);
-        self.catalog.load().principals().find(&hash).cloned()
-    }
-
-    pub fn is_initialized(&self) -> bool {
-        self.catalog.load().principals().is_initialized
-    }
-
     /// Publishes new rights, then ends what runs under tokens that are no longer valid. A principal that got another
     /// token keeps its sessions, subscriptions and links.
     pub(super) fn swap_principals(self: &Arc<Self>, catalog: &Catalog, principals: Principals) {
         let before = catalog.principals().all();
-        let valid: HashSet<_> = principals.all().map(Principal::credential).collect();
+        let valid: HashSet<_> = principals.all().map(Principal::token_id).collect();
         let known: HashSet<_> = principals.all().map(Principal::id).collect();
         let revoked: Vec<_> =
-            before.filter(|principal| !valid.contains(&principal.credential())).cloned().collect();
+            before.filter(|principal| !valid.contains(&principal.token_id())).cloned().collect();
         self.publish(catalog.with_principals(principals));
         // Before the change is signalled: sessions that end because of it must not seem to end by themselves.
         for principal in &revoked {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::catalog::Entry;
-use super::change::{Connected, Keeps, Unconnected};
 use super::oauth::{AuthorizationPurpose, RegistrationOutcome};
 use super::record::ServerRecord;
+use super::server_change::{Connected, Keeps, Unconnected};
 use super::{Error, Gateway, now_ms};
 use model::Registration;
 use upstream::Upstream;

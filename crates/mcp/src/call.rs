@@ -73,8 +73,8 @@ impl Mcp {
         round: Option<Round>,
     ) -> Option<Reply> {
         let in_flight = match caller.owner {
-            Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &id)),
-            Some(Owner::Principal(_) | Owner::Anybody) | None => None,
+            Owner::Session(serial) => Some(self.lives.begin_call(serial, &id)),
+            Owner::Principal(_) | Owner::Anybody => None,
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here, because moving a large future is expensive.

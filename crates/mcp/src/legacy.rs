@@ -277,7 +277,7 @@ impl Mcp {
         let viewer = sender.viewer.clone();
         match &sender.session {
             None => Caller {
-                owner: Some(viewer.owner()),
+                owner: viewer.owner(),
                 viewer,
                 era: Era::Legacy,
                 capabilities: Capabilities::NONE,
@@ -297,7 +297,7 @@ impl Mcp {
                     capabilities: session.capabilities,
                     client_name: session.client_name.clone(),
                     client_version: session.client_version.clone(),
-                    owner: Some(Owner::Session(session.serial)),
+                    owner: Owner::Session(session.serial),
                     logs: self.lives.level_of(session.serial).map_or(Logs::All, Logs::From),
                     revoked: sender.revoked.clone(),
                 }

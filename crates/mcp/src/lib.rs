@@ -1,7 +1,8 @@
 //! The MCP endpoints for agents, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
-//! protocol), `routing` (headers that repeat a message), `call` (a request that is forwarded to a server), `session`,
-//! `listen` and `stream` (state that outlives a request), `notify` (notifications outside of requests), `reply`.
+//! protocol), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
+//! to a server), `bridge` (differences between client and server), `session`, `live`, `listen` and `stream` (state that
+//! outlives a request), `notify` (notifications outside of requests), `reply`.
 //!
 //! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
 
@@ -41,7 +42,7 @@ pub use routing::Routing;
 pub use stream::EventBody;
 
 use bridge::state::States;
-use live::Lives;
+use live::LiveSessions;
 use session::Sessions;
 
 /// The state that all endpoints share.
@@ -49,7 +50,7 @@ pub struct Mcp {
     gateway: Arc<Gateway>,
     sessions: Sessions,
     states: States,
-    lives: Arc<Lives>,
+    lives: Arc<LiveSessions>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }

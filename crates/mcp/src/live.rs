@@ -20,7 +20,7 @@ use wire::{Head, Patch, authored, meta, text};
 /// Sessions are spread over this many locks, so that calls of different sessions hardly ever wait for each other.
 const SHARDS: usize = 64;
 
-pub struct Lives {
+pub struct LiveSessions {
     shards: [Mutex<Shard>; SHARDS],
     last_question: AtomicU64,
 }
@@ -36,7 +36,7 @@ struct Shard {
 /// A session, and the id that it gave a call.
 type CallKey = (u64, Vec<u8>);
 
-impl Default for Lives {
+impl Default for LiveSessions {
     fn default() -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::default()), last_question: AtomicU64::new(0) }
     }
@@ -142,7 +142,7 @@ struct Question {
     id: Vec<u8>,
 }
 
-impl Lives {
+impl LiveSessions {
     fn shard(&self, serial: u64) -> MutexGuard<'_, Shard> {
         let index = (serial % SHARDS as u64) as usize;
         self.shards[index].lock().expect("no code panics while it holds a shard")
@@ -283,7 +283,7 @@ impl Lives {
 
 /// Registers a call in flight; dropping it deregisters the call.
 pub struct CallInFlight {
-    lives: Arc<Lives>,
+    lives: Arc<LiveSessions>,
     key: CallKey,
     questions: Vec<u64>,
     pub cancelled: CancellationToken,

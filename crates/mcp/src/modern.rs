@@ -117,7 +117,7 @@ impl Mcp {
             capabilities: Capabilities::NONE,
             client_name: String::new(),
             client_version: String::new(),
-            owner: Some(ask.viewer.owner()),
+            owner: ask.viewer.owner(),
             logs,
             revoked: ask.revoked.clone(),
         };

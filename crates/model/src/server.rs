@@ -180,7 +180,7 @@ pub enum SessionMode {
     /// The server keeps no state per session, so all callers share its links.
     #[default]
     Stateless,
-    /// Each downstream session has its own upstream session.
+    /// Each session of an agent has its own link.
     Stateful,
 }
 

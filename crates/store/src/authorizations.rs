@@ -103,7 +103,7 @@ impl Store {
         let Some((id, server, status, error, sealed, expires_at_ms, finished_at_ms)) = row else {
             return Ok(None);
         };
-        let unknown = || StoreError::Corrupt(format!("an OAuth session has the unknown status \"{status}\""));
+        let unknown = || StoreError::Corrupt(format!("an authorization has the unknown status \"{status}\""));
         let status = AuthorizationStatus::parse(&status).ok_or_else(unknown)?;
         let content = self.open_authorization(&id, &sealed);
         Ok(Some(StoredAuthorization { id, server, status, error, content, expires_at_ms, finished_at_ms }))

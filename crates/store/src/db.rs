@@ -1,8 +1,10 @@
-//! The databases that the store supports. A query is written once, and `on!` expands it for each of them; another
-//! database needs one more variant here and one more arm in the macro.
+//! The databases that the store supports. A query is written once, and `on!` expands it for each of them. Another
+//! database needs a variant here, an arm in the macro, and its own version of what is bound to SQLite: the list is in
+//! CONTRIBUTING.md, "Adding a database".
 
 use super::StoreError;
-use super::sqlite::{Sqlite, SqliteTx, TxMode};
+use super::sqlite::{Sqlite, SqliteTx};
+use super::tx_mode::TxMode;
 
 #[derive(Debug)]
 pub(super) enum Database {

@@ -42,7 +42,7 @@ impl Store {
         Ok(rows.into_iter().map(open).collect())
     }
 
-    /// Stores a refreshed grant. Returns false if the server has a different grant by now, or is gone.
+    /// Stores a renewed grant. Returns false if the server has a different grant by now, or is gone.
     pub async fn renew_grant(
         &self,
         server: &ServerName,

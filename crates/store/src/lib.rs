@@ -7,9 +7,9 @@ mod backup;
 mod catalogs;
 mod check;
 mod clients;
-mod config;
 mod db;
 mod disabled;
+mod epoch;
 mod failure;
 mod grants;
 mod groups;
@@ -19,12 +19,14 @@ mod lock;
 mod migrate;
 mod open;
 mod open_error;
+mod server_config;
 mod servers;
 mod settings;
 mod sqlite;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod tx_mode;
 mod users;
 
 use std::fs::File;
@@ -36,8 +38,9 @@ use seal::{PurposeSeal, Seal, SecretKey};
 
 use db::{Database, Tx};
 use health::HealthSender;
-use sqlite::{Sqlite, TxMode};
+use sqlite::Sqlite;
 use tokens::TokenColumns;
+use tx_mode::TxMode;
 
 pub use authorizations::{AuthorizationKey, AuthorizationStatus, StoredAuthorization};
 pub use backup::{BackupError, Copied, backup};

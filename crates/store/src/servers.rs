@@ -9,7 +9,7 @@ use super::catalogs::{self, StoredLists};
 use super::db::{Tx, on};
 use super::disabled::{self, Disabled, DisabledKind};
 use super::grants::{self, GrantChange};
-use super::{Store, StoreError, config};
+use super::{Store, StoreError, server_config};
 use model::{Flags, Offering, Registration, ServerName};
 use seal::Seal;
 
@@ -63,7 +63,7 @@ impl Store {
             ON CONFLICT (name) DO UPDATE SET config = excluded.config, enabled = excluded.enabled,
             updated_at = excluded.updated_at";
         let mut tx = self.write().await?;
-        let config = config::seal(&self.seal, registration);
+        let config = server_config::seal(&self.seal, registration);
         let (name, enabled) = (registration.config.name.as_str(), i64::from(registration.flags.enabled));
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(name).bind(config).bind(enabled).bind(now_ms);
@@ -218,7 +218,7 @@ fn assemble(
         ttl_ms: ttl_ms.map(|ttl| u64::try_from(ttl).map_err(|_| "its ttl_ms is negative")).transpose()?,
         is_private: is_private != 0,
     };
-    let config = config::open(seal, name, config)?;
+    let config = server_config::open(seal, name, config)?;
     let registration = Registration { config, flags };
     Ok(StoredServer { registration, offering, created_at_ms, updated_at_ms, discovered_at_ms })
 }

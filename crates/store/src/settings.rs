@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::db::{Tx, on};
-use super::sqlite::BUMP_EPOCH;
+use super::epoch::BUMP_EPOCH;
 use super::{Store, StoreError};
 
 const MODE: &str = "mode";

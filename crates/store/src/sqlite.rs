@@ -13,14 +13,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, S
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::epoch::BUMP_EPOCH;
 use super::failure::{describe, is_disk_failure, may_leave_residue};
 use super::health::HealthSender;
 use super::open_error::OpenStoreError;
+use super::tx_mode::TxMode;
 use super::{StoreError, lock};
-
-/// Increments the epoch, a number that grows with every change.
-pub(super) const BUMP_EPOCH: &str = "INSERT INTO settings (key, value) VALUES ('epoch', '1')
-    ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,12 +26,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pauses between attempts to overwrite the residue of a failed commit.
 const TAKING_BACK: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(750)];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TxMode {
-    Read,
-    Write,
-}
 
 /// A database and its current connection.
 #[derive(Clone, Debug)]

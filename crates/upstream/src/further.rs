@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::connect::connect_further;
 use super::error::CallError;
+use super::handle::Upstream;
 use super::link::{Carrier, Link};
 use super::pool::{LinkKey, Owner, SharedLink};
-use super::supervise::Upstream;
 use model::{Capabilities, SessionMode};
 
 impl Upstream {

@@ -1,11 +1,10 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
-//! Reading order: `supervise`, `start` and `attend` (one server, kept alive), `connect` with `step`, `probe` and
+//! Reading order: `handle`, `start` and `supervisor` (one server, kept alive), `connect` with `step`, `probe` and
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
 //! and `ticket` (routing of messages to calls), `pool` and `further` (further links), then the transports. `oauth` and
 //! `credentials` are for servers that require OAuth.
 //! This crate knows neither the database nor the caller.
 
-mod attend;
 mod calls;
 mod connect;
 pub mod credentials;
@@ -13,6 +12,7 @@ mod error;
 mod exchange;
 mod failures;
 mod further;
+mod handle;
 mod http;
 mod inbound;
 mod link;
@@ -27,7 +27,7 @@ mod sse;
 mod start;
 pub mod stdio;
 mod step;
-mod supervise;
+mod supervisor;
 mod ticket;
 
 use std::ffi::OsString;
@@ -43,6 +43,7 @@ pub use calls::Purpose;
 pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, Replier};
 pub use failures::FailureNote;
+pub use handle::{LinkState, ServerEvent, Upstream};
 pub use http::Tls;
 pub use inbound::Inbound;
 pub use link::Link;
@@ -50,7 +51,6 @@ pub use lists::Discovery;
 pub use news::{News, Newsroom};
 pub use pool::Owner;
 pub use request::{LinkRequest, OnBehalf};
-pub use supervise::{LinkState, ServerEvent, Upstream};
 
 /// Settings and shared state of all links of this gateway.
 #[derive(Clone)]

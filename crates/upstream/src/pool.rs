@@ -24,7 +24,7 @@ pub struct LinkKey {
     pub owner: Option<Owner>,
 }
 
-/// The owner of links to a stateful server.
+/// The owner of links to a stateful server. Callers of one principal may be several owners: each session is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A session of an agent.

@@ -1,4 +1,4 @@
-//! Starts supervising a server, which is connected first or in the background. The supervising task is in `attend`.
+//! Starts supervising a server, which is connected first or in the background. The supervising task is in `supervisor`.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,16 +8,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Options;
-use super::attend::Supervisor;
 use super::connect::{ConnectTarget, connect};
 use super::credentials::Credentials;
 use super::error::ConnectError;
 use super::failures::Failures;
+use super::handle::{LinkState, ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::lists::Discovery;
 use super::pool::LinkPool;
 use super::stdio::StderrTail;
-use super::supervise::{LinkState, ServerEvent, Shared, Upstream};
+use super::supervisor::Supervisor;
 use model::{Offering, ServerConfig, Status};
 use wire::{Era, Version};
 

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::http::Face;
 use crate::http::access::CurrentPrincipal;
-use crate::http::dashboard::oauth::AuthorizationRequired;
+use crate::http::authorization::AuthorizationRequired;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::record::ServerBody;

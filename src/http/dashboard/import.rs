@@ -8,8 +8,9 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use utoipa::ToSchema;
 
-use super::oauth::{self, PendingAuthorization};
+use super::oauth;
 use crate::http::Face;
+use crate::http::authorization::PendingAuthorization;
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::json_object;
 use crate::http::reply::Json;

@@ -10,17 +10,15 @@ use utoipa::ToSchema;
 
 use crate::http::Face;
 use crate::http::address::base_url;
+use crate::http::authorization::{AuthorizationRequired, CALLBACK};
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, HtmlPage, Json};
 use gateway::authorizations::{AuthorizationResponse, Refused, SessionRecord};
-use gateway::oauth::{self as authorization, RegistrationOutcome};
+use gateway::oauth::RegistrationOutcome;
 use gateway::servers::Existing;
 use gateway::{Error, ErrorKind};
 use model::{Fields, Secret};
-
-/// Path of the redirect URI for authorization servers.
-pub const CALLBACK: &str = "/api/dashboard/oauth/callback";
 
 /// Registers a server. If it requires OAuth, registers it again with the gateway's own redirect URI.
 pub async fn register(
@@ -86,36 +84,6 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> HtmlPage {
             HtmlPage::ok("Authorization successful", &text)
         }
         Err(error) => failed(&error.to_string()),
-    }
-}
-
-/// A person must authorize the server first.
-#[derive(Serialize, ToSchema)]
-pub struct AuthorizationRequired {
-    authorization_required: PendingAuthorization,
-}
-
-impl From<authorization::PendingAuthorization> for AuthorizationRequired {
-    fn from(pending: authorization::PendingAuthorization) -> Self {
-        Self { authorization_required: pending.into() }
-    }
-}
-
-/// An authorization that waits for the consent of a person.
-#[derive(Serialize, ToSchema)]
-pub struct PendingAuthorization {
-    /// The id of the authorization.
-    session_id: String,
-    /// The URL to open in a browser.
-    authorization_url: String,
-    /// The time when the authorization expires (RFC 3339).
-    expires_at: String,
-}
-
-impl From<authorization::PendingAuthorization> for PendingAuthorization {
-    fn from(pending: authorization::PendingAuthorization) -> Self {
-        let authorization::PendingAuthorization { session_id, authorization_url, expires_at } = pending;
-        Self { session_id, authorization_url, expires_at }
     }
 }
 

@@ -8,10 +8,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::empty_state::{EmptyState, no_servers};
-use super::oauth::{self, AuthorizationRequired};
+use super::oauth;
 use super::{Deleted, SwitchInput, SwitchedItem};
 use crate::http::Face;
 use crate::http::address::base_url;
+use crate::http::authorization::AuthorizationRequired;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
 use crate::http::reply::{Accepted, Created, Json};

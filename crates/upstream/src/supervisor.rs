@@ -1,5 +1,5 @@
 //! The background task of a supervised server: watches a link while it works, reads the lists again when they may have
-//! changed, and reconnects with backoff when the link is lost. The part that callers use is in `supervise`.
+//! changed, and reconnects with backoff when the link is lost. The part that callers use is in `handle`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::connect::{connect, read_again};
 use super::error::ConnectError;
+use super::handle::{Refresh, ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::lists::Discovery;
-use super::supervise::{Refresh, ServerEvent, Shared, Upstream};
 use model::{Offering, Status};
 
 /// The longest and the shortest time between two scheduled readings of the lists.

@@ -1,5 +1,5 @@
-//! A supervised server as callers see it: its state, its link, what it offers. The task in `attend` keeps it connected
-//! and sends events to the gateway.
+//! A supervised server as callers see it: its state, its link, what it offers. The task in `supervisor` keeps it
+//! connected and sends events to the gateway.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,192 @@
+//! The steps of changing one server: claim its name, connect it, store it, swap the catalog.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::catalog::Entry;
+use super::record::ServerRecord;
+use super::{Error, Gateway, now_ms};
+use model::{Offering, Registration, ServerName};
+use store::GrantChange;
+use upstream::credentials::{Credentials, HeldGrant};
+use upstream::{ConnectError, Denial, Upstream};
+
+impl Gateway {
+    pub(super) async fn connect(&self, registration: &mut Registration) -> Result<Connected, Unconnected> {
+        let credentials = self.credentials_for(registration).await.map_err(Unconnected::Failed)?;
+        self.connect_with(registration, credentials).await
+    }
+
+    pub(super) async fn connect_with(
+        &self,
+        registration: &Registration,
+        credentials: Option<Arc<Credentials>>,
+    ) -> Result<Connected, Unconnected> {
+        let config = registration.config.clone();
+        let options = self.upstream_options.clone();
+        let connecting = Upstream::connect(config, options, self.events.clone(), credentials);
+        match self.stop.run_until_cancelled(connecting).await {
+            Some(Ok((upstream, discovery))) => Ok(Connected { upstream, offering: discovery.offering }),
+            Some(Err(ConnectError::Unauthorized(denial))) => Err(Unconnected::Denied(denial)),
+            Some(Err(error)) => Err(Unconnected::Failed(error.into())),
+            None => Err(Unconnected::Failed(Error::stopping())),
+        }
+    }
+
+    /// Stores a connected server and puts it into the catalog; it replaces the server of the same name, if any.
+    pub(super) async fn commit(
+        &self,
+        registration: Registration,
+        connected: Connected,
+        keeps: Keeps,
+    ) -> Result<ServerRecord, Error> {
+        let Connected { upstream, offering } = connected;
+        let name = registration.config.name.clone();
+        let replaced = self.catalog().get(name.as_str()).and_then(|old| old.upstream.clone());
+        let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
+        // Before taking the turn, since this waits for a renewal in flight.
+        let held = match upstream.credentials().filter(|_| is_new) {
+            Some(credentials) => Some(credentials.hold().await),
+            None => None,
+        };
+        if let Err(error) =
+            self.store_connected(registration, &upstream, &offering, keeps, held, is_new).await
+        {
+            if is_new {
+                upstream.stop().await;
+            }
+            return Err(error);
+        }
+        tracing::info!(server = %name, tools = offering.tools.len(), "stored a server");
+        if is_new {
+            self.hand_over(&upstream);
+            if let Some(old) = replaced {
+                old.stop().await;
+            }
+        }
+        let current = self.catalog();
+        let current = current.require(name.as_str())?;
+        if !current.is_enabled() {
+            upstream.stop().await;
+        } else if let Some(newer) = upstream.offering().filter(|newer| !newer.same_as(&offering)) {
+            // Its lists changed while it was not in the catalog yet, so that event was ignored.
+            self.take_offering(&upstream, newer).await;
+        }
+        self.server(name.as_str())
+    }
+
+    /// The part of a commit that holds the turn: writes the database, then swaps the catalog.
+    async fn store_connected(
+        &self,
+        mut registration: Registration,
+        upstream: &Upstream,
+        offering: &Arc<Offering>,
+        keeps: Keeps,
+        held: Option<HeldGrant<'_>>,
+        is_new: bool,
+    ) -> Result<(), Error> {
+        let _turn = self.turn().await?;
+        let (catalog, now) = (self.catalog(), now_ms());
+        if let Some(old) = catalog.get(registration.config.name.as_str()) {
+            keeps.apply(&mut registration, &old.registration);
+        }
+        let granted = held.as_ref().and_then(|held| held.grant.as_ref());
+        let granted = granted.map(|grant| (grant.lineage.clone(), grant.to_secret()));
+        let grant = match &granted {
+            Some((lineage, text)) => GrantChange::Put(lineage, text),
+            None if is_new => GrantChange::Drop,
+            None => GrantChange::Keep,
+        };
+        self.store.replace_server(&registration, offering, grant, now).await?;
+        if let Some(held) = held {
+            held.stored();
+        }
+        let live = registration.flags.enabled.then(|| upstream.clone());
+        self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
+        Ok(())
+    }
+
+    /// Stores a change of a disabled server without connecting it, since its connection settings did not change.
+    pub(super) async fn commit_unconnected(
+        &self,
+        mut registration: Registration,
+        keeps: Keeps,
+    ) -> Result<ServerRecord, Error> {
+        let name = registration.config.name.clone();
+        {
+            let _turn = self.turn().await?;
+            let (catalog, now) = (self.catalog(), now_ms());
+            let old = catalog.require(name.as_str())?;
+            keeps.apply(&mut registration, &old.registration);
+            let (offering, discovered) = (old.offering().clone(), old.discovered_at_ms);
+            self.store.replace_server(&registration, &offering, GrantChange::Keep, now).await?;
+            self.swap(catalog.with(Entry::new(registration, offering, None, now, discovered)));
+        }
+        self.server(name.as_str())
+    }
+
+    /// Claims a server for a long change, so that two of them never overlap. Dropping the claim releases it.
+    pub(super) fn begin_change(self: &Arc<Self>, name: &ServerName) -> Result<Change, Error> {
+        let mut in_change = self.in_change.lock().expect("no code panics while it holds the names");
+        if !in_change.insert(name.clone()) {
+            return Err(Error::conflict(format!(
+                "server {:?} is being changed by another request right now; try again",
+                name.as_str()
+            )));
+        }
+        Ok(Change { gateway: self.clone(), name: name.clone() })
+    }
+}
+
+pub(super) struct Connected {
+    pub upstream: Upstream,
+    pub offering: Arc<Offering>,
+}
+
+/// Why there is no connection.
+pub(super) enum Unconnected {
+    /// The server demands authorization.
+    Denied(Denial),
+    Failed(Error),
+}
+
+/// Which flags are copied from the server that is replaced. They are copied at the moment of the replacement, since
+/// people may switch tools while the new server is being connected.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Keeps {
+    disabled_tools: bool,
+    disabled_prompts: bool,
+}
+
+impl Keeps {
+    pub(super) const ALL: Self = Self { disabled_tools: true, disabled_prompts: true };
+
+    pub(super) fn unless_named(input: &Map<String, Value>) -> Self {
+        Self {
+            disabled_tools: !input.contains_key("disabled_tools"),
+            disabled_prompts: !input.contains_key("disabled_prompts"),
+        }
+    }
+
+    fn apply(self, new: &mut Registration, old: &Registration) {
+        if self.disabled_tools {
+            new.flags.disabled_tools.clone_from(&old.flags.disabled_tools);
+        }
+        if self.disabled_prompts {
+            new.flags.disabled_prompts.clone_from(&old.flags.disabled_prompts);
+        }
+    }
+}
+
+pub(super) struct Change {
+    gateway: Arc<Gateway>,
+    name: ServerName,
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.gateway.in_change.lock().expect("no code panics while it holds the names").remove(&self.name);
+    }
+}
