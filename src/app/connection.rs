@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -23,6 +23,8 @@ use super::front::{Front, ResponseBody};
 
 /// Idle timeout: a connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(75);
+/// Time to send the head of a request, from its first byte.
+const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
 /// first check comes soon, since many agents send a single request: connections that come one after another can then
 /// reuse the same memory. The interval doubles up to the longest while a connection is busy.
@@ -55,15 +57,20 @@ async fn serve_until_rest(
     shutdown: &CancellationToken,
 ) -> Option<TcpStream> {
     let (mut stream, mut unread) = (stream, Bytes::new());
+    // The first byte has just arrived.
+    let mut head_begun = Instant::now();
     loop {
         let activity = Arc::<Activity>::default();
+        // Dropping the buffers of half a head frees nothing, so it need not be tried often.
+        let first_look = if unread.is_empty() { FIRST_LOOK } else { LONGEST_LOOK };
         let io = WatchedIo { io: TokioIo::new(stream), unread, activity: activity.clone() };
         let service = ConnectionService { front: front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(IDLE);
+        let head_time = HEAD_TIME.saturating_sub(head_begun.elapsed());
+        builder.timer(TokioTimer::new()).header_read_timeout(head_time);
         let mut connection = builder.serve_connection(io, service);
         // The request that woke the connection up does not count as activity.
-        let (mut seen, mut look) = (1, FIRST_LOOK);
+        let (mut seen, mut look) = (1, first_look);
         loop {
             tokio::select! {
                 served = &mut connection => return end(served),
@@ -78,6 +85,10 @@ async fn serve_until_rest(
                 break;
             }
             (seen, look) = (begun, (look * 2).min(LONGEST_LOOK));
+        }
+        // After a complete request the rest is the beginning of the next one; else it is still the same head.
+        if activity.begun.load(Ordering::Relaxed) > 0 {
+            head_begun = Instant::now();
         }
         let parts = connection.into_parts();
         stream = parts.io.io.into_inner();

@@ -5,23 +5,30 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
 
 use super::error::ErrorResponse;
 
 /// Largest accepted body, in bytes.
 pub const BODY_LIMIT: usize = 4 * 1024 * 1024;
+/// Time to send a body. It may take longer as long as it arrives with at least [`BODY_RATE`] on average.
+const BODY_TIME: Duration = Duration::from_secs(30);
+/// Bytes per second.
+const BODY_RATE: usize = 16 * 1024;
 /// How much of a refused body is read and discarded, since a client that is still sending might not see the response.
 const DISCARD_LIMIT: usize = 16 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// Reads a whole body; fails if it is larger than the limit.
+/// Reads a whole body; fails if it is larger than the limit or arrives too slowly.
 pub async fn read_body<B>(mut body: B) -> Result<Bytes, ErrorResponse>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    let (begun, mut whole) = (Instant::now(), BytesMut::new());
+    loop {
+        let next = timeout_at(begun + time_for(whole.len()), body.frame()).await;
+        let Some(frame) = next.map_err(|_| ErrorResponse::slow_body())? else { return Ok(whole.freeze()) };
         let frame =
             frame.map_err(|error| ErrorResponse::bad_request(format!("the body cannot be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -33,7 +40,11 @@ where
         }
         whole.extend_from_slice(&data);
     }
-    Ok(whole.freeze())
+}
+
+/// How long a body may take of which this many bytes have arrived.
+fn time_for(received: usize) -> Duration {
+    BODY_TIME.max(Duration::from_secs((received / BODY_RATE) as u64))
 }
 
 /// Reads and discards the rest of a refused body, up to limits of size and time.
@@ -46,4 +57,58 @@ pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, mut received: u
         }
     };
     let _ = tokio::time::timeout(DISCARD_TIME, rest).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll};
+
+    use axum::response::IntoResponse;
+    use http_body::Frame;
+
+    use super::*;
+
+    /// A body of pieces with a pause before each; after the last one nothing comes any more.
+    struct Trickle {
+        pieces: usize,
+        size: usize,
+        pause: Pin<Box<tokio::time::Sleep>>,
+    }
+
+    impl Body for Trickle {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if self.pieces == 0 || self.pause.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            let next = self.pause.deadline() + Duration::from_secs(1);
+            self.pause.as_mut().reset(next);
+            self.pieces -= 1;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![b'x'; self.size])))))
+        }
+    }
+
+    /// The seconds after which a body of pieces that never ends is given up.
+    async fn given_up_after(pieces: usize, size: usize) -> u64 {
+        let begun = Instant::now();
+        let body = Trickle { pieces, size, pause: Box::pin(tokio::time::sleep(Duration::from_secs(1))) };
+        let error = pin!(read_body(body)).await.unwrap_err();
+        assert_eq!(error.into_response().status().as_u16(), 408);
+        begun.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_has_half_a_minute_and_longer_while_it_is_fast_enough() {
+        assert_eq!(given_up_after(0, 0).await, 30);
+        assert_eq!(given_up_after(1000, 1).await, 30);
+        assert_eq!(given_up_after(1000, BODY_RATE - 1).await, 30);
+        assert_eq!(given_up_after(100, 2 * BODY_RATE).await, 200);
+    }
 }

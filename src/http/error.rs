@@ -79,6 +79,13 @@ impl ErrorResponse {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("{path} does not answer to {method}"))
     }
 
+    /// The rest of the body is not read, so the connection cannot be used again.
+    pub fn slow_body() -> Self {
+        let sentence = "the body arrived too slowly: it may take 30 seconds, or longer at 16 KiB per second";
+        let header = Some((header::CONNECTION, "close"));
+        Self { header, ..Self::new(StatusCode::REQUEST_TIMEOUT, sentence) }
+    }
+
     pub fn too_large(limit: usize) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {limit} bytes"))
     }

@@ -1,6 +1,6 @@
 //! Keep-alive connections: the next request is served, whatever happened on the connection before.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -83,4 +83,22 @@ async fn a_silent_stream_stays_open() {
         }
     };
     assert!(tokio::time::timeout(LONG * 3, more).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_arrives_byte_by_byte_is_given_up() {
+    let app = TestApp::start().await;
+    let mut stream = TcpStream::connect(&app.address).await.unwrap();
+    let begun = Instant::now();
+    let head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".iter().chain(std::iter::repeat(&b'x'));
+    for byte in head {
+        // The pause is longer than it takes until a connection counts as idle.
+        let is_closed = stream.write_all(&[*byte]).await.is_err()
+            || tokio::time::timeout(LONG * 2, stream.read(&mut [0; 1])).await.is_ok();
+        if is_closed {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "the connection is still open after a minute");
+    }
+    assert!(begun.elapsed() > Duration::from_secs(14), "closed after {:?}", begun.elapsed());
 }
