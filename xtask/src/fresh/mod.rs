@@ -104,7 +104,10 @@ fn enter(interrupt: &Interrupt, line: &[&str]) -> Result<()> {
 
 fn check_root(run: &Run) -> Result<()> {
     if !run::is_root(&run.root) {
-        bail!("only root can make a chroot; try: sudo --preserve-env=PATH,HOME cargo xtask fresh");
+        bail!(
+            "only root can make a chroot; \
+             try: cargo build --package xtask && sudo --preserve-env target/debug/xtask fresh"
+        );
     }
     Ok(())
 }
