@@ -6,7 +6,7 @@ mod front;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -84,7 +84,7 @@ impl App {
             started: Instant::now(),
             config_source: config.source.clone(),
             database: format!("SQLite, {}", config.sqlite_path.display()),
-            openapi: routes::openapi(),
+            openapi: LazyLock::new(routes::openapi),
             assets: Assets::default(),
         };
         let closing = CancellationToken::new();

@@ -26,7 +26,8 @@ pub struct HttpRoute {
     pub method: Method,
     pub path: String,
     pub access: AccessLevel,
-    description: OpenApi,
+    /// Builds the description. Called when needed: with all its schemas it is large.
+    description: fn() -> OpenApi,
     handler: MethodRouter<Face>,
 }
 
@@ -61,7 +62,7 @@ macro_rules! route {
         #[derive(utoipa::OpenApi)]
         #[openapi(paths($($handler)::+))]
         struct Described;
-        HttpRoute::new(AccessLevel::$access, <Described as utoipa::OpenApi>::openapi(), $($handler)::+)
+        HttpRoute::new(AccessLevel::$access, <Described as utoipa::OpenApi>::openapi, $($handler)::+)
     }};
 }
 
@@ -156,13 +157,13 @@ const fn mcp(
 }
 
 impl HttpRoute {
-    fn new<H, T>(access: AccessLevel, description: OpenApi, handler: H) -> Self
+    fn new<H, T>(access: AccessLevel, description: fn() -> OpenApi, handler: H) -> Self
     where
         H: Handler<T, Face>,
         T: 'static,
     {
-        let (path, item) = description.paths.paths.first_key_value().expect("a handler has a path");
-        let (path, method) = (path.clone(), method_of(item));
+        let (path, item) = description().paths.paths.pop_first().expect("a handler has a path");
+        let method = method_of(&item);
         let filter = MethodFilter::try_from(method.clone()).expect("axum routes every method of OpenAPI");
         Self { method, path, access, description, handler: on(filter, handler) }
     }
@@ -215,7 +216,7 @@ pub fn openapi() -> Bytes {
         method: &route.method,
         path: &route.path,
         access: route.access,
-        description: Some(&route.description),
+        description: Some(route.description),
     });
     // MCP endpoints have no handler with a description.
     let mcp = MCP.iter().flat_map(|route| {

@@ -24,7 +24,7 @@ pub mod stream;
 pub mod system;
 pub mod ui;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -55,8 +55,8 @@ pub struct About {
     pub started: Instant,
     pub config_source: String,
     pub database: String,
-    /// The OpenAPI document of all routes.
-    pub openapi: Bytes,
+    /// The OpenAPI document of all routes, built for its first reader.
+    pub openapi: LazyLock<Bytes>,
     pub assets: Assets,
 }
 

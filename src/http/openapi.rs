@@ -31,7 +31,7 @@ pub struct Operation<'a> {
     pub path: &'a str,
     pub access: AccessLevel,
     /// The description at the handler; `None` for an MCP endpoint.
-    pub description: Option<&'a openapi::OpenApi>,
+    pub description: Option<fn() -> openapi::OpenApi>,
 }
 
 /// Returns the OpenAPI document of all routes.
@@ -45,7 +45,7 @@ pub async fn show(State(face): State<Face>) -> Written {
 pub fn document<'a>(operations: impl Iterator<Item = Operation<'a>> + Clone) -> Bytes {
     let mut document = Base::openapi();
     for description in operations.clone().filter_map(|operation| operation.description) {
-        document.merge(description.clone());
+        document.merge(description());
     }
     document.paths.paths =
         document.paths.paths.into_iter().map(|(path, item)| (plain(&path), item)).collect();
