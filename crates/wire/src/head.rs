@@ -43,7 +43,7 @@ pub struct Head<'a> {
 
 impl<'a> Head<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, HeadError> {
-        match Self::read(body, Scan::new(body)?) {
+        match Self::read(body, Scan::new(body)) {
             Err(HeadError::Invalid { reason, .. }) => {
                 // Reading stopped early: the rest may be invalid JSON, or contain the id for the response.
                 let span = walk::whole(body)?;

@@ -37,7 +37,7 @@ impl<'a> Id<'a> {
 /// response without an id. The bytes between the two ends are not checked, so the message may still turn out not to be
 /// JSON. If there are several `id` members, the result is one at the top level.
 pub fn find_answer_id(body: &[u8]) -> Option<Span> {
-    let mut scan = Scan::unchecked(body);
+    let mut scan = Scan::new(body);
     let mut id = None;
     scan.enter().ok()?;
     while let Some(key) = scan.key().ok()? {
@@ -73,7 +73,7 @@ fn at_end(body: &[u8]) -> Option<Span> {
 }
 
 fn by_scan(body: &[u8]) -> Option<Span> {
-    let mut scan = Scan::new(body).ok()?;
+    let mut scan = Scan::new(body);
     let (mut id, mut answers) = (None, false);
     scan.enter().ok()?;
     while let Some(key) = scan.key().ok()? {

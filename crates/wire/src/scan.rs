@@ -28,26 +28,17 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Checks UTF-8 once, so that reading strings does not have to.
-    pub fn new(body: &'a [u8]) -> Result<Self, SyntaxError> {
-        match std::str::from_utf8(body) {
-            Ok(_) => Ok(Self::unchecked(body)),
-            Err(error) => Err(SyntaxError { at: error.valid_up_to(), reason: "invalid UTF-8" }),
-        }
-    }
-
-    /// A scan of a response that is passed on, which may be nested deeper than other messages.
-    pub(super) fn of_response(body: &'a [u8]) -> Result<Self, SyntaxError> {
-        Ok(Self { max_depth: MAX_RESPONSE_DEPTH, ..Self::new(body)? })
-    }
-
-    /// A scan that does not check UTF-8, for the start of a body that is passed on unparsed to a reader that does.
-    pub(super) fn unchecked(body: &'a [u8]) -> Self {
+    pub fn new(body: &'a [u8]) -> Self {
         Self { body, at: 0, depth: 0, max_depth: MAX_DEPTH, fresh: false }
     }
 
+    /// A scan of a response that is passed on, which may be nested deeper than other messages.
+    pub(super) fn of_response(body: &'a [u8]) -> Self {
+        Self { max_depth: MAX_RESPONSE_DEPTH, ..Self::new(body) }
+    }
+
     pub(super) fn within(body: &'a [u8], span: &Span) -> Option<Self> {
-        Some(Self { at: span.start, ..Self::unchecked(body.get(..span.end)?) })
+        Some(Self { at: span.start, ..Self::new(body.get(..span.end)?) })
     }
 
     /// The first byte of what comes next, white space skipped.
@@ -292,6 +283,7 @@ mod tests {
             assert!(whole(bad.as_bytes()).is_err(), "{bad}");
         }
         assert_eq!(whole(b"\"\xff\""), Err(SyntaxError { at: 1, reason: "invalid UTF-8" }));
+        assert!(whole(b"[\xc3\xa9]").is_err() && whole("{\"\u{e9}\":\"\u{e9}\"}".as_bytes()).is_ok());
     }
 
     #[test]
@@ -304,7 +296,7 @@ mod tests {
 
     #[test]
     fn responses_may_be_nested_deeper_and_every_bracket_counts() {
-        let check = |body: &str| Scan::of_response(body.as_bytes()).and_then(|mut scan| scan.value()).is_ok();
+        let check = |body: &str| Scan::of_response(body.as_bytes()).value().is_ok();
         let nested =
             |count, inner: &str| format!("{}{inner}{}", r#"[{"a":"#.repeat(count), "}]".repeat(count));
         assert!(check(&nested(MAX_RESPONSE_DEPTH / 2, "1")));

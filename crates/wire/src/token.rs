@@ -2,6 +2,7 @@
 //! of [`super::scan`], which handles objects and arrays.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::word;
 
@@ -19,17 +20,29 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// The end of a string; `at` is the position of the opening quote.
+/// The end of a string; `at` is the position of the opening quote. UTF-8 is checked here and nowhere else, since all
+/// other tokens are ASCII, and only in strings that have a byte beyond ASCII: most have none.
 pub(super) fn string_end(body: &[u8], at: usize) -> Result<usize, SyntaxError> {
-    let mut at = at + 1;
+    let start = at + 1;
+    let (mut at, mut is_ascii) = (start, true);
     loop {
-        at = word::string_stop(body, at).unwrap_or(body.len());
+        let stop = if is_ascii { word::ascii_string_stop } else { word::string_stop };
+        at = stop(body, at).unwrap_or(body.len());
         match body.get(at) {
-            Some(b'"') => return Ok(at + 1),
+            Some(b'"') if is_ascii => return Ok(at + 1),
+            Some(b'"') => return check_utf8(body, start..at).map(|()| at + 1),
             Some(b'\\') => at = escape_end(body, at)?,
+            Some(0x80..) => is_ascii = false,
             Some(_) => return Err(SyntaxError { at, reason: "control character in a string" }),
             None => return Err(SyntaxError { at, reason: "unexpected end in a string" }),
         }
+    }
+}
+
+fn check_utf8(body: &[u8], text: Range<usize>) -> Result<(), SyntaxError> {
+    match std::str::from_utf8(&body[text.clone()]) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(SyntaxError { at: text.start + error.valid_up_to(), reason: "invalid UTF-8" }),
     }
 }
 
@@ -100,6 +113,10 @@ mod tests {
         for bad in [&b"\"cut"[..], b"\"\n\"", br#""\x""#, br#""\u12g4""#, br#""\u12"#, br#""\"#] {
             assert!(string_end(bad, 0).is_err(), "{bad:?}");
         }
+        assert_eq!(
+            string_end(b"\"a\xc3\xa9\\n\xc3\"", 0),
+            Err(SyntaxError { at: 6, reason: "invalid UTF-8" })
+        );
         assert_eq!(number_end(b"1.x", 0), Err(SyntaxError { at: 2, reason: "expected a digit" }));
         assert_eq!(number_end(b"1e", 0).map_err(|error| error.at), Err(2));
         assert_eq!(literal_end(b"nul", 0).map_err(|error| error.at), Err(0));

@@ -7,7 +7,7 @@ use super::text;
 
 /// The span of the one JSON value that `body` consists of, without the white space around it.
 pub fn whole(body: &[u8]) -> Result<Span, SyntaxError> {
-    let mut scan = Scan::new(body)?;
+    let mut scan = Scan::new(body);
     let span = scan.value()?;
     scan.finish()?;
     Ok(span)

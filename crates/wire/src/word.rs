@@ -16,6 +16,17 @@ pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
     )
 }
 
+/// The first byte that stops [`string_stop`] or is not ASCII. As a signed number, such a byte is smaller than 0x20 like
+/// a control character, so this search costs no more than the other.
+pub(super) fn ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
+    find(
+        bytes,
+        from,
+        |word| equals(word, b'"') | equals(word, b'\\') | below(word, 0x20) | word,
+        |byte| (byte == b'"') | (byte == b'\\') | (byte.cast_signed() < 0x20),
+    )
+}
+
 /// The first CR or LF at or after `from`.
 pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
     find(
@@ -87,6 +98,13 @@ mod tests {
                     let stops = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
                     assert_eq!(string_stop(&bytes, 0), stops(byte).then_some(hit));
                     assert_eq!(string_stop(&bytes, hit + 1), None);
+                    assert_eq!(ascii_string_stop(&bytes, 0), Some(0));
+                    bytes.fill(b'a');
+                    bytes[hit] = byte;
+                    assert_eq!(ascii_string_stop(&bytes, 0), stops(byte).then_some(hit));
+                    bytes[hit] = 0x80;
+                    assert_eq!(ascii_string_stop(&bytes, 0), Some(hit));
+                    bytes[hit] = byte;
                     assert_eq!(line_end(&bytes, 0), matches!(byte, b'\n' | b'\r').then_some(hit));
                 }
             }

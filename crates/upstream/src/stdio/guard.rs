@@ -66,6 +66,7 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(2);
     };
     prepare();
+    keep_priority();
     let child = match server(&command).args(arguments).spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -168,6 +169,18 @@ fn prepare() {
             // the thread that started us ends, and does nothing then.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT, 0, 0, 0);
         }
+    }
+}
+
+/// Gives our session the scheduling priority of the gateway's. Linux schedules sessions as groups, and a new one starts
+/// with the default priority: behind a gateway with a higher one, its servers would run only while it sleeps.
+fn keep_priority() {
+    let gateway = std::os::unix::process::parent_id();
+    let group = std::fs::read_to_string(format!("/proc/{gateway}/autogroup")).unwrap_or_default();
+    if let Some((_, nice)) = group.trim_end().rsplit_once("nice ")
+        && nice != "0"
+    {
+        let _ = std::fs::write("/proc/self/autogroup", nice);
     }
 }
 
