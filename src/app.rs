@@ -18,6 +18,7 @@ use crate::config::{Bind, Config};
 use crate::http::assets::Assets;
 use crate::http::{About, Face, WebSettings, client_metadata};
 use crate::routes;
+use budget::Budgets;
 use gateway::{Gateway, init, now_ms};
 use mcp::{Mcp, Seals};
 use model::{Mode, Secret, time};
@@ -64,6 +65,7 @@ impl App {
             tls: upstream::Tls::default(),
             tasks: TaskTracker::new(),
             newsroom: upstream::Newsroom::default(),
+            budgets: Budgets::new(config.limits),
             oauth: upstream::oauth::OAuthIdentity {
                 allow_private: config.oauth_allow_private,
                 client_metadata_url: config.public_url.as_ref().map(client_metadata::address),

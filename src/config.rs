@@ -4,7 +4,9 @@
 
 #![allow(clippy::disallowed_methods)] // The environment is read here.
 
-use std::cell::Cell;
+mod limits;
+mod variables;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
@@ -14,9 +16,12 @@ use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use url::Url;
 
+use budget::Limits;
 use model::Secret;
 
 pub use model::Mode;
+
+use variables::{EnvVariables, variables};
 
 /// An invalid setting, with the name of the flag or variable.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +61,7 @@ pub struct Config {
     /// How long a pending authorization is kept, and a finished one after that. There is no variable for it.
     pub oauth_session_life: Duration,
     pub telemetry: bool,
+    pub limits: Limits,
     /// Environment of child processes: that of the gateway without its own settings.
     pub child_env: Vec<(OsString, OsString)>,
     /// Path of this program, which is also the guard of child processes.
@@ -133,6 +139,7 @@ impl Config {
             oauth_allow_private: variables.flag("OAUTH_ALLOW_PRIVATE")?.unwrap_or(false),
             oauth_session_life: Duration::from_secs(600),
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
+            limits: limits::read(variables)?,
             child_env: environment.into_iter().filter(|(name, _)| !is_our_own(name)).collect(),
             program,
             source: variables.source(flags),
@@ -167,83 +174,6 @@ fn with_layers(filter: Targets) -> Targets {
 /// Reads an environment variable for the command line: a setting of its own, or `${NAME}` in a file.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
-}
-
-/// Returns the variables of the environment and of `.env`.
-fn variables() -> Result<EnvVariables<impl Fn(&str) -> Option<String>>, ConfigError> {
-    let file = match std::fs::read_to_string(".env") {
-        Ok(text) => parse_env_file(&text)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => HashMap::new(),
-        Err(error) => return Err(ConfigError(format!(".env cannot be read: {error}"))),
-    };
-    Ok(EnvVariables::new(file, |name: &str| std::env::var(name).ok()))
-}
-
-struct EnvVariables<E> {
-    file: HashMap<String, String>,
-    environment: E,
-    /// Whether a value was taken from the environment, and from the file.
-    used: Cell<(bool, bool)>,
-}
-
-impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
-    fn new(file: HashMap<String, String>, environment: E) -> Self {
-        Self { file, environment, used: Cell::default() }
-    }
-
-    /// Returns the value of a variable. An empty one counts as not set, since compose files pass on empty variables.
-    fn get(&self, name: &str) -> Option<String> {
-        let (given, written) = ((self.environment)(name), self.file.get(name).cloned());
-        let (environment, file) = self.used.get();
-        self.used.set((environment || given.is_some(), file || given.is_none() && written.is_some()));
-        given.or(written).filter(|value| !value.is_empty())
-    }
-
-    /// Names the sources of the settings that were read so far.
-    fn source(&self, flags: &StartFlags) -> String {
-        let (environment, file) = self.used.get();
-        let sources = [(flags.is_given(), "flags"), (environment, "environment"), (file, ".env")];
-        let used: Vec<_> =
-            sources.into_iter().filter(|(is_used, _)| *is_used).map(|(_, name)| name).collect();
-        if used.is_empty() { "defaults".into() } else { used.join(", ") }
-    }
-
-    fn parse<T>(
-        &self,
-        name: &str,
-        wanted: &str,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<T>, ConfigError> {
-        let Some(text) = self.get(name) else { return Ok(None) };
-        match parse(text.trim()) {
-            Some(value) => Ok(Some(value)),
-            None => Err(ConfigError(format!("{name}={text} is wrong: it must be {wanted}"))),
-        }
-    }
-
-    fn flag(&self, name: &str) -> Result<Option<bool>, ConfigError> {
-        self.parse(name, "true, 1, false or 0", |text| match text.to_ascii_lowercase().as_str() {
-            "true" | "1" => Some(true),
-            "false" | "0" => Some(false),
-            _ => None,
-        })
-    }
-
-    fn origins(&self, name: &str) -> Result<Vec<String>, ConfigError> {
-        let origin = |text: &str| {
-            let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
-            url.has_host().then(|| url.origin().ascii_serialization())
-        };
-        let list =
-            self.parse(name, "a comma-separated list of origins such as https://app.example.com", |text| {
-                text.split(',')
-                    .map(str::trim)
-                    .filter(|part| !part.is_empty())
-                    .map(origin)
-                    .collect::<Option<Vec<_>>>()
-            });
-        Ok(list?.unwrap_or_default())
-    }
 }
 
 fn bind<E: Fn(&str) -> Option<String>>(
@@ -304,34 +234,9 @@ fn is_our_own(name: &OsString) -> bool {
     name.starts_with("TOOLGATE_") || name.starts_with("POSTGRES_") || name == "DATABASE_URL"
 }
 
-fn parse_env_file(text: &str) -> Result<HashMap<String, String>, ConfigError> {
-    let mut values = HashMap::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let (name, value) = line.split_once('=').ok_or_else(|| {
-            ConfigError(format!(".env, line {}: a line has the form NAME=value", number + 1))
-        })?;
-        values.insert(name.trim().to_owned(), unquote(value.trim()));
-    }
-    Ok(values)
-}
-
-/// Removes the quotes around a value, or the comment after a value without quotes.
-fn unquote(value: &str) -> String {
-    for quote in ['"', '\''] {
-        if let Some(inner) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
-            return inner.0.to_owned();
-        }
-    }
-    value.split(" #").next().unwrap_or_default().trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::variables::parse_env_file;
     use super::*;
 
     fn load(flags: &StartFlags, env: &[(&str, &str)], file: &str) -> Result<Config, ConfigError> {
@@ -383,6 +288,12 @@ mod tests {
             ("DATABASE_URL", "postgres://x"),
             ("DATABASE_URL", "sqlite:"),
             ("POSTGRES_HOST", "db"),
+            ("MAX_CONNECTIONS", "0"),
+            ("MAX_BUFFERED_MB", "lots"),
+            ("MAX_STREAMS", "-1"),
+            ("MAX_CALLS", "1.5"),
+            ("MAX_PROCESSES", "18446744073709551616"),
+            ("MAX_MESSAGE_MB", "5000"),
         ] {
             let error = load(&StartFlags::default(), &[(name, value)], "").unwrap_err();
             assert!(error.to_string().starts_with(name), "{name}={value}: {error}");

@@ -12,11 +12,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("wire", &[]),
     ("seal", &[]),
+    ("budget", &[]),
     ("telemetry", &[]),
     ("store", &["model", "seal"]),
-    ("upstream", &["model", "wire"]),
-    ("gateway", &["model", "store", "telemetry", "upstream", "wire"]),
-    ("mcp", &["gateway", "model", "seal", "wire"]),
+    ("upstream", &["budget", "model", "wire"]),
+    ("gateway", &["budget", "model", "store", "telemetry", "upstream", "wire"]),
+    ("mcp", &["budget", "gateway", "model", "seal", "wire"]),
 ];
 
 /// Third-party crates, and the only crates under `crates/` that may depend on each.
@@ -32,7 +33,7 @@ const CONFINED: &[(&str, &[&str])] = &[
 
 /// Crates without I/O, and the modules of the standard library that they must not name. CONFINED keeps the async runtime
 /// out of them.
-const WITHOUT_IO: &[&str] = &["model", "wire", "seal"];
+const WITHOUT_IO: &[&str] = &["model", "wire", "seal", "budget"];
 const IO_MODULES: &[&str] = &["std::fs", "std::io", "std::net", "std::os", "std::process"];
 
 const LONGEST_FILE: usize = 600;

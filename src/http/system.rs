@@ -15,7 +15,7 @@ use super::reply::{Json, serialized};
 use super::{Face, VERSION};
 use gateway::record::ServerRecord;
 use model::{FieldError, Fields, Mode};
-use telemetry::StoreState;
+use telemetry::GatewayState;
 
 /// The state of the gateway.
 #[derive(Serialize, ToSchema)]
@@ -89,9 +89,14 @@ pub async fn metrics(State(face): State<Face>) -> HandlerResult<Response> {
     let catalog = face.gateway.catalog();
     let statuses = catalog.entries().map(|entry| ServerRecord::of(entry).status);
     let health = face.gateway.store_health().borrow().clone();
-    let store = StoreState { is_writable: health.is_ok(), failures: health.failures };
-    let tasks = Handle::current().metrics().num_alive_tasks();
-    let mut response = face.gateway.metrics.render(statuses, store, tasks).into_response();
+    let refusals = face.gateway.budgets().refusals.all();
+    let state = GatewayState {
+        is_store_writable: health.is_ok(),
+        store_failures: health.failures,
+        tasks: Handle::current().metrics().num_alive_tasks(),
+        refusals: refusals.map(|(bound, count)| (bound.as_str(), count)).collect(),
+    };
+    let mut response = face.gateway.metrics.render(statuses, &state).into_response();
     let text = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, text);
     Ok(response)

@@ -59,6 +59,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use budget::Budgets;
 use model::{LogLevel, Mode, Offering, ServerName, time};
 use store::Store;
 use telemetry::Metrics;
@@ -248,6 +249,11 @@ impl Gateway {
         let tools = offering.tools.len();
         tracing::info!(server = %name, tools, "the lists of a server changed");
         self.swap(catalog.with(entry.with_offering(offering, now)));
+    }
+
+    /// The limits of this gateway and what is used of them.
+    pub fn budgets(&self) -> &Budgets {
+        &self.upstream_options.budgets
     }
 
     /// A receiver that is notified each time the catalog is swapped.

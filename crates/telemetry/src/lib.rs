@@ -52,12 +52,21 @@ struct StatusLabel {
     status: &'static str,
 }
 
-/// The state of the store when metrics are read.
-#[derive(Clone, Copy, Debug)]
-pub struct StoreState {
-    pub is_writable: bool,
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BoundLabel {
+    bound: &'static str,
+}
+
+/// State that is kept elsewhere and read when metrics are rendered.
+#[derive(Clone, Debug)]
+pub struct GatewayState {
+    pub is_store_writable: bool,
     /// The number of writes that have failed since the start.
-    pub failures: u64,
+    pub store_failures: u64,
+    /// The number of live tasks of the runtime.
+    pub tasks: usize,
+    /// For each bound, how often something was refused because of it.
+    pub refusals: Vec<(&'static str, u64)>,
 }
 
 /// All metrics of the gateway.
@@ -69,6 +78,7 @@ pub struct Metrics {
     store_writable: Gauge,
     store_failures: Counter,
     runtime_tasks: Gauge<u64, AtomicU64>,
+    refusals: Family<BoundLabel, Counter>,
     /// Locked during rendering: servers are counted anew each time, and two renderings at once would count them twice.
     rendering: Mutex<()>,
 }
@@ -90,8 +100,20 @@ impl Default for Metrics {
         registry.register("store_failures", "Writes to the database that failed", store_failures.clone());
         let runtime_tasks = Gauge::default();
         registry.register("runtime_tasks", "Live tasks of the runtime", runtime_tasks.clone());
+        let refusals = Family::default();
+        registry.register("refusals", "What was refused because of a bound, by bound", refusals.clone());
         let rendering = Mutex::default();
-        Self { registry, calls, latency, links, store_writable, store_failures, runtime_tasks, rendering }
+        Self {
+            registry,
+            calls,
+            latency,
+            links,
+            store_writable,
+            store_failures,
+            runtime_tasks,
+            refusals,
+            rendering,
+        }
     }
 }
 
@@ -106,17 +128,15 @@ impl Metrics {
         self.calls.get_or_create(&CallLabels { server, tool, outcome }).inc();
     }
 
-    /// The text for `/metrics`. `statuses` has one item per registered server, `tasks` is the number of live tasks.
-    pub fn render(
-        &self,
-        statuses: impl IntoIterator<Item = &'static str>,
-        store: StoreState,
-        tasks: usize,
-    ) -> String {
+    /// The text for `/metrics`. `statuses` has one item per registered server.
+    pub fn render(&self, statuses: impl IntoIterator<Item = &'static str>, state: &GatewayState) -> String {
         let _turn = self.rendering.lock().expect("no code panics while it renders");
-        self.store_writable.set(store.is_writable.into());
-        self.store_failures.inner().store(store.failures, Ordering::Relaxed);
-        self.runtime_tasks.set(tasks as u64);
+        self.store_writable.set(state.is_store_writable.into());
+        self.store_failures.inner().store(state.store_failures, Ordering::Relaxed);
+        self.runtime_tasks.set(state.tasks as u64);
+        for &(bound, count) in &state.refusals {
+            self.refusals.get_or_create(&BoundLabel { bound }).inner().store(count, Ordering::Relaxed);
+        }
         self.links.clear();
         for status in statuses {
             self.links.get_or_create(&StatusLabel { status }).inc();

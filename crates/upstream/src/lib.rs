@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
+use budget::Budgets;
 use wire::authored::ClientInfo;
 
 pub use calls::Purpose;
@@ -69,6 +70,7 @@ pub struct Options {
     pub tasks: TaskTracker,
     /// Broadcasts events to watchers.
     pub newsroom: Newsroom,
+    pub budgets: Budgets,
     pub oauth: oauth::OAuthIdentity,
 }
 

@@ -238,6 +238,7 @@ pub fn stdio_input(name: &str, behaviour: &Behaviour) -> Value {
 
 pub fn config(folder: &Path) -> Config {
     Config {
+        limits: budget::Limits::default(),
         port: 0,
         bind: Bind::Loopback,
         mode: Mode::Development,

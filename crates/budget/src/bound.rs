@@ -1,0 +1,127 @@
+//! The kinds of bounds, and the error of a request that would exceed one.
+
+/// What is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// The time to send the head of a request.
+    HeadTime,
+    /// The time to send the body of a request.
+    BodyTime,
+    /// The time without progress of a response that its client does not read.
+    SendTime,
+    BodySize,
+    Connections,
+    BufferedBytes,
+    BatchMessages,
+    BatchAnswer,
+    UriLength,
+    Subscriptions,
+    Streams,
+    Calls,
+    WaitingCalls,
+    Processes,
+    /// The size of a message of a server.
+    MessageSize,
+    /// The size and the number of what a server lists.
+    Lists,
+    WrongTokens,
+    RateLimit,
+}
+
+impl Bound {
+    pub const ALL: [Self; 18] = [
+        Self::HeadTime,
+        Self::BodyTime,
+        Self::SendTime,
+        Self::BodySize,
+        Self::Connections,
+        Self::BufferedBytes,
+        Self::BatchMessages,
+        Self::BatchAnswer,
+        Self::UriLength,
+        Self::Subscriptions,
+        Self::Streams,
+        Self::Calls,
+        Self::WaitingCalls,
+        Self::Processes,
+        Self::MessageSize,
+        Self::Lists,
+        Self::WrongTokens,
+        Self::RateLimit,
+    ];
+
+    /// The name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Bound::HeadTime => "head_time",
+            Bound::BodyTime => "body_time",
+            Bound::SendTime => "send_time",
+            Bound::BodySize => "body_size",
+            Bound::Connections => "connections",
+            Bound::BufferedBytes => "buffered_bytes",
+            Bound::BatchMessages => "batch_messages",
+            Bound::BatchAnswer => "batch_answer",
+            Bound::UriLength => "uri_length",
+            Bound::Subscriptions => "subscriptions",
+            Bound::Streams => "streams",
+            Bound::Calls => "calls",
+            Bound::WaitingCalls => "waiting_calls",
+            Bound::Processes => "processes",
+            Bound::MessageSize => "message_size",
+            Bound::Lists => "lists",
+            Bound::WrongTokens => "wrong_tokens",
+            Bound::RateLimit => "rate_limit",
+        }
+    }
+}
+
+/// A request that would exceed a bound. The sentence names the limit and, if there is one, the variable that sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    pub bound: Bound,
+    pub limit: u64,
+}
+
+impl std::error::Error for Exceeded {}
+
+impl std::fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let limit = self.limit;
+        match self.bound {
+            Bound::HeadTime => write!(f, "the head of a request may take {limit} seconds"),
+            Bound::BodyTime => write!(f, "the body of a request may take {limit} seconds"),
+            Bound::SendTime => write!(f, "a response may be unread for {limit} seconds"),
+            Bound::BodySize => write!(f, "the body is larger than {limit} bytes"),
+            Bound::Connections => write!(f, "all {limit} connections are in use (MAX_CONNECTIONS)"),
+            Bound::BufferedBytes => write!(
+                f,
+                "requests and responses in transit need more than {} MiB (MAX_BUFFERED_MB); try again later",
+                limit / (1024 * 1024)
+            ),
+            Bound::BatchMessages => write!(f, "a batch has at most {limit} messages"),
+            Bound::BatchAnswer => write!(f, "the answer to a batch has at most {limit} bytes"),
+            Bound::UriLength => write!(f, "a URI has at most {limit} bytes"),
+            Bound::Subscriptions => write!(f, "there may be at most {limit} subscriptions"),
+            Bound::Streams => {
+                write!(f, "{limit} event streams are open already (MAX_STREAMS); close one first")
+            }
+            Bound::Calls => {
+                write!(f, "{limit} calls are in flight already (MAX_CALLS); try again when one has ended")
+            }
+            Bound::WaitingCalls => {
+                write!(f, "{limit} calls already wait for this server (max_concurrency); try again later")
+            }
+            Bound::Processes => write!(f, "{limit} processes of servers run already; try again later"),
+            Bound::MessageSize => write!(
+                f,
+                "the server sent a message larger than {} MiB (MAX_MESSAGE_MB)",
+                limit / (1024 * 1024)
+            ),
+            Bound::Lists => write!(f, "a server may list at most {limit} items of a kind"),
+            Bound::WrongTokens => f.write_str("too many wrong tokens came from this address"),
+            Bound::RateLimit => {
+                write!(f, "the limit of {limit} calls per minute is reached; try again later")
+            }
+        }
+    }
+}
