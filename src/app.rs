@@ -3,6 +3,8 @@
 
 mod connection;
 mod front;
+mod response;
+mod resting;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,6 +29,7 @@ use telemetry::Metrics;
 use upstream::stdio::Guards;
 
 use front::Front;
+use resting::Connections;
 
 /// Makes this process the subreaper of processes whose guard was killed, so that the gateway can end them. Only for a
 /// process that runs nothing but a gateway.
@@ -115,8 +118,15 @@ impl App {
     /// Serves requests until `shutdown` is cancelled; cancelling `hurry` stops waiting for requests in flight.
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();
+        let budgets = self.gateway.budgets().clone();
+        let shared = connection::Shared {
+            front: self.front.clone(),
+            connections: Connections::new(budgets.connections.clone()),
+            budgets,
+            shutdown: shutdown.clone(),
+        };
         for listener in self.listeners {
-            connections.spawn(accept(listener, self.front.clone(), connections.clone(), shutdown.clone()));
+            connections.spawn(accept(listener, connections.clone(), shared.clone()));
         }
         shutdown.cancelled().await;
         self.front.mcp.end_streams();
@@ -168,16 +178,16 @@ fn store_options(config: &Config) -> OpenOptions {
     OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() }
 }
 
-async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, shutdown: CancellationToken) {
-    while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
+async fn accept(listener: TcpListener, tasks: TaskTracker, shared: connection::Shared) {
+    while let Some(accepted) = shared.shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                let peer = peer.ip().to_canonical();
-                connections.spawn(connection::serve(stream, peer, front.clone(), shutdown.clone()));
+                tasks.spawn(connection::serve(stream, peer.ip().to_canonical(), shared.clone()));
             }
             Err(error) => {
-                // Most likely the process is out of file descriptors: connections must close first.
+                // Most likely the process is out of file descriptors: a connection must close first.
                 tracing::error!(%error, "cannot accept connections");
+                drop(shared.connections.evict());
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

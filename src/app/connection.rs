@@ -2,6 +2,7 @@
 //! and its buffers are dropped and only the socket is kept, so that idle connections need little memory.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,10 +17,15 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::front::{Front, ResponseBody};
+use super::front::Front;
+use super::response::ResponseBody;
+use super::resting::Connections;
+use crate::http::error::ErrorResponse;
+use budget::{Bound, Budgets, Exceeded, Taken};
 
 /// Idle timeout: a connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(75);
@@ -31,52 +37,102 @@ const HEAD_TIME: Duration = Duration::from_secs(15);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-pub async fn serve(stream: TcpStream, peer: IpAddr, front: Front, shutdown: CancellationToken) {
+/// What a connection costs while a request is received or answered: the size of hyper's first read buffer. It is charged
+/// for more when hyper's buffer grows.
+const READ_BUFFER: u64 = 8 * 1024;
+/// Largest head of a request, and the most that hyper buffers.
+const MAX_BUFFER: usize = 64 * 1024;
+/// How long a client may not read anything of what is sent to it.
+const SEND_TIME: Duration = Duration::from_secs(30);
+/// How long a connection that is turned away may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Everything that connections share.
+#[derive(Clone)]
+pub struct Shared {
+    pub front: Front,
+    pub connections: Connections,
+    pub budgets: Budgets,
+    pub shutdown: CancellationToken,
+}
+
+pub async fn serve(stream: TcpStream, peer: IpAddr, shared: Shared) {
+    let mut taken = match shared.connections.admit().await {
+        Ok(taken) => taken,
+        Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
+    };
     // Responses are written as a whole, and Nagle's algorithm would delay event streams.
     let _ = stream.set_nodelay(true);
+    // The kernel closes a connection whose client reads nothing, whatever is being sent by whom.
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(SEND_TIME));
     let mut stream = stream;
     loop {
+        let place = shared.connections.rest(taken);
         // Browsers open connections in advance; one without a request must not delay a shutdown.
-        let asks = tokio::time::timeout(IDLE, stream.readable());
-        if !matches!(shutdown.run_until_cancelled(asks).await, Some(Ok(Ok(())))) {
-            return;
-        }
+        let readable = tokio::select! {
+            readable = tokio::time::timeout(IDLE, stream.readable()) => readable,
+            () = place.evicted() => return,
+            () = shared.shutdown.cancelled() => return,
+        };
+        taken = match (readable, place.leave()) {
+            (Ok(Ok(())), Some(taken)) => taken,
+            _ => return,
+        };
+        let charge = match shared.budgets.buffered.take(READ_BUFFER) {
+            Ok(charge) => charge,
+            Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
+        };
         // Boxed, so that idle connections do not reserve memory for this future.
-        match Box::pin(serve_until_rest(stream, peer, &front, &shutdown)).await {
+        match Box::pin(serve_until_rest(stream, peer, charge, &shared)).await {
             Some(resting) => stream = resting,
             None => return,
         }
     }
 }
 
+/// Answers 503 and closes the connection; without an answer if many are being turned away.
+async fn turn_away(mut stream: TcpStream, shared: &Shared, exceeded: Exceeded) {
+    let Ok(_turn) = shared.connections.turning_away.try_acquire() else { return };
+    let told = async {
+        stream.write_all(&ErrorResponse::overloaded(exceeded).into_last_words()).await?;
+        stream.shutdown().await?;
+        // Closing while the client is still sending would discard the answer.
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, told).await;
+}
+
 /// Serves requests until the connection is idle, and then returns its socket. Returns `None` when it was closed.
 async fn serve_until_rest(
     stream: TcpStream,
     peer: IpAddr,
-    front: &Front,
-    shutdown: &CancellationToken,
+    charge: Taken,
+    shared: &Shared,
 ) -> Option<TcpStream> {
-    let (mut stream, mut unread) = (stream, Bytes::new());
+    let (mut stream, mut unread, mut charge) = (stream, Bytes::new(), charge);
     // The first byte has just arrived.
     let mut head_begun = Instant::now();
     loop {
         let activity = Arc::<Activity>::default();
         // Dropping the buffers of half a head frees nothing, so it need not be tried often.
         let first_look = if unread.is_empty() { FIRST_LOOK } else { LONGEST_LOOK };
-        let io = WatchedIo { io: TokioIo::new(stream), unread, activity: activity.clone() };
-        let service = ConnectionService { front: front.clone(), peer, activity: activity.clone() };
+        let io = WatchedIo { io: TokioIo::new(stream), unread, charge, activity: activity.clone() };
+        let service = ConnectionService { front: shared.front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
         let head_time = HEAD_TIME.saturating_sub(head_begun.elapsed());
-        builder.timer(TokioTimer::new()).header_read_timeout(head_time);
+        builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_buf_size(MAX_BUFFER);
         let mut connection = builder.serve_connection(io, service);
         // The request that woke the connection up does not count as activity.
         let (mut seen, mut look) = (1, first_look);
         loop {
             tokio::select! {
-                served = &mut connection => return end(served),
-                () = shutdown.cancelled() => {
+                served = &mut connection => return end(served, shared),
+                () = shared.shutdown.cancelled() => {
                     Pin::new(&mut connection).graceful_shutdown();
-                    return end(connection.await);
+                    return end(connection.await, shared);
                 }
                 () = tokio::time::sleep(look) => {}
             }
@@ -92,6 +148,7 @@ async fn serve_until_rest(
         }
         let parts = connection.into_parts();
         stream = parts.io.io.into_inner();
+        charge = parts.io.charge;
         // Keeps the part of the next request that was already read.
         unread = [parts.io.unread, parts.read_buf].concat().into();
         if unread.is_empty() {
@@ -100,8 +157,17 @@ async fn serve_until_rest(
     }
 }
 
-fn end(served: hyper::Result<()>) -> Option<TcpStream> {
+fn end(served: hyper::Result<()>, shared: &Shared) -> Option<TcpStream> {
     if let Err(error) = served {
+        let is_unread = error
+            .source()
+            .and_then(|cause| cause.downcast_ref::<std::io::Error>())
+            .is_some_and(|cause| cause.kind() == std::io::ErrorKind::TimedOut);
+        if error.is_timeout() {
+            shared.budgets.refusals.count(Bound::HeadTime);
+        } else if is_unread {
+            shared.budgets.refusals.count(Bound::SendTime);
+        }
         tracing::debug!(%error, "connection ended early");
     }
     None
@@ -185,6 +251,8 @@ impl Body for CountedBody {
 struct WatchedIo {
     io: TokioIo<TcpStream>,
     unread: Bytes,
+    /// The part of the budget that hyper's read buffer takes.
+    charge: Taken,
     activity: Arc<Activity>,
 }
 
@@ -198,6 +266,11 @@ impl Read for WatchedIo {
             let length = self.unread.len().min(buffer.remaining());
             buffer.put_slice(&self.unread.split_to(length));
             return Poll::Ready(Ok(()));
+        }
+        let capacity = buffer.remaining() as u64;
+        if capacity > self.charge.amount() {
+            let more = capacity.next_power_of_two() - self.charge.amount();
+            self.charge.grow(more).map_err(std::io::Error::other)?;
         }
         let polled = Pin::new(&mut self.io).poll_read(context, buffer);
         self.activity.reading_waits.store(polled.is_pending(), Ordering::Relaxed);

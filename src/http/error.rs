@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::reply::json_response;
+use budget::Exceeded;
 use gateway::{Error, ErrorKind};
 use model::FieldError;
 
@@ -86,8 +87,26 @@ impl ErrorResponse {
         Self { header, ..Self::new(StatusCode::REQUEST_TIMEOUT, sentence) }
     }
 
-    pub fn too_large(limit: usize) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {limit} bytes"))
+    pub fn too_large(exceeded: Exceeded) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, exceeded.to_string())
+    }
+
+    /// The gateway has no room for the request or its response.
+    pub fn overloaded(exceeded: Exceeded) -> Self {
+        let header = Some((header::RETRY_AFTER, "1"));
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, exceeded.to_string()) }
+    }
+
+    /// The bytes of the response, for a connection on which no HTTP is spoken yet and which is closed after it.
+    pub fn into_last_words(self) -> Vec<u8> {
+        let body = json!({ "error": self.sentence }).to_string();
+        let header = self.header.map(|(name, value)| format!("{name}: {value}\r\n")).unwrap_or_default();
+        format!(
+            "HTTP/1.1 {}\r\ncontent-type: application/json\r\n{header}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            self.status,
+            body.len()
+        )
+        .into_bytes()
     }
 }
 

@@ -33,6 +33,7 @@ mod enterprise_init;
 mod groups;
 mod groups_model;
 mod guessing;
+mod limits_connections;
 mod mcp_at_once;
 mod mcp_calls;
 mod mcp_fidelity;
