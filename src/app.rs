@@ -3,6 +3,8 @@
 
 mod connection;
 mod front;
+mod stream;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,6 +29,7 @@ use telemetry::Metrics;
 use upstream::stdio::Guards;
 
 use front::Front;
+use tls::Tls;
 
 /// Makes this process the subreaper of processes whose guard was killed, so that the gateway can end them. Only for a
 /// process that runs nothing but a gateway.
@@ -46,6 +49,7 @@ pub struct App {
     gateway: Arc<Gateway>,
     guards: Guards,
     front: Front,
+    tls: Option<Arc<Tls>>,
     closing: CancellationToken,
     listeners: Vec<TcpListener>,
 }
@@ -53,6 +57,7 @@ pub struct App {
 impl App {
     /// Opens the listening sockets and starts all parts. Connections queue up from here on until [`App::serve`] runs.
     pub async fn build(config: &Config) -> anyhow::Result<Self> {
+        let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let listeners = listen(&config.bind, config.port).await?;
         let store = open_store(config).await?;
         let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
@@ -80,6 +85,7 @@ impl App {
             allowed_origins: config.allowed_origins.clone(),
             is_loopback: config.bind.is_loopback(),
             checks_host: config.mode == Mode::Development && config.bind.is_loopback(),
+            is_tls: config.tls.is_some(),
             telemetry: config.telemetry,
         };
         let about = About {
@@ -99,7 +105,7 @@ impl App {
         };
         let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
-        Ok(Self { gateway, guards, front: Front { router, mcp, face }, closing, listeners })
+        Ok(Self { gateway, guards, front: Front { router, mcp, face }, tls, closing, listeners })
     }
 
     /// Returns the addresses that the gateway listens on.
@@ -116,7 +122,11 @@ impl App {
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();
         for listener in self.listeners {
-            connections.spawn(accept(listener, self.front.clone(), connections.clone(), shutdown.clone()));
+            let (tls, front) = (self.tls.clone(), self.front.clone());
+            connections.spawn(accept(listener, tls, front, connections.clone(), shutdown.clone()));
+        }
+        if let Some(tls) = self.tls {
+            connections.spawn(tls.follow(shutdown.clone()));
         }
         shutdown.cancelled().await;
         self.front.mcp.end_streams();
@@ -168,12 +178,24 @@ fn store_options(config: &Config) -> OpenOptions {
     OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() }
 }
 
-async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, shutdown: CancellationToken) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    front: Front,
+    connections: TaskTracker,
+    shutdown: CancellationToken,
+) {
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
                 let peer = peer.ip().to_canonical();
-                connections.spawn(connection::serve(stream, peer, front.clone(), shutdown.clone()));
+                connections.spawn(connection::serve(
+                    stream,
+                    peer,
+                    tls.clone(),
+                    front.clone(),
+                    shutdown.clone(),
+                ));
             }
             Err(error) => {
                 // Most likely the process is out of file descriptors: connections must close first.

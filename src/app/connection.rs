@@ -1,5 +1,5 @@
 //! Serves one client connection until it closes. An active connection is served by hyper; when it becomes idle, hyper
-//! and its buffers are dropped and only the socket is kept, so that idle connections need little memory.
+//! and its buffers are dropped and only the stream is kept, so that idle connections need little memory.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -19,11 +19,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use budget::Bound;
+
 use super::front::{Front, ResponseBody};
+use super::stream::ClientStream;
+use super::tls::Tls;
 
 /// Idle timeout: a connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(75);
-/// Time to send the head of a request, from its first byte.
+/// Time to send the head of a request, from its first byte. A TLS handshake counts as a part of the first head.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
 /// first check comes soon, since many agents send a single request: connections that come one after another can then
@@ -31,38 +35,65 @@ const HEAD_TIME: Duration = Duration::from_secs(15);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-pub async fn serve(stream: TcpStream, peer: IpAddr, front: Front, shutdown: CancellationToken) {
+pub async fn serve(
+    socket: TcpStream,
+    peer: IpAddr,
+    tls: Option<Arc<Tls>>,
+    front: Front,
+    shutdown: CancellationToken,
+) {
     // Responses are written as a whole, and Nagle's algorithm would delay event streams.
-    let _ = stream.set_nodelay(true);
-    let mut stream = stream;
+    let _ = socket.set_nodelay(true);
+    let (mut stream, mut tls) = (ClientStream::Plain(socket), tls);
     loop {
         // Browsers open connections in advance; one without a request must not delay a shutdown.
         let asks = tokio::time::timeout(IDLE, stream.readable());
         if !matches!(shutdown.run_until_cancelled(asks).await, Some(Ok(Ok(())))) {
             return;
         }
+        let head_begun = Instant::now();
+        if let Some(tls) = tls.take() {
+            let shaken = Box::pin(shake_hands(stream, &tls, &front));
+            match shutdown.run_until_cancelled(shaken).await.flatten() {
+                Some(ready) => stream = ready,
+                None => return,
+            }
+        }
         // Boxed, so that idle connections do not reserve memory for this future.
-        match Box::pin(serve_until_rest(stream, peer, &front, &shutdown)).await {
+        match Box::pin(serve_until_rest(stream, head_begun, peer, &front, &shutdown)).await {
             Some(resting) => stream = resting,
             None => return,
         }
     }
 }
 
-/// Serves requests until the connection is idle, and then returns its socket. Returns `None` when it was closed.
+/// Makes a TLS session of a new connection. Returns `None` if that fails or takes too long.
+async fn shake_hands(stream: ClientStream, tls: &Tls, front: &Front) -> Option<ClientStream> {
+    match tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            front.face.gateway.budgets().refusals.count(Bound::HeadTime);
+            None
+        }
+    }
+}
+
+/// Serves requests until the connection is idle, and then returns its stream. Returns `None` when it was closed.
 async fn serve_until_rest(
-    stream: TcpStream,
+    stream: ClientStream,
+    mut head_begun: Instant,
     peer: IpAddr,
     front: &Front,
     shutdown: &CancellationToken,
-) -> Option<TcpStream> {
+) -> Option<ClientStream> {
     let (mut stream, mut unread) = (stream, Bytes::new());
-    // The first byte has just arrived.
-    let mut head_begun = Instant::now();
+    let mut first_look = FIRST_LOOK;
     loop {
         let activity = Arc::<Activity>::default();
-        // Dropping the buffers of half a head frees nothing, so it need not be tried often.
-        let first_look = if unread.is_empty() { FIRST_LOOK } else { LONGEST_LOOK };
         let io = WatchedIo { io: TokioIo::new(stream), unread, activity: activity.clone() };
         let service = ConnectionService { front: front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
@@ -87,20 +118,25 @@ async fn serve_until_rest(
             (seen, look) = (begun, (look * 2).min(LONGEST_LOOK));
         }
         // After a complete request the rest is the beginning of the next one; else it is still the same head.
-        if activity.begun.load(Ordering::Relaxed) > 0 {
+        let has_served = activity.begun.load(Ordering::Relaxed) > 0;
+        if has_served {
             head_begun = Instant::now();
         }
         let parts = connection.into_parts();
         stream = parts.io.io.into_inner();
         // Keeps the part of the next request that was already read.
         unread = [parts.io.unread, parts.read_buf].concat().into();
-        if unread.is_empty() {
+        // What arrived over TLS without being a request is a handshake or a part of a head, too.
+        let is_between_heads = !stream.is_tls() || has_served && !stream.has_begun_record();
+        if unread.is_empty() && is_between_heads {
             return Some(stream);
         }
+        // Dropping the buffers of half a head frees nothing, so it need not be tried often.
+        first_look = LONGEST_LOOK;
     }
 }
 
-fn end(served: hyper::Result<()>) -> Option<TcpStream> {
+fn end(served: hyper::Result<()>) -> Option<ClientStream> {
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended early");
     }
@@ -181,9 +217,9 @@ impl Body for CountedBody {
     }
 }
 
-/// The socket, with bytes that were read from it earlier and not used yet.
+/// The stream of the client, with bytes that were read from it earlier and not used yet.
 struct WatchedIo {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<ClientStream>,
     unread: Bytes,
     activity: Arc<Activity>,
 }
@@ -236,7 +272,9 @@ impl Write for WatchedIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
+        // A TLS session accepts bytes that the socket does not.
+        let flushed = Pin::new(&mut self.io).poll_flush(context);
+        self.note(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {

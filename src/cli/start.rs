@@ -68,14 +68,15 @@ pub fn run(start: Start) -> anyhow::Result<()> {
 
 /// Formats the start message: the address and the main URLs.
 fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> String {
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     let base = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
         // The unspecified address cannot be opened in a browser.
-        None if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
-        None => format!("http://{address}"),
+        None if address.ip().is_unspecified() => format!("{scheme}://localhost:{}", address.port()),
+        None => format!("{scheme}://{address}"),
     };
     let mut lines = vec![
-        format!("toolgate v{} listens on http://{address}", env!("CARGO_PKG_VERSION")),
+        format!("toolgate v{} listens on {scheme}://{address}", env!("CARGO_PKG_VERSION")),
         format!("  MCP endpoint  {base}/mcp"),
         format!("  REST API      {base}/api/v0"),
     ];

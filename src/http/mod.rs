@@ -71,5 +71,7 @@ pub struct WebSettings {
     pub is_loopback: bool,
     /// Whether the `Host` header must name this machine. It protects against DNS rebinding where no token is required.
     pub checks_host: bool,
+    /// Whether clients connect with TLS.
+    pub is_tls: bool,
     pub telemetry: bool,
 }

@@ -104,6 +104,7 @@ mod tests {
             allowed_origins: vec!["https://app.example".into()],
             is_loopback: true,
             checks_host: true,
+            is_tls: false,
             telemetry: false,
         }
     }

@@ -249,6 +249,7 @@ pub fn config(folder: &Path) -> Config {
         public_url: None,
         trust_proxy: false,
         allowed_origins: Vec::new(),
+        tls: None,
         oauth_allow_private: false,
         oauth_session_life: Duration::from_secs(600),
         telemetry: false,
