@@ -23,7 +23,7 @@ use crate::routes;
 use budget::Budgets;
 use gateway::{Gateway, init, now_ms};
 use mcp::{Mcp, Seals};
-use model::{Mode, Secret, time};
+use model::{Secret, time};
 use store::{self, OpenOptions, Store};
 use telemetry::Metrics;
 use upstream::stdio::Guards;
@@ -83,8 +83,9 @@ impl App {
             public_url: config.public_url.clone(),
             trust_proxy: config.trust_proxy,
             allowed_origins: config.allowed_origins.clone(),
+            allowed_hosts: config.allowed_hosts.clone(),
             is_loopback: config.bind.is_loopback(),
-            checks_host: config.mode == Mode::Development && config.bind.is_loopback(),
+            init_secret: config.init_secret.clone(),
             is_tls: config.tls.is_some(),
             telemetry: config.telemetry,
         };

@@ -59,11 +59,21 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
         };
+        if is_open_to_others(&config) {
+            tracing::warn!("{OPEN_TO_OTHERS}");
+        }
         // Standard output may be a file on a full disk, which must not keep the gateway from serving.
         let _ = output::page(&greeting(&config, address, app.is_initialized()));
         app.serve(shutdown, hurry).await;
         Ok(())
     })
+}
+
+const OPEN_TO_OTHERS: &str = "in development mode nobody needs a token, and this gateway does not listen on loopback \
+                              only: anyone who can reach it can run commands on this machine";
+
+fn is_open_to_others(config: &Config) -> bool {
+    config.mode == Mode::Development && !config.bind.is_loopback()
 }
 
 /// Formats the start message: the address and the main URLs.
@@ -81,7 +91,10 @@ fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> Strin
         format!("  REST API      {base}/api/v0"),
     ];
     match config.mode {
-        Mode::Development => lines.push(format!("  Dashboard     {base}/")),
+        Mode::Development => {
+            lines.push(format!("  Dashboard     {base}/"));
+            lines.extend(is_open_to_others(config).then(|| format!("Warning: {OPEN_TO_OTHERS}.")));
+        }
         Mode::Enterprise if is_initialized => {}
         Mode::Enterprise => {
             lines.push("It is not initialized yet; do that with `toolgate init-server`.".into())

@@ -249,6 +249,8 @@ pub fn config(folder: &Path) -> Config {
         public_url: None,
         trust_proxy: false,
         allowed_origins: Vec::new(),
+        allowed_hosts: Vec::new(),
+        init_secret: None,
         tls: None,
         oauth_allow_private: false,
         oauth_session_life: Duration::from_secs(600),
