@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::error::ErrorResponse;
 use super::revocable::{UntilRevoked, until_revoked};
 use super::{Face, WebSettings, body};
+use budget::Bound;
 use gateway::caller::Owner;
 use gateway::principals::Principal;
 use model::{Mode, Role};
@@ -114,7 +115,11 @@ impl Face {
     ) -> Result<Principal, ErrorResponse> {
         let token = bearer_token(request.headers).ok_or_else(ErrorResponse::no_token)?;
         let Some(principal) = self.gateway.identify(token).await else {
-            return Err(self.guessed(request.headers, request.peer, ErrorResponse::wrong_token()));
+            let error = ErrorResponse::wrong_token();
+            return Err(match self.gateway.was_valid_lately(token) {
+                true => error,
+                false => self.guessed(request.headers, request.peer, error),
+            });
         };
         match (access, &principal) {
             (AccessLevel::Client, Principal::Client(_)) => Ok(principal),
@@ -145,7 +150,10 @@ impl Face {
     fn guessed(&self, headers: &HeaderMap, peer: IpAddr, error: ErrorResponse) -> ErrorResponse {
         match self.guesses.count(source(&self.settings, headers, peer), Instant::now()) {
             true => error,
-            false => ErrorResponse::too_many_guesses(),
+            false => {
+                self.gateway.budgets().refusals.count(Bound::WrongTokens);
+                ErrorResponse::too_many_guesses()
+            }
         }
     }
 }
