@@ -1,5 +1,5 @@
 //! Serves one client connection until it closes. An active connection is served by hyper; when it becomes idle, hyper
-//! and its buffers are dropped and only the socket is kept, so that idle connections need little memory.
+//! and its buffers are dropped and only the stream is kept, so that idle connections need little memory.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -24,12 +24,14 @@ use tokio_util::sync::CancellationToken;
 use super::front::Front;
 use super::response::ResponseBody;
 use super::resting::Connections;
+use super::stream::ClientStream;
+use super::tls::Tls;
 use crate::http::error::ErrorResponse;
 use budget::{Bound, Budgets, Exceeded, Taken};
 
 /// Idle timeout: a connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(75);
-/// Time to send the head of a request, from its first byte.
+/// Time to send the head of a request, from its first byte. A TLS handshake counts as a part of the first head.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
 /// first check comes soon, since many agents send a single request: connections that come one after another can then
@@ -51,22 +53,24 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Shared {
     pub front: Front,
+    /// `None` if plain HTTP is served.
+    pub tls: Option<Arc<Tls>>,
     pub connections: Connections,
     pub budgets: Budgets,
     pub shutdown: CancellationToken,
 }
 
-pub async fn serve(stream: TcpStream, peer: IpAddr, shared: Shared) {
+pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Shared) {
     let mut taken = match shared.connections.admit().await {
         Ok(taken) => taken,
-        Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
+        Err(exceeded) => return turn_away(ClientStream::Plain(socket), &shared, exceeded).await,
     };
     // Responses are written as a whole, and Nagle's algorithm would delay event streams.
-    let _ = stream.set_nodelay(true);
+    let _ = socket.set_nodelay(true);
     // The kernel closes a connection whose client reads nothing, whatever is being sent by whom.
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(SEND_TIME));
-    let mut stream = stream;
+    let _ = socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(SEND_TIME));
+    let (mut stream, mut tls) = (ClientStream::Plain(socket), shared.tls.clone());
     loop {
         let place = shared.connections.rest(taken);
         // Browsers open connections in advance; one without a request must not delay a shutdown.
@@ -79,21 +83,33 @@ pub async fn serve(stream: TcpStream, peer: IpAddr, shared: Shared) {
             (Ok(Ok(())), Some(taken)) => taken,
             _ => return,
         };
+        let head_begun = Instant::now();
         let charge = match shared.budgets.buffered.take(READ_BUFFER) {
             Ok(charge) => charge,
             Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
         };
+        if let Some(tls) = tls.take() {
+            let shaken = Box::pin(shake_hands(stream, &tls, &shared.budgets));
+            match shared.shutdown.run_until_cancelled(shaken).await.flatten() {
+                Some(ready) => stream = ready,
+                None => return,
+            }
+        }
         // Boxed, so that idle connections do not reserve memory for this future.
-        match Box::pin(serve_until_rest(stream, peer, charge, &shared)).await {
+        match Box::pin(serve_until_rest(stream, head_begun, peer, charge, &shared)).await {
             Some(resting) => stream = resting,
             None => return,
         }
     }
 }
 
-/// Answers 503 and closes the connection; without an answer if many are being turned away.
-async fn turn_away(mut stream: TcpStream, shared: &Shared, exceeded: Exceeded) {
+/// Answers 503 and closes the connection; without an answer if many are being turned away or TLS would be needed first.
+async fn turn_away(stream: ClientStream, shared: &Shared, exceeded: Exceeded) {
     let Ok(_turn) = shared.connections.turning_away.try_acquire() else { return };
+    if shared.tls.is_some() && !stream.is_tls() {
+        return;
+    }
+    let mut stream = stream;
     let told = async {
         stream.write_all(&ErrorResponse::overloaded(exceeded).into_last_words()).await?;
         stream.shutdown().await?;
@@ -105,20 +121,33 @@ async fn turn_away(mut stream: TcpStream, shared: &Shared, exceeded: Exceeded) {
     let _ = tokio::time::timeout(LAST_WORDS, told).await;
 }
 
-/// Serves requests until the connection is idle, and then returns its socket. Returns `None` when it was closed.
+/// Makes a TLS session of a new connection. Returns `None` if that fails or takes too long.
+async fn shake_hands(stream: ClientStream, tls: &Tls, budgets: &Budgets) -> Option<ClientStream> {
+    match tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            budgets.refusals.count(Bound::HeadTime);
+            None
+        }
+    }
+}
+
+/// Serves requests until the connection is idle, and then returns its stream. Returns `None` when it was closed.
 async fn serve_until_rest(
-    stream: TcpStream,
+    stream: ClientStream,
+    mut head_begun: Instant,
     peer: IpAddr,
     charge: Taken,
     shared: &Shared,
-) -> Option<TcpStream> {
+) -> Option<ClientStream> {
     let (mut stream, mut unread, mut charge) = (stream, Bytes::new(), charge);
-    // The first byte has just arrived.
-    let mut head_begun = Instant::now();
+    let mut first_look = FIRST_LOOK;
     loop {
         let activity = Arc::<Activity>::default();
-        // Dropping the buffers of half a head frees nothing, so it need not be tried often.
-        let first_look = if unread.is_empty() { FIRST_LOOK } else { LONGEST_LOOK };
         let io = WatchedIo { io: TokioIo::new(stream), unread, charge, activity: activity.clone() };
         let service = ConnectionService { front: shared.front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
@@ -143,7 +172,8 @@ async fn serve_until_rest(
             (seen, look) = (begun, (look * 2).min(LONGEST_LOOK));
         }
         // After a complete request the rest is the beginning of the next one; else it is still the same head.
-        if activity.begun.load(Ordering::Relaxed) > 0 {
+        let has_served = activity.begun.load(Ordering::Relaxed) > 0;
+        if has_served {
             head_begun = Instant::now();
         }
         let parts = connection.into_parts();
@@ -151,13 +181,17 @@ async fn serve_until_rest(
         charge = parts.io.charge;
         // Keeps the part of the next request that was already read.
         unread = [parts.io.unread, parts.read_buf].concat().into();
-        if unread.is_empty() {
+        // What arrived over TLS without being a request is a handshake or a part of a head, too.
+        let is_between_heads = !stream.is_tls() || has_served && !stream.has_begun_record();
+        if unread.is_empty() && is_between_heads {
             return Some(stream);
         }
+        // Dropping the buffers of half a head frees nothing, so it need not be tried often.
+        first_look = LONGEST_LOOK;
     }
 }
 
-fn end(served: hyper::Result<()>, shared: &Shared) -> Option<TcpStream> {
+fn end(served: hyper::Result<()>, shared: &Shared) -> Option<ClientStream> {
     if let Err(error) = served {
         let is_unread = error
             .source()
@@ -247,9 +281,9 @@ impl Body for CountedBody {
     }
 }
 
-/// The socket, with bytes that were read from it earlier and not used yet.
+/// The stream of the client, with bytes that were read from it earlier and not used yet.
 struct WatchedIo {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<ClientStream>,
     unread: Bytes,
     /// The part of the budget that hyper's read buffer takes.
     charge: Taken,
@@ -309,7 +343,9 @@ impl Write for WatchedIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
+        // A TLS session accepts bytes that the socket does not.
+        let flushed = Pin::new(&mut self.io).poll_flush(context);
+        self.note(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {

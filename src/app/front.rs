@@ -1,5 +1,5 @@
 //! Entry point of all requests: checks Host and Origin, then passes MCP paths to `mcp` and everything else to the
-//! router. Calls of agents do not go through axum's router.
+//! router, and adds the headers of every response. Calls of agents do not go through axum's router.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -10,20 +10,28 @@ use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, HeaderMap};
+use hyper::header::{
+    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Method, Request, Response};
 use tower::ServiceExt;
 
 use super::response::{ResponseBody, charged, respond};
 use crate::http::access::{AccessLevel, AccessRequest, Peer};
 use crate::http::error::ErrorResponse;
+use crate::http::origin_check::LocalPages;
 use crate::http::reply::NoContent;
 use crate::http::revocable::until_revoked;
-use crate::http::{Face, body, origin_check};
+use crate::http::{Face, body, origin_check, system};
 use crate::routes;
 use gateway::principals::Principal;
 use mcp::{Ask, EndpointPath, Mcp, Routing, Viewer};
+use model::Mode;
 use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
+
+/// Headers of every response. A response with a `Cache-Control` of its own keeps that.
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 #[derive(Clone)]
 pub struct Front {
@@ -39,18 +47,48 @@ impl Front {
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
         let (head, body) = request.into_parts();
-        let cors = match origin_check::admit(&self.face.settings, &head.uri, &head.headers) {
-            Ok(cors) => cors,
+        let endpoint = routes::find_endpoint(head.uri.path());
+        let mut response = match self.admit(&head, endpoint.is_some()) {
+            Ok(cors) => self.answer_admitted(peer, head, endpoint, body, cors).await?,
             Err(error) => {
                 body::discard(body, 0).await;
-                return Ok(error.into_response().map(ResponseBody::Router));
+                error.into_response().map(ResponseBody::Router)
             }
         };
+        let headers = response.headers_mut();
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        Ok(response)
+    }
+
+    /// Refuses what a foreign web page may have sent. Returns the origin to name in CORS headers, if there is one.
+    fn admit(&self, head: &Parts, is_mcp: bool) -> Result<Option<HeaderValue>, ErrorResponse> {
+        let Face { gateway, settings, .. } = &self.face;
+        origin_check::require_host(head)?;
+        let needs_no_token = match gateway.mode {
+            Mode::Development => true,
+            Mode::Enterprise => head.uri.path() == system::INIT && !gateway.is_initialized(),
+        };
+        if needs_no_token {
+            origin_check::check_host(settings, head)?;
+        }
+        let local_pages = if is_mcp { LocalPages::MayChange } else { LocalPages::MayRead };
+        origin_check::check_origin(settings, head, local_pages)
+    }
+
+    async fn answer_admitted(
+        self,
+        peer: IpAddr,
+        head: Parts,
+        endpoint: Option<(EndpointPath, AccessLevel)>,
+        body: Incoming,
+        cors: Option<HeaderValue>,
+    ) -> Result<Response<ResponseBody>, Infallible> {
         let asked = origin_check::is_preflight(&head.method, &head.headers)
             .then(|| head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned());
         let mut response = match (&cors, &asked) {
             (Some(_), Some(_)) => NoContent.into_response().map(ResponseBody::Router),
-            (Some(_) | None, _) => self.serve(peer, head, body).await?,
+            (Some(_) | None, _) => self.serve(peer, head, endpoint, body).await?,
         };
         if let Some(origin) = cors {
             origin_check::allow(response.headers_mut(), origin, asked.flatten());
@@ -62,9 +100,10 @@ impl Front {
         self,
         peer: IpAddr,
         mut head: Parts,
+        endpoint: Option<(EndpointPath, AccessLevel)>,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, Infallible> {
-        match routes::find_endpoint(head.uri.path()) {
+        match endpoint {
             Some((place, access)) => {
                 let answered = self.serve_agent(peer, place, access, &head, body).await;
                 Ok(answered.unwrap_or_else(|error| error.into_response().map(ResponseBody::Router)))

@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::Response;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 
 use crate::http::error::ErrorResponse;
@@ -35,7 +35,6 @@ pub fn respond(reply: Reply, revoked: Option<&CancellationToken>, budget: &Budge
         }
         mcp::ReplyBody::Events(events) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
             match revoked {
                 None => ResponseBody::Events(events),

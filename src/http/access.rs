@@ -10,10 +10,12 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 use super::error::ErrorResponse;
 use super::revocable::{UntilRevoked, until_revoked};
 use super::{Face, WebSettings, body};
+use budget::Bound;
 use gateway::caller::Owner;
 use gateway::principals::Principal;
 use model::{Mode, Role};
@@ -127,10 +129,10 @@ impl Face {
     ) -> Result<Principal, ErrorResponse> {
         let token = bearer_token(request.headers).ok_or_else(ErrorResponse::no_token)?;
         let Some(principal) = self.gateway.identify(token).await else {
-            let source = source(&self.settings, request.headers, request.peer);
-            return Err(match self.guesses.count(source, Instant::now()) {
-                true => ErrorResponse::wrong_token(),
-                false => ErrorResponse::too_many_guesses(),
+            let error = ErrorResponse::wrong_token();
+            return Err(match self.gateway.was_valid_lately(token) {
+                true => error,
+                false => self.guessed(request.headers, request.peer, error),
             });
         };
         match (access, &principal) {
@@ -147,6 +149,33 @@ impl Face {
             (_, Principal::User(_)) => Ok(principal),
         }
     }
+
+    /// Checks that a request to initialize the gateway has the secret for that, if there is one.
+    pub fn check_init_secret(&self, headers: &HeaderMap, peer: Peer) -> Result<(), ErrorResponse> {
+        let Some(secret) = &self.settings.init_secret else { return Ok(()) };
+        let token = bearer_token(headers).ok_or_else(ErrorResponse::no_init_secret)?;
+        match is_same(token, secret.expose().as_bytes()) {
+            true => Ok(()),
+            false => Err(self.guessed(headers, peer.0, ErrorResponse::wrong_init_secret())),
+        }
+    }
+
+    /// Counts a wrong token. Returns its error, or that of too many.
+    fn guessed(&self, headers: &HeaderMap, peer: IpAddr, error: ErrorResponse) -> ErrorResponse {
+        match self.guesses.count(source(&self.settings, headers, peer), Instant::now()) {
+            true => error,
+            false => {
+                self.gateway.budgets().refusals.count(Bound::WrongTokens);
+                ErrorResponse::too_many_guesses()
+            }
+        }
+    }
+}
+
+/// Compares two secrets in a time that tells nothing about where they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let (one, other) = (Sha256::digest(one), Sha256::digest(other));
+    one.iter().zip(&other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
 }
 
 /// The parts of a request that the access check needs.

@@ -47,6 +47,18 @@ impl ErrorResponse {
         Self::unauthorized("a token is required; send it in the header \"Authorization: Bearer <token>\"")
     }
 
+    pub fn no_init_secret() -> Self {
+        Self::unauthorized(
+            "this gateway has an INIT_SECRET; send it in the header \"Authorization: Bearer <secret>\"",
+        )
+    }
+
+    pub fn wrong_init_secret() -> Self {
+        Self::unauthorized(
+            "the secret in the header \"Authorization: Bearer <secret>\" is not the INIT_SECRET of this gateway",
+        )
+    }
+
     pub fn wrong_token() -> Self {
         Self::unauthorized("the token in the header \"Authorization: Bearer <token>\" is not valid")
     }

@@ -77,6 +77,7 @@ mod servers_input;
 mod servers_secrecy;
 mod smoke;
 mod system;
+mod tls;
 mod tools_cancel;
 mod tools_failure;
 mod tools_invoke;
