@@ -8,6 +8,7 @@ mod access_matrix;
 mod access_model;
 mod access_secrecy;
 mod announcements;
+mod bounds_batches;
 mod cli_database;
 mod cli_enterprise;
 mod cli_files;

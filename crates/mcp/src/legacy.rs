@@ -8,12 +8,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::batch::BatchAnswer;
 use super::call::{Beside, runs_on};
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
+use budget::{BATCH_ANSWER_BYTES, BATCH_MESSAGES, Bound};
 use gateway::caller::{Caller, Logs, Owner, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
@@ -121,27 +123,33 @@ impl Mcp {
             Ok(array) => array,
             Err(error) => return Reply::unreadable(&error.into()),
         };
-        let messages: Vec<_> = walk::elements(body, &array).map(|span| body.slice(span)).collect();
+        let elements = walk::elements(body, &array).take(BATCH_MESSAGES + 1);
+        let messages: Vec<_> = elements.map(|span| body.slice(span)).collect();
         if messages.is_empty() {
             return Reply::invalid_message(None, "a batch has at least one message");
         }
+        let budgets = self.gateway.budgets();
+        if messages.len() > BATCH_MESSAGES {
+            let exceeded = budgets.exceeded(Bound::BatchMessages, BATCH_MESSAGES as u64);
+            return Reply::invalid_message(None, &exceeded.to_string());
+        }
         // All answers are sent as one array, so no message can come before them.
         sender.beside = Beside::Nowhere;
-        let mut answers = Vec::new();
+        let mut answers = BatchAnswer::to(&messages);
         for message in &messages {
-            let reply = match Head::parse(message) {
-                Ok(head) => match unfit_for_batch(&head, &sender) {
+            let head = Head::parse(message);
+            let reply = match &head {
+                Ok(head) => match unfit_for_batch(head, &sender) {
                     Some(reply) => Some(reply),
-                    None => self.take(&head, message, &sender).await,
+                    None => self.take(head, message, &sender).await,
                 },
-                Err(error) => Some(Reply::unreadable(&error)),
+                Err(error) => Some(Reply::unreadable(error)),
             };
-            answers.extend(reply.and_then(Reply::into_message));
+            let id = head.as_ref().ok().and_then(|head| head.id.as_ref()).map(|id| id.raw());
+            answers
+                .add(message, id, reply, || budgets.exceeded(Bound::BatchAnswer, BATCH_ANSWER_BYTES as u64));
         }
-        match answers.is_empty() {
-            true => Reply::accepted(),
-            false => Reply::message(Message::batch(&answers)),
-        }
+        answers.into_reply()
     }
 
     async fn answer_request(

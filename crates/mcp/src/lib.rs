@@ -1,6 +1,6 @@
 //! The MCP endpoints for agents, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
-//! protocol), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
+//! protocol), `batch` (several messages in one body), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
 //! to a server), `bridge` (differences between client and server), `session`, `live`, `listen` and `stream` (state that
 //! outlives a request), `notify` (notifications outside of requests), `reply`.
 //!
@@ -8,6 +8,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod batch;
 pub mod bridge;
 mod call;
 mod endpoint;

@@ -158,6 +158,14 @@ impl Reply {
             ReplyBody::Empty | ReplyBody::Events(_) => None,
         }
     }
+
+    /// The JSON message of the reply, in pieces; empty if it has none.
+    pub fn into_pieces(self) -> Vec<Bytes> {
+        match self.body {
+            ReplyBody::Json(pieces) => pieces,
+            ReplyBody::Empty | ReplyBody::Events(_) => Vec::new(),
+        }
+    }
 }
 
 /// The HTTP status that modern clients expect with an error of this code.
@@ -187,10 +195,6 @@ impl Message {
     /// A result that is shared with other answers and therefore not copied.
     pub fn result(id: &[u8], result: Bytes) -> Self {
         Self::result_in_two(id, b"", result)
-    }
-
-    pub fn batch(messages: &[Bytes]) -> Self {
-        Self(vec![[b"[", messages.join(&b","[..]).as_slice(), b"]"].concat().into()])
     }
 
     /// A result of which the larger part is shared with other answers and therefore not copied.
