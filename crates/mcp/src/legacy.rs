@@ -250,27 +250,6 @@ impl Mcp {
         Ok(Bytes::from_static(b"{}"))
     }
 
-    async fn subscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
-        let uri = uri_of(head)?;
-        let (server, upstream_uri) = self.gateway.subscribe(&session.viewer, &uri).await?;
-        let before = self.lives.with(session.serial, &session.viewer, |live| {
-            live.subscriptions.insert(uri, (server, upstream_uri))
-        });
-        if let Some((server, upstream_uri)) = before {
-            self.gateway.unsubscribe(&server, &upstream_uri).await;
-        }
-        Ok(Bytes::from_static(b"{}"))
-    }
-
-    async fn unsubscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
-        let uri = uri_of(head)?;
-        let held = self.lives.with(session.serial, &session.viewer, |live| live.subscriptions.remove(&uri));
-        if let Some((server, upstream_uri)) = held {
-            self.gateway.unsubscribe(&server, &upstream_uri).await;
-        }
-        Ok(Bytes::from_static(b"{}"))
-    }
-
     fn take_notice(&self, head: &Head<'_>, sender: &Sender) {
         let cancelled =
             head.params.as_ref().filter(|_| head.method.as_deref() == Some("notifications/cancelled"));
@@ -348,9 +327,7 @@ impl Mcp {
         let subscriptions = self.lives.remove(serial).map(|live| live.subscriptions).unwrap_or_default();
         let mcp = self.clone();
         self.tasks.spawn(async move {
-            for (server, uri) in subscriptions.into_values() {
-                mcp.gateway.unsubscribe(&server, &uri).await;
-            }
+            mcp.unsubscribe_all(subscriptions).await;
             mcp.gateway.release_links_of(Owner::Session(serial)).await;
         });
     }
@@ -376,11 +353,6 @@ fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
         _ => return None,
     };
     Some(Reply::invalid_message(Some(id), &sentence))
-}
-
-fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
-    let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
-    uri.map(|uri| uri.value.to_string()).ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))
 }
 
 /// Refuses a modern request, which is one that names its version. Here its version header is missing or names a legacy

@@ -1,8 +1,8 @@
 //! The MCP endpoints for agents, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
 //! protocol), `batch` (several messages in one body), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
-//! to a server), `bridge` (differences between client and server), `session`, `live`, `listen` and `stream` (state that
-//! outlives a request), `notify` (notifications outside of requests), `reply`.
+//! to a server), `bridge` (differences between client and server), `session`, `live`, `listen`, `subscriptions` and `stream`
+//! (state that outlives a request), `notify` (notifications outside of requests), `reply`.
 //!
 //! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
 
@@ -22,6 +22,7 @@ mod routing;
 pub mod session;
 mod sse;
 mod stream;
+mod subscriptions;
 
 use std::sync::Arc;
 use std::time::Duration;
