@@ -16,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue,
+    HeaderValue, RETRY_AFTER,
 };
 use hyper::{Request, Response};
 use tokio_util::sync::CancellationToken;
@@ -177,6 +177,9 @@ fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<Respon
     }
     if let Some(allow) = reply.allow {
         headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    if let Some(seconds) = reply.retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(seconds));
     }
     let mut response = Response::new(body);
     *response.status_mut() = reply.status;

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::reply::json_response;
+use budget::Exceeded;
 use gateway::{Error, ErrorKind};
 use model::FieldError;
 
@@ -65,6 +66,12 @@ impl ErrorResponse {
         let sentence = "too many wrong tokens came from this address; wait a second, then send a valid one";
         let header = Some((header::RETRY_AFTER, "1"));
         Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
+    }
+
+    /// The principal has too many open streams.
+    pub fn too_many_streams(exceeded: &Exceeded) -> Self {
+        let header = Some((header::RETRY_AFTER, "1"));
+        Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, exceeded.to_string()) }
     }
 
     pub fn unknown_route(method: &str, path: &str) -> Self {

@@ -9,6 +9,7 @@ mod access_model;
 mod access_secrecy;
 mod announcements;
 mod bounds_batches;
+mod bounds_streams;
 mod bounds_subscriptions;
 mod cli_database;
 mod cli_enterprise;

@@ -301,7 +301,10 @@ impl Mcp {
         if !ask.accepts_events {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
-        let (outlet, body) = stream::open();
+        let (outlet, body) = match self.stream_slot(&session.viewer) {
+            Ok(slot) => stream::open_in(slot),
+            Err(reply) => return reply,
+        };
         let known = self.gateway.fingerprint(&session.viewer);
         let stream = super::live::Stream { outlet, known, listening: None };
         let replaced = self.lives.with(session.serial, &session.viewer, |live| live.stream.replace(stream));

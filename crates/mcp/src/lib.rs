@@ -31,6 +31,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use budget::Taken;
 use gateway::Gateway;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
@@ -116,6 +117,12 @@ impl Mcp {
     fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
         let lists = self.gateway.lists(viewer);
         lists.ok_or_else(|| Refusal::Invalid("this endpoint no longer exists".into()))
+    }
+
+    /// Takes the part of a principal's budget that an open stream needs.
+    fn stream_slot(&self, viewer: &Viewer) -> Result<Taken, Reply> {
+        let taken = self.gateway.usage(viewer.client).streams.take(1);
+        taken.map_err(|exceeded| Reply::too_many_streams(&exceeded))
     }
 
     /// Sends a new stream the changes that happened while it was opened: the task that notifies all streams may have

@@ -38,7 +38,10 @@ impl Mcp {
             Ok(room) => room,
             Err(refusal) => return Reply::refusal(Era::Modern, &id, &refusal),
         };
-        let (outlet, body) = stream::open();
+        let (outlet, body) = match self.stream_slot(&ask.viewer) {
+            Ok(slot) => stream::open_in(slot),
+            Err(reply) => return reply,
+        };
         let (mcp, viewer) = (self.clone(), ask.viewer.clone());
         // In a task of its own: subscriptions must be undone even if the client is gone.
         self.tasks.spawn(async move { mcp.keep_telling(viewer, wishes, id, outlet, room).await });
