@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::Response;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tokio_util::sync::CancellationToken;
 
 use crate::http::error::ErrorResponse;
@@ -47,6 +47,9 @@ pub fn respond(reply: Reply, revoked: Option<&CancellationToken>, budget: &Budge
     }
     if let Some(allow) = reply.allow {
         headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    if let Some(seconds) = reply.retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(seconds));
     }
     let mut response = Response::new(body);
     *response.status_mut() = reply.status;

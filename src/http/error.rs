@@ -80,6 +80,12 @@ impl ErrorResponse {
         Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
     }
 
+    /// The principal has too many open streams.
+    pub fn too_many_streams(exceeded: &Exceeded) -> Self {
+        let header = Some((header::RETRY_AFTER, "1"));
+        Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, exceeded.to_string()) }
+    }
+
     pub fn unknown_route(method: &str, path: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no route {method} {path}"))
     }
