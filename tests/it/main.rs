@@ -87,5 +87,6 @@ mod upstream_failures;
 mod upstream_heal;
 mod upstream_lists;
 mod upstream_probe;
+mod upstream_processes;
 mod upstream_traffic;
 mod users;

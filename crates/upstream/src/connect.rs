@@ -19,6 +19,7 @@ use super::lists::{self, Discovery};
 use super::pace::Pace;
 use super::probe::{self, Handshake};
 use super::request::LinkRequest;
+use super::slots::ServerSlots;
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
 use super::step::Step;
@@ -32,6 +33,7 @@ pub struct ConnectTarget<'a> {
     pub config: &'a ServerConfig,
     pub options: &'a Options,
     pub stderr: &'a StderrTail,
+    pub slots: &'a ServerSlots,
     /// `None` where the server cannot use OAuth.
     pub credentials: Option<&'a Arc<Credentials>>,
 }
@@ -141,7 +143,7 @@ async fn meet(
     step: &Step,
     unfinished: &mut UnfinishedLink,
 ) -> Result<(Arc<Link>, Handshake), probe::ProbeError> {
-    let ConnectTarget { config, options, stderr, credentials } = *to;
+    let ConnectTarget { config, options, credentials, .. } = *to;
     step.set("connecting");
     let redactor = Redactor::of(config);
     let (link, handshake) = match &config.transport {
@@ -158,10 +160,7 @@ async fn meet(
             let handshake = probe::initialize(&link, step).await?;
             (link, handshake)
         }
-        Transport::Stdio(process) => {
-            let open = || open_stdio(process, options, redactor.clone(), capabilities, stderr);
-            greet_process(open, known, step).await?
-        }
+        Transport::Stdio(process) => greet_process(process, to, capabilities, known, step).await?,
     };
     link.agree_on(handshake.version);
     unfinished.link = Some(link.clone());
@@ -192,11 +191,13 @@ impl Drop for UnfinishedLink {
 /// Performs the handshake with a process. One that exits on the probe is a legacy server that tolerates nothing before
 /// `initialize`, so it is started again without a probe.
 async fn greet_process(
-    open: impl Fn() -> Result<Arc<Link>, CallError>,
+    process: &Process,
+    to: &ConnectTarget<'_>,
+    capabilities: Capabilities,
     known: Option<Era>,
     step: &Step,
 ) -> Result<(Arc<Link>, Handshake), probe::ProbeError> {
-    let link = open()?;
+    let link = open_stdio(process, to, capabilities, step).await?;
     if known == Some(Era::Legacy) {
         let handshake = probe::initialize(&link, step).await?;
         return Ok((link, handshake));
@@ -204,7 +205,7 @@ async fn greet_process(
     match probe::over_stdio(&link, step).await {
         Ok(handshake) => Ok((link, handshake)),
         Err(_) if link.calls.is_lost() => {
-            let link = open()?;
+            let link = open_stdio(process, to, capabilities, step).await?;
             let handshake = probe::initialize(&link, step).await?;
             Ok((link, handshake))
         }
@@ -212,14 +213,15 @@ async fn greet_process(
     }
 }
 
-fn open_stdio(
+async fn open_stdio(
     process: &Process,
-    options: &Options,
-    redactor: Redactor,
+    to: &ConnectTarget<'_>,
     capabilities: Capabilities,
-    stderr: &StderrTail,
+    step: &Step,
 ) -> Result<Arc<Link>, CallError> {
-    let started = Child::start(process, options, redactor, stderr.of_next_process());
+    let ConnectTarget { config, options, stderr, slots, .. } = *to;
+    let slot = slots.take(&options.tasks, step).await?;
+    let started = Child::start(process, options, Redactor::of(config), stderr.of_next_process(), slot);
     let (child, running) = started.map_err(CallError::NotSent)?;
     let link = Link::new(Carrier::Stdio(child), capabilities);
     link.tasks.spawn(running.run(Arc::downgrade(&link), link.stop.clone()));
@@ -299,7 +301,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
                 return live.calls.signals.suspect(&error.to_string());
             }
             Err(CallError::Lost(_) | CallError::TimedOut(_)) => drop(live),
-            Err(CallError::Status { .. } | CallError::Unauthorized(_)) => return,
+            Err(CallError::Status { .. } | CallError::Unauthorized(_) | CallError::Exceeded(_)) => return,
         }
         pace.pause(Duration::ZERO).await;
     }

@@ -56,6 +56,9 @@ pub enum CallError {
     Status { status: u16, text: String },
     #[error("no answer within {}", seconds(*.0))]
     TimedOut(Duration),
+    /// The call, or its answer, would exceed a bound of the gateway.
+    #[error("{0}")]
+    Exceeded(String),
 }
 
 impl CallError {
@@ -66,7 +69,8 @@ impl CallError {
             CallError::Lost(_)
             | CallError::Unauthorized(_)
             | CallError::Status { .. }
-            | CallError::TimedOut(_) => false,
+            | CallError::TimedOut(_)
+            | CallError::Exceeded(_) => false,
         }
     }
 }

@@ -17,7 +17,7 @@ use super::failures::{FailureNote, Failures};
 use super::link::Link;
 use super::lists::Discovery;
 use super::news::News;
-use super::pool::LinkPool;
+use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use model::{LogLevel, Offering, Redactor, ServerConfig, Status};
 use wire::{Era, text};
@@ -58,7 +58,8 @@ pub(super) struct Shared {
     /// Notified when a caller needs a server that failed.
     pub wanted: Notify,
     pub refreshes: mpsc::UnboundedSender<Refresh>,
-    pub pool: LinkPool,
+    /// The further links, and the processes of all links.
+    pub slots: Arc<ServerSlots>,
     /// The most verbose log level that any caller asked for.
     pub level: Mutex<Option<LogLevel>>,
     /// Subscribed resources.
@@ -157,7 +158,7 @@ impl Upstream {
             }
             current
         };
-        self.0.pool.forget(link);
+        self.0.slots.pool.forget(link);
         if self.0.state.send_if_modified(is_current) {
             self.0.tell_status();
             self.0.forget_era();
@@ -180,7 +181,7 @@ impl Upstream {
         if let Some(credentials) = &self.0.credentials {
             credentials.settle().await;
         }
-        for link in self.0.pool.take_links() {
+        for link in self.0.slots.pool.take_links() {
             link.close().await;
         }
     }
@@ -202,7 +203,7 @@ impl Upstream {
         *self.0.level.lock().expect("no code panics while it holds the level") = Some(level);
         let first = self.0.state.borrow().link.clone();
         let Some(offering) = self.offering() else { return };
-        for link in self.0.pool.links().into_iter().chain(first) {
+        for link in self.0.slots.pool.links().into_iter().chain(first) {
             self.0.restore_level(&link, &offering);
         }
     }
@@ -239,6 +240,7 @@ impl Shared {
             config: &self.config,
             options: &self.options,
             stderr: &self.stderr,
+            slots: &self.slots,
             credentials: self.credentials.as_ref(),
         }
     }

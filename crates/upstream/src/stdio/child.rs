@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::guard::{self, Leash};
 use super::guards::Started;
+use super::slot::ProcessSlot;
 use super::stderr::ProcessStderr;
 use super::{Guards, processes};
 use crate::error::CallError;
@@ -47,6 +48,8 @@ pub struct Running {
     /// Ends when the last writer of standard error is gone.
     collecting: JoinHandle<()>,
     command: String,
+    /// Dropped when the process and all its descendants are gone.
+    slot: ProcessSlot,
 }
 
 impl Child {
@@ -56,6 +59,7 @@ impl Child {
         options: &Options,
         redactor: Redactor,
         stderr: ProcessStderr,
+        slot: ProcessSlot,
     ) -> Result<(Self, Running), String> {
         let mut command = Command::new(&options.guard);
         command.arg(guard::COMMAND).arg("--").arg(&process.command).args(&process.args);
@@ -83,6 +87,7 @@ impl Child {
             stderr,
             collecting,
             command: process.command.clone(),
+            slot,
         };
         Ok((Self { inbox: sender, command: process.command.clone() }, running))
     }
@@ -153,6 +158,7 @@ impl Running {
     /// Releases the guard, which then ends its descendants, and waits for that without a timeout: the code that awaits
     /// this task has one.
     async fn end(mut self) {
+        self.slot.ends();
         drop(self.leash);
         // A stopped guard would not notice, so it is continued.
         if self.process.id().is_some() {
