@@ -85,6 +85,7 @@ mod tools_switch;
 mod upstream_answers;
 mod upstream_failures;
 mod upstream_heal;
+mod upstream_limits;
 mod upstream_lists;
 mod upstream_probe;
 mod upstream_processes;

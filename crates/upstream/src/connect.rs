@@ -24,7 +24,7 @@ use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
 use super::step::Step;
 use super::{Boxed, Options};
-use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport};
+use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport, excerpt};
 use wire::{Era, Version};
 
 /// The server to connect to, and what is needed for it.
@@ -78,7 +78,9 @@ pub async fn read_again(
         instructions: before.instructions.clone(),
     };
     let step = Step::of(config, options);
-    match tokio::time::timeout(options.init_timeout, lists::read(link, &handshake, &step)).await {
+    match tokio::time::timeout(options.init_timeout, lists::read(link, &handshake, &step, &options.budgets))
+        .await
+    {
         Ok(discovery) => discovery.map_err(|error| explain(error, config, &Redactor::of(config))),
         Err(_) => Err(late(config, options, &step)),
     }
@@ -100,7 +102,7 @@ async fn attempt(
     let (link, handshake) = met.map_err(|error| explain(error, config, &redactor))?;
     watch(&link, &handshake);
     link.about_to_read().await;
-    let discovery = lists::read(&link, &handshake, step).await;
+    let discovery = lists::read(&link, &handshake, step, &to.options.budgets).await;
     let discovery = discovery.map_err(|error| explain(error, config, &redactor))?;
     unfinished.link = None;
     Ok((link, discovery))
@@ -148,14 +150,14 @@ async fn meet(
     let redactor = Redactor::of(config);
     let (link, handshake) = match &config.transport {
         Transport::StreamableHttp(endpoint) => {
-            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options.tls.clone());
+            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options);
             let link = open_http(client, capabilities);
             unfinished.link = Some(link.clone());
             let handshake = probe::over_http(&link, known, options.init_timeout, step).await?;
             (link, handshake)
         }
         Transport::Sse(endpoint) => {
-            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options.tls.clone());
+            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options);
             let link = open_sse(client, capabilities).await?;
             let handshake = probe::initialize(&link, step).await?;
             (link, handshake)
@@ -331,9 +333,11 @@ async fn hear_out(mut exchange: Exchange) -> bool {
 
 /// Turns a failure of the handshake or the lists into an error sentence for people.
 fn explain(error: probe::ProbeError, config: &ServerConfig, redactor: &Redactor) -> ConnectError {
+    // Cut after the secrets are redacted: a part of one would not be recognized.
+    let quoted = |text: &str| excerpt::cut(redactor.redact(text), excerpt::SENTENCE);
     match error {
         probe::ProbeError::Call(CallError::Unauthorized(denial)) if denial.had_grant => {
-            ConnectError::Unauthorized(Denial { text: redactor.redact(&denial.text), ..denial })
+            ConnectError::Unauthorized(Denial { text: quoted(&denial.text), ..denial })
         }
         probe::ProbeError::Call(CallError::Unauthorized(denial)) => {
             let text = format!(
@@ -342,11 +346,11 @@ fn explain(error: probe::ProbeError, config: &ServerConfig, redactor: &Redactor)
             ConnectError::Unauthorized(Denial { text, ..denial })
         }
         probe::ProbeError::Call(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
-            ConnectError::Unreachable(redactor.redact(&error.to_string()))
+            ConnectError::Unreachable(quoted(&error.to_string()))
         }
-        probe::ProbeError::Call(error) => ConnectError::Failed(redactor.redact(&error.to_string())),
+        probe::ProbeError::Call(error) => ConnectError::Failed(quoted(&error.to_string())),
         probe::ProbeError::Words(words) => {
-            ConnectError::Failed(redactor.redact(&format!("{}: {words}", config.target())))
+            ConnectError::Failed(quoted(&format!("{}: {words}", config.target())))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use budget::{Bound, Exceeded, Limits};
 use model::ServerName;
 
 /// Why connecting failed. The sentence names the server, what happened and, where known, what to do.
@@ -62,6 +63,12 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The error of a call whose answer is larger than a message may be.
+    pub fn too_large(limits: &Limits) -> Self {
+        let limit = limits.message_bytes as u64;
+        Self::Exceeded(Exceeded { bound: Bound::MessageSize, limit }.to_string())
+    }
+
     /// Whether the upstream certainly did not run the call.
     pub fn did_not_run(&self) -> bool {
         match self {

@@ -19,7 +19,7 @@ use super::lists::Discovery;
 use super::news::News;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
-use model::{LogLevel, Offering, Redactor, ServerConfig, Status};
+use model::{LogLevel, Offering, Redactor, ServerConfig, Status, excerpt};
 use wire::{Era, text};
 
 /// The current state of a server.
@@ -151,10 +151,11 @@ impl Upstream {
 
     /// Reports a failed call that shows `link` to be unusable: from now on callers wait for the next link.
     pub fn report(&self, link: &Arc<Link>, error: &CallError) {
+        let reason = self.0.presentable(&error.to_string());
         let is_current = |state: &mut LinkState| {
             let current = state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link));
             if current {
-                *state = LinkState { status: Status::Connecting, reason: error.to_string(), link: None };
+                *state = LinkState { status: Status::Connecting, reason: reason.clone(), link: None };
             }
             current
         };
@@ -246,10 +247,14 @@ impl Shared {
     }
 
     pub fn show(&self, status: Status, reason: impl Into<String>, link: Option<Arc<Link>>) {
-        // Reasons may quote the server, for example the names of its tools.
-        let reason = Redactor::of(&self.config).redact(&reason.into());
+        let reason = self.presentable(&reason.into());
         self.state.send_replace(LinkState { status, reason, link });
         self.tell_status();
+    }
+
+    /// A reason without secrets and cut to a sentence: it may quote the server, for example the names of its tools.
+    fn presentable(&self, reason: &str) -> String {
+        excerpt::cut(Redactor::of(&self.config).redact(reason), excerpt::SENTENCE)
     }
 
     fn tell_status(&self) {
@@ -267,11 +272,18 @@ impl Shared {
                 self.config.name
             ));
         }
-        let (status, reason) = match problems.is_empty() {
-            true => (Status::Connected, remark_on_names(&self.config, &discovery.offering)),
-            false => (Status::Degraded, problems.join("; ")),
+        let mut remarks = discovery.remarks.clone();
+        let status = match problems.is_empty() {
+            true => {
+                remarks.extend(remark_on_names(&self.config, &discovery.offering));
+                Status::Connected
+            }
+            false => {
+                remarks.extend(problems);
+                Status::Degraded
+            }
         };
-        self.show(status, reason, Some(link.clone()));
+        self.show(status, remarks.join("; "), Some(link.clone()));
     }
 
     /// Applies the log level and the subscriptions to a new link.
@@ -310,20 +322,20 @@ impl Shared {
 }
 
 /// A remark about tool names that some clients refuse; such names are passed on unchanged.
-fn remark_on_names(config: &ServerConfig, offering: &Offering) -> String {
+fn remark_on_names(config: &ServerConfig, offering: &Offering) -> Option<String> {
     let is_usual = |name: &str| {
         name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
     };
     let names = offering.tools.iter().map(|tool| config.name.qualify(&tool.name));
     let odd: Vec<_> = names.filter(|name| !is_usual(name)).collect();
     match odd.as_slice() {
-        [] => String::new(),
-        [one] => {
-            format!("some clients refuse this tool name (over 64 characters, or unusual characters): {one}")
-        }
-        [first, ..] => format!(
+        [] => None,
+        [one] => Some(format!(
+            "some clients refuse this tool name (over 64 characters, or unusual characters): {one}"
+        )),
+        [first, ..] => Some(format!(
             "some clients refuse {} tool names (over 64 characters, or unusual characters), {first} among them",
             odd.len()
-        ),
+        )),
     }
 }

@@ -82,6 +82,3 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The client name and version that the gateway sends to upstreams.
 const CLIENT: ClientInfo<'static> = ClientInfo { name: "toolgate", version: env!("CARGO_PKG_VERSION") };
-
-/// The largest message accepted; an upstream that sends a larger one is considered broken.
-const MAX_MESSAGE: usize = 256 * 1024 * 1024;

@@ -6,6 +6,7 @@
 mod child;
 pub mod guard;
 mod guards;
+mod lines;
 mod processes;
 mod slot;
 mod stderr;
