@@ -65,6 +65,7 @@ impl App {
         let store = open_store(config).await?;
         let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
         let guards = Guards::default();
+        let budgets = Budgets::new(config.limits);
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
@@ -73,7 +74,8 @@ impl App {
             tls: upstream::Tls::default(),
             tasks: TaskTracker::new(),
             newsroom: upstream::Newsroom::default(),
-            budgets: Budgets::new(config.limits),
+            processes: upstream::ProcessSlots::new(&budgets),
+            budgets,
             oauth: upstream::oauth::OAuthIdentity {
                 allow_private: config.oauth_allow_private,
                 client_metadata_url: config.public_url.as_ref().map(client_metadata::address),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use model::FieldError;
+use model::{FieldError, excerpt};
 use store::{self, StoreError};
 use upstream::{CallError, ConnectError};
 
@@ -31,16 +31,21 @@ pub struct Error {
 }
 
 impl Error {
+    /// Sentences are cut: they may quote a server.
+    fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
+        Self { kind, sentence: excerpt::cut(sentence.into(), excerpt::SENTENCE) }
+    }
+
     pub fn invalid(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Invalid, sentence: sentence.into() }
+        Self::new(ErrorKind::Invalid, sentence)
     }
 
     pub fn forbidden(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Forbidden, sentence: sentence.into() }
+        Self::new(ErrorKind::Forbidden, sentence)
     }
 
     pub fn not_found(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::NotFound, sentence: sentence.into() }
+        Self::new(ErrorKind::NotFound, sentence)
     }
 
     pub fn oauth_required(server: &str) -> Self {
@@ -48,7 +53,7 @@ impl Error {
             "server {server:?} requires OAuth authorization; give an oauth_redirect_uri, or oauth_client_id and \
              oauth_client_secret if its authorization server supports client credentials"
         );
-        Self { kind: ErrorKind::OAuthRequired, sentence }
+        Self::new(ErrorKind::OAuthRequired, sentence)
     }
 
     pub fn already_registered(server: &str) -> Self {
@@ -56,26 +61,23 @@ impl Error {
     }
 
     pub fn conflict(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Conflict, sentence: sentence.into() }
+        Self::new(ErrorKind::Conflict, sentence)
     }
 
     pub fn upstream(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Upstream, sentence: sentence.into() }
+        Self::new(ErrorKind::Upstream, sentence)
     }
 
     pub fn internal(cause: impl fmt::Display) -> Self {
         tracing::error!(%cause, "internal error");
-        Self {
-            kind: ErrorKind::Internal,
-            sentence: "internal error; the log of the gateway has the cause".into(),
-        }
+        Self::new(ErrorKind::Internal, "internal error; the log of the gateway has the cause")
     }
 
     /// The database cannot be used; `reason` says why.
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         let sentence =
             format!("the database cannot be used now: {reason}; nothing was changed, try again later");
-        Self { kind: ErrorKind::Unavailable, sentence }
+        Self::new(ErrorKind::Unavailable, sentence)
     }
 
     /// The disk failed while a change was being stored.
@@ -84,14 +86,14 @@ impl Error {
             "the database cannot be used now: {reason}; the change has no effect, but it may be found stored if the \
              gateway is restarted before the disk works again"
         );
-        Self { kind: ErrorKind::Unavailable, sentence }
+        Self::new(ErrorKind::Unavailable, sentence)
     }
 
     /// The database contains invalid data.
     fn damaged(what: &str) -> Self {
         tracing::error!(what, "the database is damaged");
         let sentence = format!("the database is damaged: {what}; `toolgate check` lists all problems");
-        Self { kind: ErrorKind::Internal, sentence }
+        Self::new(ErrorKind::Internal, sentence)
     }
 
     pub fn stopping() -> Self {

@@ -15,7 +15,7 @@ use super::failures::Failures;
 use super::handle::{LinkState, ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::lists::Discovery;
-use super::pool::LinkPool;
+use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use super::supervisor::Supervisor;
 use model::{Offering, ServerConfig, Status};
@@ -30,16 +30,18 @@ impl Upstream {
         credentials: Option<Arc<Credentials>>,
     ) -> Result<(Self, Discovery), ConnectError> {
         let stderr = StderrTail::default();
+        let slots = options.processes.of_server();
         let target = ConnectTarget {
             config: &config,
             options: &options,
             stderr: &stderr,
+            slots: &slots,
             credentials: credentials.as_ref(),
         };
         let (link, discovery) = connect(&target, None).await?;
         let known = link.version().map(|version| version.era());
         let connected = Some((link, discovery.clone()));
-        let upstream = Self::start(config, options, events, credentials, known, stderr, connected);
+        let upstream = Self::start(config, options, events, credentials, known, slots, stderr, connected);
         Ok((upstream, discovery))
     }
 
@@ -52,7 +54,8 @@ impl Upstream {
         offering: &Offering,
     ) -> Self {
         let known = Version::parse(&offering.protocol_version).map(|version| version.era());
-        Self::start(config, options, events, credentials, known, StderrTail::default(), None)
+        let slots = options.processes.of_server();
+        Self::start(config, options, events, credentials, known, slots, StderrTail::default(), None)
     }
 
     fn start(
@@ -61,6 +64,7 @@ impl Upstream {
         events: mpsc::UnboundedSender<ServerEvent>,
         credentials: Option<Arc<Credentials>>,
         known_era: Option<Era>,
+        slots: Arc<ServerSlots>,
         stderr: StderrTail,
         connected: Option<(Arc<Link>, Discovery)>,
     ) -> Self {
@@ -83,7 +87,7 @@ impl Upstream {
             known_era: Mutex::new(known_era),
             wanted: Notify::new(),
             refreshes,
-            pool: LinkPool::default(),
+            slots,
             level: Mutex::default(),
             wanted_resources: Mutex::default(),
             permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
