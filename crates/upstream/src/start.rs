@@ -18,6 +18,7 @@ use super::lists::Discovery;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use super::supervisor::Supervisor;
+use budget::{Bound, Budget, WAITING_CALLS};
 use model::{Offering, ServerConfig, Status};
 use wire::{Era, Version};
 
@@ -71,6 +72,7 @@ impl Upstream {
         let (refreshes, refresh_requests) = mpsc::unbounded_channel();
         let permits =
             usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let waiting = Budget::new(Bound::WaitingCalls, WAITING_CALLS, &options.budgets.refusals);
         let shared = Arc::new(Shared {
             config,
             options,
@@ -91,6 +93,7 @@ impl Upstream {
             level: Mutex::default(),
             wanted_resources: Mutex::default(),
             permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
+            waiting,
             stop: CancellationToken::new(),
             task: TaskTracker::new(),
         });
