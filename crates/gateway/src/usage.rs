@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 use super::Gateway;
-use budget::{Bound, Budget, Budgets, SUBSCRIPTIONS_OF_PRINCIPAL};
+use budget::{Bound, Budget, Budgets, RateLimiter, SUBSCRIPTIONS_OF_PRINCIPAL};
 use model::PrincipalId;
 
 /// The budgets of one principal; in development mode, of everybody together.
@@ -17,6 +17,8 @@ pub struct Usage {
     pub subscriptions: Budget,
     /// Calls in flight.
     pub calls: Budget,
+    /// Calls per minute, if the principal has such a limit.
+    pub rate: RateLimiter,
 }
 
 impl Usage {
@@ -26,6 +28,7 @@ impl Usage {
             streams: Budget::new(Bound::Streams, limits.streams, refusals),
             subscriptions: Budget::new(Bound::Subscriptions, SUBSCRIPTIONS_OF_PRINCIPAL, refusals),
             calls: Budget::new(Bound::Calls, limits.calls, refusals),
+            rate: RateLimiter::default(),
         }
     }
 }
