@@ -36,6 +36,7 @@ mod enterprise_init;
 mod groups;
 mod groups_model;
 mod guessing;
+mod limits_calls;
 mod limits_connections;
 mod mcp_at_once;
 mod mcp_calls;
