@@ -38,6 +38,7 @@ mod groups_model;
 mod guessing;
 mod limits_calls;
 mod limits_connections;
+mod limits_quotas;
 mod mcp_at_once;
 mod mcp_calls;
 mod mcp_fidelity;
