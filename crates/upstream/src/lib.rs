@@ -6,6 +6,7 @@
 //! This crate knows neither the database nor the caller.
 
 mod calls;
+mod charge;
 mod connect;
 pub mod credentials;
 mod error;

@@ -15,10 +15,11 @@ use url::Url;
 
 use super::dial::{Connection, Tls, dial};
 use super::pool::ConnectionPool;
+use crate::charge::Charge;
 use crate::credentials::{Cause, Credentials};
 use crate::error::{CallError, Denial};
 use crate::{Boxed, CLIENT, Options};
-use budget::{Bound, Budgets};
+use budget::{Bound, Budget, Budgets, Exceeded};
 use model::{Endpoint, Redactor};
 
 const MAX_REDIRECTS: usize = 5;
@@ -271,11 +272,17 @@ impl HttpClient {
         match error {
             BodyError::Broken(reason) => self.lost(&reason),
             BodyError::TooLarge => self.too_large(),
+            BodyError::NoRoom(exceeded) => CallError::Exceeded(exceeded.to_string()),
         }
     }
 
     pub fn largest_message(&self) -> usize {
         self.budgets.limits.message_bytes
+    }
+
+    /// Reads a body that is one message.
+    pub fn message(&self, body: IncomingBody) -> impl Future<Output = Result<Bytes, BodyError>> + use<> {
+        body.collect(self.largest_message(), self.budgets.buffered.clone())
     }
 
     pub fn budgets(&self) -> &Budgets {
@@ -298,6 +305,14 @@ pub struct IncomingBody {
 pub enum BodyError {
     Broken(String),
     TooLarge,
+    /// The gateway holds too many bytes for others.
+    NoRoom(Exceeded),
+}
+
+impl From<Exceeded> for BodyError {
+    fn from(exceeded: Exceeded) -> Self {
+        BodyError::NoRoom(exceeded)
+    }
 }
 
 impl From<String> for BodyError {
@@ -332,11 +347,12 @@ impl IncomingBody {
         }
     }
 
-    /// Reads the whole body; not copied if it came in one piece.
-    pub async fn collect(mut self, limit: usize) -> Result<Bytes, BodyError> {
-        let fits = |length: usize| match length > limit {
+    /// Reads the whole body, charged to the budget; not copied if it came in one piece.
+    pub async fn collect(mut self, limit: usize, budget: Budget) -> Result<Bytes, BodyError> {
+        let mut charge = Charge::new(&budget);
+        let mut fits = |length: usize| match length > limit {
             true => Err(BodyError::TooLarge),
-            false => Ok(()),
+            false => Ok(charge.cover(length)?),
         };
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
         fits(first.len())?;
@@ -348,7 +364,7 @@ impl IncomingBody {
             fits(whole.len() + chunk.len())?;
             whole.extend_from_slice(&chunk);
         }
-        Ok(whole.freeze())
+        Ok(charge.attach(whole.freeze()))
     }
 
     /// Reads the beginning of a body, as far as it can be read, and drops the rest.
@@ -363,8 +379,13 @@ impl IncomingBody {
         read.freeze()
     }
 
-    pub async fn discard(self) {
-        let _ = self.collect(DISCARD_LIMIT).await;
+    pub async fn discard(mut self) {
+        let mut read = 0;
+        while read <= DISCARD_LIMIT
+            && let Ok(Some(chunk)) = self.chunk().await
+        {
+            read += chunk.len();
+        }
     }
 }
 

@@ -220,7 +220,7 @@ fn append_line(out: &mut Vec<u8>, message: &[u8]) {
 }
 
 async fn read_lines(stdout: ChildStdout, budgets: &Budgets, link: &Weak<Link>) -> String {
-    let mut reader = LineReader::new(stdout, budgets.limits.message_bytes);
+    let mut reader = LineReader::new(stdout, budgets);
     loop {
         match (reader.next().await, link.upgrade()) {
             (Ok(None), _) => return "closed its standard output".to_owned(),
