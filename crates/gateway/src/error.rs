@@ -1,7 +1,9 @@
 //! The error of a request: a kind that a face turns into a status, and one sentence for people.
 
 use std::fmt;
+use std::time::Duration;
 
+use super::engine::Throttled;
 use model::{FieldError, excerpt};
 use store::{self, StoreError};
 use upstream::{CallError, ConnectError};
@@ -18,6 +20,8 @@ pub enum ErrorKind {
     Conflict,
     /// The upstream failed; the sentence is the reason.
     Upstream,
+    /// A limit was reached; the same request may work later.
+    Throttled,
     /// The database cannot be used now; nothing was changed, and the same request may work later.
     Unavailable,
     /// The gateway failed; the cause is in the log.
@@ -27,13 +31,15 @@ pub enum ErrorKind {
 #[derive(Debug)]
 pub struct Error {
     pub kind: ErrorKind,
+    /// When the same request may work.
+    pub retry_after: Option<Duration>,
     sentence: String,
 }
 
 impl Error {
     /// Sentences are cut: they may quote a server.
     fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
-        Self { kind, sentence: excerpt::cut(sentence.into(), excerpt::SENTENCE) }
+        Self { kind, retry_after: None, sentence: excerpt::cut(sentence.into(), excerpt::SENTENCE) }
     }
 
     pub fn invalid(sentence: impl Into<String>) -> Self {
@@ -112,6 +118,13 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Throttled> for Error {
+    fn from(throttled: Throttled) -> Self {
+        let error = Self::new(ErrorKind::Throttled, throttled.to_string());
+        Self { retry_after: Some(throttled.retry_after), ..error }
+    }
+}
 
 impl From<FieldError> for Error {
     fn from(error: FieldError) -> Self {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::calls::Purpose;
@@ -26,6 +27,11 @@ use super::step::Step;
 use super::{Boxed, Options};
 use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport, excerpt};
 use wire::{Era, Version};
+
+/// The pause after a change of the subscribed resources, for each `SETTLED_AT_ONCE` bytes of the request that follows.
+const SETTLING: Duration = Duration::from_millis(20);
+const SETTLED_AT_ONCE: usize = 64 * 1024;
+const LONGEST_SETTLING: Duration = Duration::from_secs(5);
 
 /// The server to connect to, and what is needed for it.
 #[derive(Clone, Copy)]
@@ -269,7 +275,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
             if let Some(live) = link.upgrade() {
                 live.hears_now();
             }
-            match resources.changed().await {
+            match settled_change(&mut resources, SETTLING).await {
                 Ok(()) => continue,
                 Err(_) => return,
             }
@@ -287,13 +293,14 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
                 }
                 drop(live);
                 pace.begin();
+                let settling = settling_time(wanted.len());
                 tokio::select! {
                     goes_on = hear_out(exchange) => {
                         if !goes_on {
                             return;
                         }
                     }
-                    changed = resources.changed() => match changed {
+                    changed = settled_change(&mut resources, settling) => match changed {
                         Ok(()) => continue,
                         Err(_) => return,
                     },
@@ -307,6 +314,23 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
         }
         pace.pause(Duration::ZERO).await;
     }
+}
+
+/// Waits for a change of the subscribed resources, and for those that follow closely: each request names all of them,
+/// so one request for each change would take time proportional to the square of their number.
+async fn settled_change(
+    resources: &mut watch::Receiver<BTreeSet<String>>,
+    settling: Duration,
+) -> Result<(), watch::error::RecvError> {
+    resources.changed().await?;
+    tokio::time::sleep(settling).await;
+    Ok(())
+}
+
+/// The pause after a change; it grows with the length of the request, so that requests never take most of the time.
+fn settling_time(length: usize) -> Duration {
+    let times = u32::try_from(1 + length / SETTLED_AT_ONCE).unwrap_or(u32::MAX);
+    SETTLING.saturating_mul(times).min(LONGEST_SETTLING)
 }
 
 /// The notifications to ask for; `None` when there are none.

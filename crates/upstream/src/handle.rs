@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -19,8 +20,12 @@ use super::lists::Discovery;
 use super::news::News;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
+use budget::{Bound, Budget, Exceeded};
 use model::{LogLevel, Offering, Redactor, ServerConfig, Status, excerpt};
 use wire::{Era, text};
+
+/// How long a call waits for a server with `max_concurrency`.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// The current state of a server.
 #[derive(Clone)]
@@ -65,6 +70,8 @@ pub(super) struct Shared {
     /// Subscribed resources.
     pub wanted_resources: Mutex<BTreeSet<String>>,
     pub permits: Option<Arc<Semaphore>>,
+    /// Calls that wait for a permit.
+    pub waiting: Budget,
     pub stop: CancellationToken,
     pub task: TaskTracker,
 }
@@ -141,11 +148,17 @@ impl Upstream {
         }
     }
 
-    /// Waits for a permit under the server's `max_concurrency`; `None` where that has no limit.
-    pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        match &self.0.permits {
-            Some(permits) => permits.clone().acquire_owned().await.ok(),
-            None => None,
+    /// Waits for a permit under the server's `max_concurrency`; `None` where that has no limit. The number of calls that
+    /// wait is limited, and so is the time.
+    pub async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Exceeded> {
+        let Some(permits) = &self.0.permits else { return Ok(None) };
+        if let Ok(permit) = permits.clone().try_acquire_owned() {
+            return Ok(Some(permit));
+        }
+        let _waiting = self.0.waiting.take(1)?;
+        match tokio::time::timeout(LONGEST_WAIT, permits.clone().acquire_owned()).await {
+            Ok(permit) => Ok(permit.ok()),
+            Err(_) => Err(self.0.options.budgets.exceeded(Bound::WaitingTime, LONGEST_WAIT.as_secs())),
         }
     }
 

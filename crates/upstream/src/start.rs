@@ -18,8 +18,17 @@ use super::lists::Discovery;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use super::supervisor::Supervisor;
+use budget::{Bound, Budget, WAITING_CALLS};
 use model::{Offering, ServerConfig, Status};
 use wire::{Era, Version};
+
+/// What there is before the supervisor takes over.
+struct Beginning {
+    known_era: Option<Era>,
+    slots: Arc<ServerSlots>,
+    stderr: StderrTail,
+    connected: Option<(Arc<Link>, Discovery)>,
+}
 
 impl Upstream {
     /// Connects now and returns what the server offers; then the supervisor takes over.
@@ -39,9 +48,15 @@ impl Upstream {
             credentials: credentials.as_ref(),
         };
         let (link, discovery) = connect(&target, None).await?;
-        let known = link.version().map(|version| version.era());
+        let known_era = link.version().map(|version| version.era());
         let connected = Some((link, discovery.clone()));
-        let upstream = Self::start(config, options, events, credentials, known, slots, stderr, connected);
+        let upstream = Self::start(
+            config,
+            options,
+            events,
+            credentials,
+            Beginning { known_era, slots, stderr, connected },
+        );
         Ok((upstream, discovery))
     }
 
@@ -53,9 +68,10 @@ impl Upstream {
         credentials: Option<Arc<Credentials>>,
         offering: &Offering,
     ) -> Self {
-        let known = Version::parse(&offering.protocol_version).map(|version| version.era());
-        let slots = options.processes.of_server();
-        Self::start(config, options, events, credentials, known, slots, StderrTail::default(), None)
+        let known_era = Version::parse(&offering.protocol_version).map(|version| version.era());
+        let (slots, stderr) = (options.processes.of_server(), StderrTail::default());
+        let beginning = Beginning { known_era, slots, stderr, connected: None };
+        Self::start(config, options, events, credentials, beginning)
     }
 
     fn start(
@@ -63,14 +79,13 @@ impl Upstream {
         options: Options,
         events: mpsc::UnboundedSender<ServerEvent>,
         credentials: Option<Arc<Credentials>>,
-        known_era: Option<Era>,
-        slots: Arc<ServerSlots>,
-        stderr: StderrTail,
-        connected: Option<(Arc<Link>, Discovery)>,
+        beginning: Beginning,
     ) -> Self {
+        let Beginning { known_era, slots, stderr, connected } = beginning;
         let (refreshes, refresh_requests) = mpsc::unbounded_channel();
         let permits =
             usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let waiting = Budget::new(Bound::WaitingCalls, WAITING_CALLS, &options.budgets.refusals);
         let shared = Arc::new(Shared {
             config,
             options,
@@ -91,6 +106,7 @@ impl Upstream {
             level: Mutex::default(),
             wanted_resources: Mutex::default(),
             permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
+            waiting,
             stop: CancellationToken::new(),
             task: TaskTracker::new(),
         });
