@@ -67,6 +67,7 @@ mod oauth_sessions;
 mod oauth_tokens;
 mod process;
 mod process_children;
+mod process_confinement;
 mod process_guard;
 mod prompts;
 mod resources;

@@ -1,6 +1,7 @@
 //! Requests to one registered URL: sends its credentials with every request, takes connections from the pool, follows
 //! redirects only within the origin.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -18,6 +19,7 @@ use super::pool::ConnectionPool;
 use crate::charge::Charge;
 use crate::credentials::{Cause, Credentials};
 use crate::error::{CallError, Denial};
+use crate::oauth::Challenge;
 use crate::{Boxed, CLIENT, Options};
 use budget::{Bound, Budget, Budgets, Exceeded};
 use model::{Endpoint, Redactor};
@@ -63,6 +65,8 @@ impl Target {
 pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
+    /// The address that it came from.
+    peer: Option<IpAddr>,
     pub body: IncomingBody,
 }
 
@@ -191,7 +195,12 @@ impl HttpClient {
                 Some(connection) => connection,
                 None => {
                     fresh = true;
-                    Box::pin(dial(&target.url, &self.tls)).await.map_err(|reason| self.not_sent(&reason))?
+                    let dialled = Box::pin(dial(&target.url, &self.tls)).await;
+                    let connection = dialled.map_err(|reason| self.not_sent(&reason))?;
+                    if let Some(credentials) = &self.credentials {
+                        credentials.met(connection.peer);
+                    }
+                    connection
                 }
             };
             let sent = connection.drive(async |sender| match sender.ready().await {
@@ -203,9 +212,11 @@ impl HttpClient {
                 Err(unsent) => request = unsent,
                 Ok(Ok(response)) => {
                     let (head, incoming) = response.into_parts();
+                    let peer = connection.peer;
                     let body =
                         IncomingBody { incoming, connection: Some(connection), pool: self.pool.clone() };
-                    return Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body });
+                    let status = head.status.as_u16();
+                    return Ok(HttpResponse { status, headers: head.headers, peer, body });
                 }
                 Ok(Err(mut error)) => match error.take_message() {
                     // hyper returns the request if no byte of it was sent.
@@ -219,7 +230,8 @@ impl HttpClient {
 
     /// The error for a response whose status says that it contains no message.
     pub async fn status_error(&self, received: HttpResponse) -> CallError {
-        let (status, challenge) = (received.status, challenge_in(&received.headers));
+        let status = received.status;
+        let challenge = Challenge { header: challenge_in(&received.headers), peer: received.peer };
         let text = received.body.beginning(DISCARD_LIMIT).await;
         match self.status_text(status, &text) {
             CallError::Status { status: 401 | 403, text } => self.denied(status, text, challenge),
@@ -227,12 +239,13 @@ impl HttpClient {
         }
     }
 
-    fn denied(&self, status: u16, text: String, challenge: Option<String>) -> CallError {
+    fn denied(&self, status: u16, text: String, challenge: Challenge) -> CallError {
         let Some(credentials) = self.credentials.as_ref().filter(|credentials| credentials.has_grant())
         else {
             return CallError::Unauthorized(Denial { text, challenge, had_grant: false });
         };
-        let wanted = challenge.as_deref().and_then(|challenge| missing_scopes(challenge, &self.target.url));
+        let challenge = challenge.header.as_deref();
+        let wanted = challenge.and_then(|challenge| missing_scopes(challenge, &self.target.url));
         CallError::Unauthorized(match wanted {
             Some(scopes) if status == 403 => {
                 credentials.lack(scopes.split_whitespace().map(str::to_owned));
