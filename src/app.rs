@@ -3,6 +3,8 @@
 
 mod connection;
 mod front;
+mod response;
+mod resting;
 mod stream;
 mod tls;
 
@@ -29,6 +31,7 @@ use telemetry::Metrics;
 use upstream::stdio::Guards;
 
 use front::Front;
+use resting::Connections;
 use tls::Tls;
 
 /// Makes this process the subreaper of processes whose guard was killed, so that the gateway can end them. Only for a
@@ -62,6 +65,7 @@ impl App {
         let store = open_store(config).await?;
         let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
         let guards = Guards::default();
+        let budgets = Budgets::new(config.limits);
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
@@ -70,7 +74,8 @@ impl App {
             tls: upstream::Tls::default(),
             tasks: TaskTracker::new(),
             newsroom: upstream::Newsroom::default(),
-            budgets: Budgets::new(config.limits),
+            processes: upstream::ProcessSlots::new(&budgets),
+            budgets,
             oauth: upstream::oauth::OAuthIdentity {
                 allow_private: config.oauth_allow_private,
                 client_metadata_url: config.public_url.as_ref().map(client_metadata::address),
@@ -122,9 +127,16 @@ impl App {
     /// Serves requests until `shutdown` is cancelled; cancelling `hurry` stops waiting for requests in flight.
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();
+        let budgets = self.gateway.budgets().clone();
+        let shared = connection::Shared {
+            front: self.front.clone(),
+            tls: self.tls.clone(),
+            connections: Connections::new(budgets.connections.clone()),
+            budgets,
+            shutdown: shutdown.clone(),
+        };
         for listener in self.listeners {
-            let (tls, front) = (self.tls.clone(), self.front.clone());
-            connections.spawn(accept(listener, tls, front, connections.clone(), shutdown.clone()));
+            connections.spawn(accept(listener, connections.clone(), shared.clone()));
         }
         if let Some(tls) = self.tls {
             connections.spawn(tls.follow(shutdown.clone()));
@@ -179,28 +191,16 @@ fn store_options(config: &Config) -> OpenOptions {
     OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() }
 }
 
-async fn accept(
-    listener: TcpListener,
-    tls: Option<Arc<Tls>>,
-    front: Front,
-    connections: TaskTracker,
-    shutdown: CancellationToken,
-) {
-    while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
+async fn accept(listener: TcpListener, tasks: TaskTracker, shared: connection::Shared) {
+    while let Some(accepted) = shared.shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                let peer = peer.ip().to_canonical();
-                connections.spawn(connection::serve(
-                    stream,
-                    peer,
-                    tls.clone(),
-                    front.clone(),
-                    shutdown.clone(),
-                ));
+                tasks.spawn(connection::serve(stream, peer.ip().to_canonical(), shared.clone()));
             }
             Err(error) => {
-                // Most likely the process is out of file descriptors: connections must close first.
+                // Most likely the process is out of file descriptors: a connection must close first.
                 tracing::error!(%error, "cannot accept connections");
+                drop(shared.connections.evict());
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

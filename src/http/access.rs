@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::error::ErrorResponse;
@@ -44,6 +45,14 @@ impl AccessLevel {
             AccessLevel::Development => "development",
         }
     }
+}
+
+/// What is checked before a handler runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance {
+    pub access: AccessLevel,
+    /// Whether the handler has a use for a body. Otherwise the body is received, but not kept.
+    pub takes_body: bool,
 }
 
 /// The address that a request came from.
@@ -92,7 +101,8 @@ impl Face {
 
     /// Checks the access level and reads the body. Returns the request with its body and with the principal as
     /// extension.
-    pub async fn receive(&self, access: AccessLevel, request: Request) -> Result<Request, ErrorResponse> {
+    pub async fn receive(&self, entrance: Entrance, request: Request) -> Result<Request, ErrorResponse> {
+        let Entrance { access, takes_body } = entrance;
         let (mut head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
         let (method, path) = (head.method.as_str(), head.uri.path());
@@ -101,7 +111,11 @@ impl Face {
             body::discard(body, 0).await;
             return Err(error);
         }
-        let body = body::read_body(body).await?;
+        let budgets = self.gateway.budgets();
+        let body = match takes_body {
+            true => body::read_body(body, budgets).await?,
+            false => body::drop_body(body, budgets).await.map(|()| Bytes::new())?,
+        };
         // The token may have been revoked while the body was being received.
         let caller = self.admit(access, &asked).await?;
         head.extensions.insert(caller);
@@ -174,17 +188,17 @@ pub struct AccessRequest<'a> {
 
 /// Middleware of every route: checks the access level, then runs the handler.
 pub async fn pass(
-    State((face, access)): State<(Face, AccessLevel)>,
+    State((face, entrance)): State<(Face, Entrance)>,
     request: Request,
     next: Next,
 ) -> Response {
-    let request = match face.receive(access, request).await {
+    let request = match face.receive(entrance, request).await {
         Ok(request) => request,
         Err(error) => return error.into_response(),
     };
     let caller = request.extensions().get::<CurrentPrincipal>().and_then(|caller| caller.0.clone());
     let answer = next.run(request);
-    match (caller, access) {
+    match (caller, entrance.access) {
         // Only reads and calls end with their token. Changes run to the end, even one that revokes the admin's own
         // token.
         (Some(principal), AccessLevel::User) => {

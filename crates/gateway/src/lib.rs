@@ -3,10 +3,10 @@
 //! and `greeting` (what an endpoint shows), `change` and `reconcile` (what every change goes through, and repairs after
 //! a failed one), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
 //! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
-//! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has access),
-//! `destination`, `engine` and `ending` (how a request is sent to a server, and its outcome), `wording`, `forward`,
-//! `request` and `invoke` (what it contains), `answer`, `result`, `refusal` and `error` (what comes back),
-//! `subscriptions`.
+//! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
+//! access), `usage` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
+//! server, and its outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
+//! `refusal` and `error` (what comes back), `subscriptions`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
@@ -46,6 +46,7 @@ mod server_change;
 pub mod servers;
 pub mod subscriptions;
 pub mod tools;
+pub mod usage;
 pub mod users;
 pub mod view;
 mod wording;
@@ -78,6 +79,7 @@ use lists::ListCache;
 use principals::Principals;
 use retired_tokens::RetiredTokens;
 use subscriptions::Subscriptions;
+use usage::Usages;
 
 /// Timeout for tasks that still run when all servers are stopped.
 const LAST_TASKS: Duration = Duration::from_secs(5);
@@ -104,6 +106,7 @@ pub struct Gateway {
     events: mpsc::UnboundedSender<ServerEvent>,
     lists: ListCache,
     subscriptions: Subscriptions,
+    usages: Usages,
     /// The most verbose level that any agent asked for.
     log_level: Mutex<Option<LogLevel>>,
     /// Signals that the catalog was swapped.
@@ -171,6 +174,7 @@ impl Gateway {
             unsettled: Mutex::default(),
             has_interrupted: AtomicBool::new(swept.is_err()),
             in_change: Mutex::default(),
+            usages: Usages::new(&options.budgets),
             upstream_options: options,
             events,
             lists: ListCache::default(),

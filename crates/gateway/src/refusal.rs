@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+pub use super::engine::Throttled;
+
 /// Why a request does not reach a server, or its response does not reach the caller.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refusal {
@@ -20,6 +22,8 @@ pub enum Refusal {
     MissingCapability(&'static str),
     #[error("{0}")]
     Upstream(String),
+    #[error("{0}")]
+    Throttled(Throttled),
     #[error("the token of this client was revoked")]
     Revoked,
     /// The upstream's own error, passed on.

@@ -26,6 +26,7 @@ impl Gateway {
         for principal in &revoked {
             principal.revoked().cancel();
         }
+        self.usages.keep(&known);
         self.changed.send_replace(());
         let gateway = self.clone();
         self.tasks.spawn(async move {

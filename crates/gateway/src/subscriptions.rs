@@ -34,8 +34,9 @@ impl Subscriptions {
         self.0.lock().expect("no code panics while it holds the counts")
     }
 
-    fn turn(&self, key: &ResourceKey) -> ResourceTurn {
-        self.lock().entry(key.clone()).or_default().turn.clone()
+    fn turn<'a>(&'a self, key: &'a ResourceKey) -> Turn<'a> {
+        let lock = self.lock().entry(key.clone()).or_default().turn.clone();
+        Turn { subscriptions: self, key, lock: Some(lock) }
     }
 
     fn count(&self, key: &ResourceKey) -> usize {
@@ -55,14 +56,34 @@ impl Subscriptions {
         interest.count -= 1;
         interest.count == 0
     }
+}
 
-    /// Removes the entry of a resource without subscriptions, unless another task has its turn; `turn` is the caller's.
-    fn tidy(&self, key: &ResourceKey, turn: ResourceTurn) {
-        let mut interests = self.lock();
-        drop(turn);
+/// A task's interest in the turn of a resource. Dropping it, at whatever point the task ends, removes the entry of a
+/// resource without subscriptions, unless another task still needs it.
+struct Turn<'a> {
+    subscriptions: &'a Subscriptions,
+    key: &'a ResourceKey,
+    /// `None` only while it is dropped.
+    lock: Option<ResourceTurn>,
+}
+
+impl Turn<'_> {
+    async fn take(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        match &self.lock {
+            Some(lock) => Some(lock.lock().await),
+            None => None,
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut interests = self.subscriptions.lock();
+        // Under the lock, so that of two tasks that end at once the second one removes the entry.
+        self.lock = None;
         let is_over = |interest: &Interest| interest.count == 0 && Arc::strong_count(&interest.turn) == 1;
-        if interests.get(key).is_some_and(is_over) {
-            interests.remove(key);
+        if interests.get(self.key).is_some_and(is_over) {
+            interests.remove(self.key);
         }
     }
 }
@@ -77,7 +98,7 @@ impl Gateway {
         let key = (entry.name().to_string(), upstream_uri);
         let turn = self.subscriptions.turn(&key);
         let asked = {
-            let _held = turn.lock().await;
+            let _held = turn.take().await;
             let asked = match self.subscriptions.count(&key) {
                 0 => self.tell_server(entry, "resources/subscribe", &key.1).await,
                 _ => Ok(()),
@@ -87,7 +108,7 @@ impl Gateway {
             }
             asked
         };
-        self.subscriptions.tidy(&key, turn);
+        drop(turn);
         asked?;
         self.share_wanted(entry, &key);
         Ok(key)
@@ -103,17 +124,14 @@ impl Gateway {
     pub async fn unsubscribe(&self, server: &str, uri: &str) {
         let key = (server.to_owned(), uri.to_owned());
         let turn = self.subscriptions.turn(&key);
-        {
-            let _held = turn.lock().await;
-            let is_last = self.subscriptions.remove(&key);
-            if let Some(entry) = self.catalog().get(server) {
-                self.share_wanted(entry, &key);
-                if is_last && let Err(refusal) = self.tell_server(entry, "resources/unsubscribe", uri).await {
-                    tracing::debug!(server, %refusal, "a server refused to unsubscribe");
-                }
+        let _held = turn.take().await;
+        let is_last = self.subscriptions.remove(&key);
+        if let Some(entry) = self.catalog().get(server) {
+            self.share_wanted(entry, &key);
+            if is_last && let Err(refusal) = self.tell_server(entry, "resources/unsubscribe", uri).await {
+                tracing::debug!(server, %refusal, "a server refused to unsubscribe");
             }
         }
-        self.subscriptions.tidy(&key, turn);
     }
 
     /// Tells the upstream whether a resource has subscriptions, so that it subscribes again after it reconnects.

@@ -8,12 +8,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::batch::BatchAnswer;
 use super::call::{Beside, runs_on};
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
+use budget::{BATCH_ANSWER_BYTES, BATCH_MESSAGES, Bound};
 use gateway::caller::{Caller, Logs, Owner, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
@@ -121,27 +123,33 @@ impl Mcp {
             Ok(array) => array,
             Err(error) => return Reply::unreadable(&error.into()),
         };
-        let messages: Vec<_> = walk::elements(body, &array).map(|span| body.slice(span)).collect();
+        let elements = walk::elements(body, &array).take(BATCH_MESSAGES + 1);
+        let messages: Vec<_> = elements.map(|span| body.slice(span)).collect();
         if messages.is_empty() {
             return Reply::invalid_message(None, "a batch has at least one message");
         }
+        let budgets = self.gateway.budgets();
+        if messages.len() > BATCH_MESSAGES {
+            let exceeded = budgets.exceeded(Bound::BatchMessages, BATCH_MESSAGES as u64);
+            return Reply::invalid_message(None, &exceeded.to_string());
+        }
         // All answers are sent as one array, so no message can come before them.
         sender.beside = Beside::Nowhere;
-        let mut answers = Vec::new();
+        let mut answers = BatchAnswer::to(&messages);
         for message in &messages {
-            let reply = match Head::parse(message) {
-                Ok(head) => match unfit_for_batch(&head, &sender) {
+            let head = Head::parse(message);
+            let reply = match &head {
+                Ok(head) => match unfit_for_batch(head, &sender) {
                     Some(reply) => Some(reply),
-                    None => self.take(&head, message, &sender).await,
+                    None => self.take(head, message, &sender).await,
                 },
-                Err(error) => Some(Reply::unreadable(&error)),
+                Err(error) => Some(Reply::unreadable(error)),
             };
-            answers.extend(reply.and_then(Reply::into_message));
+            let id = head.as_ref().ok().and_then(|head| head.id.as_ref()).map(|id| id.raw());
+            answers
+                .add(message, id, reply, || budgets.exceeded(Bound::BatchAnswer, BATCH_ANSWER_BYTES as u64));
         }
-        match answers.is_empty() {
-            true => Reply::accepted(),
-            false => Reply::message(Message::batch(&answers)),
-        }
+        answers.into_reply()
     }
 
     async fn answer_request(
@@ -242,27 +250,6 @@ impl Mcp {
         Ok(Bytes::from_static(b"{}"))
     }
 
-    async fn subscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
-        let uri = uri_of(head)?;
-        let (server, upstream_uri) = self.gateway.subscribe(&session.viewer, &uri).await?;
-        let before = self.lives.with(session.serial, &session.viewer, |live| {
-            live.subscriptions.insert(uri, (server, upstream_uri))
-        });
-        if let Some((server, upstream_uri)) = before {
-            self.gateway.unsubscribe(&server, &upstream_uri).await;
-        }
-        Ok(Bytes::from_static(b"{}"))
-    }
-
-    async fn unsubscribe(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
-        let uri = uri_of(head)?;
-        let held = self.lives.with(session.serial, &session.viewer, |live| live.subscriptions.remove(&uri));
-        if let Some((server, upstream_uri)) = held {
-            self.gateway.unsubscribe(&server, &upstream_uri).await;
-        }
-        Ok(Bytes::from_static(b"{}"))
-    }
-
     fn take_notice(&self, head: &Head<'_>, sender: &Sender) {
         let cancelled =
             head.params.as_ref().filter(|_| head.method.as_deref() == Some("notifications/cancelled"));
@@ -314,7 +301,10 @@ impl Mcp {
         if !ask.accepts_events {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
-        let (outlet, body) = stream::open();
+        let (outlet, body) = match self.stream_slot(&session.viewer) {
+            Ok(slot) => stream::open_in(slot),
+            Err(reply) => return reply,
+        };
         let known = self.gateway.fingerprint(&session.viewer);
         let stream = super::live::Stream { outlet, known, listening: None };
         let replaced = self.lives.with(session.serial, &session.viewer, |live| live.stream.replace(stream));
@@ -340,9 +330,7 @@ impl Mcp {
         let subscriptions = self.lives.remove(serial).map(|live| live.subscriptions).unwrap_or_default();
         let mcp = self.clone();
         self.tasks.spawn(async move {
-            for (server, uri) in subscriptions.into_values() {
-                mcp.gateway.unsubscribe(&server, &uri).await;
-            }
+            mcp.unsubscribe_all(subscriptions).await;
             mcp.gateway.release_links_of(Owner::Session(serial)).await;
         });
     }
@@ -368,11 +356,6 @@ fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
         _ => return None,
     };
     Some(Reply::invalid_message(Some(id), &sentence))
-}
-
-fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
-    let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
-    uri.map(|uri| uri.value.to_string()).ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))
 }
 
 /// Refuses a modern request, which is one that names its version. Here its version header is missing or names a legacy

@@ -1,13 +1,14 @@
 //! The MCP endpoints for agents, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
-//! protocol), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
-//! to a server), `bridge` (differences between client and server), `session`, `live`, `listen` and `stream` (state that
-//! outlives a request), `notify` (notifications outside of requests), `reply`.
+//! protocol), `batch` (several messages in one body), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
+//! to a server), `bridge` (differences between client and server), `session`, `live`, `listen`, `subscriptions` and `stream`
+//! (state that outlives a request), `notify` (notifications outside of requests), `reply`.
 //!
 //! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod batch;
 pub mod bridge;
 mod call;
 mod endpoint;
@@ -21,6 +22,7 @@ mod routing;
 pub mod session;
 mod sse;
 mod stream;
+mod subscriptions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +31,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use budget::Taken;
 use gateway::Gateway;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
@@ -114,6 +117,12 @@ impl Mcp {
     fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
         let lists = self.gateway.lists(viewer);
         lists.ok_or_else(|| Refusal::Invalid("this endpoint no longer exists".into()))
+    }
+
+    /// Takes the part of a principal's budget that an open stream needs.
+    fn stream_slot(&self, viewer: &Viewer) -> Result<Taken, Reply> {
+        let taken = self.gateway.usage(viewer.client).streams.take(1);
+        taken.map_err(|exceeded| Reply::too_many_streams(&exceeded))
     }
 
     /// Sends a new stream the changes that happened while it was opened: the task that notifies all streams may have

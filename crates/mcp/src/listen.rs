@@ -1,26 +1,19 @@
 //! `subscriptions/listen`: a stream of change notifications for clients without a session. Its first message says which
 //! of the wishes are granted, every message carries the id of the request, and it lasts until one side ends it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::live::{Listening, Stream};
 use super::reply::Reply;
 use super::stream::{self, Outlet};
 use super::{Ask, Mcp};
+use budget::Taken;
 use gateway::caller::Viewer;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use wire::{Era, Head, authored, text, walk};
-
-/// Timeout for a server to accept a subscription, after which it counts as refused: the other subscriptions must not
-/// wait for it.
-const ASKING: Duration = Duration::from_secs(5);
 
 /// The notifications that a client asks for; kinds that this gateway does not know are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -41,16 +34,30 @@ impl Mcp {
         if !ask.accepts_events {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
-        let (outlet, body) = stream::open();
+        let room = match self.room_for(&ask.viewer, &wishes.resource_subscriptions) {
+            Ok(room) => room,
+            Err(refusal) => return Reply::refusal(Era::Modern, &id, &refusal),
+        };
+        let (outlet, body) = match self.stream_slot(&ask.viewer) {
+            Ok(slot) => stream::open_in(slot),
+            Err(reply) => return reply,
+        };
         let (mcp, viewer) = (self.clone(), ask.viewer.clone());
         // In a task of its own: subscriptions must be undone even if the client is gone.
-        self.tasks.spawn(async move { mcp.keep_telling(viewer, wishes, id, outlet).await });
+        self.tasks.spawn(async move { mcp.keep_telling(viewer, wishes, id, outlet, room).await });
         Reply::events(body)
     }
 
-    async fn keep_telling(self: Arc<Self>, viewer: Viewer, mut wishes: Wishes, id: Vec<u8>, outlet: Outlet) {
-        let subscriptions = self.subscribe_all(&viewer, &wishes.resource_subscriptions).await;
-        wishes.resource_subscriptions.retain(|uri| subscriptions.contains_key(uri));
+    async fn keep_telling(
+        self: Arc<Self>,
+        viewer: Viewer,
+        mut wishes: Wishes,
+        id: Vec<u8>,
+        outlet: Outlet,
+        room: Taken,
+    ) {
+        let subscriptions = self.subscribe_all(&viewer, &wishes.resource_subscriptions, room).await;
+        wishes.resource_subscriptions.retain(|uri| subscriptions.has(uri));
         let listening = Listening {
             id,
             tools: wishes.tools_list_changed,
@@ -73,36 +80,6 @@ impl Mcp {
             self.stop.run_until_cancelled(gone.cancelled()).await;
         }
         self.release(serial);
-    }
-
-    /// Subscribes to all URIs; returns the accepted subscriptions, by the URI that the client gave.
-    async fn subscribe_all(
-        self: &Arc<Self>,
-        viewer: &Viewer,
-        uris: &[String],
-    ) -> HashMap<String, (String, String)> {
-        let mut asking = JoinSet::new();
-        for uri in uris {
-            let (mcp, viewer, uri) = (self.clone(), viewer.clone(), uri.clone());
-            asking.spawn(async move {
-                let subscribed = timeout(ASKING, mcp.gateway.subscribe(&viewer, &uri)).await;
-                let late = || Refusal::Upstream("the server does not answer".into());
-                (uri, subscribed.unwrap_or_else(|_| Err(late())))
-            });
-        }
-        let mut subscriptions = HashMap::new();
-        while let Some(asked) = asking.join_next().await {
-            match asked {
-                Ok((uri, Ok(there))) => {
-                    if let Some((server, twice)) = subscriptions.insert(uri, there) {
-                        self.gateway.unsubscribe(&server, &twice).await;
-                    }
-                }
-                Ok((uri, Err(refusal))) => tracing::debug!(uri, %refusal, "a subscription is not granted"),
-                Err(error) => tracing::error!(%error, "a subscription was interrupted"),
-            }
-        }
-        subscriptions
     }
 }
 

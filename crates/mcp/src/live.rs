@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
 use super::stream::Outlet;
+use super::subscriptions::SubscribedResources;
 use gateway::caller::Viewer;
 use gateway::forward::Replier;
 use gateway::lists::Fingerprint;
@@ -54,8 +55,7 @@ pub struct Live {
     pub viewer: Viewer,
     pub stream: Option<Stream>,
     pub level: Option<LogLevel>,
-    /// By the URI that the client subscribed to: the server, and the URI at that server.
-    pub subscriptions: HashMap<String, (String, String)>,
+    pub subscriptions: SubscribedResources,
     /// The session that the handshake of a client on HTTP+SSE opened; its id was made before.
     pub handshake: Option<Arc<Session>>,
     pub last_used: Instant,
@@ -173,7 +173,7 @@ impl LiveSessions {
             viewer: viewer.clone(),
             stream: None,
             level: None,
-            subscriptions: HashMap::new(),
+            subscriptions: SubscribedResources::default(),
             handshake: None,
             last_used: Instant::now(),
         });

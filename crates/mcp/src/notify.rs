@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Mcp;
 use super::live::Live;
+use super::subscriptions::Subscription;
 use gateway::caller::Owner;
 
 /// How often idle sessions are looked for, unless the idle timeout is short.
@@ -101,10 +102,10 @@ async fn tell_changes(mcp: &Arc<Mcp>) {
 fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
     let concerned = mcp.lives.collect(|serial, live| {
         live.stream.as_ref()?;
-        let concerns = |(of, upstream_uri): &(String, String)| of == server && is_part_of(uri, upstream_uri);
+        let concerns = |there: &Subscription| there.server == server && is_part_of(uri, &there.uri);
         let subscriptions = live.subscriptions.iter().filter(|(_, there)| concerns(there));
         let subscriptions: Vec<_> =
-            subscriptions.map(|(subscribed, (_, there))| (subscribed.clone(), there.clone())).collect();
+            subscriptions.map(|(subscribed, there)| (subscribed.clone(), there.uri.clone())).collect();
         (!subscriptions.is_empty()).then(|| (serial, live.viewer.clone(), subscriptions))
     });
     for (serial, viewer, subscriptions) in concerned {

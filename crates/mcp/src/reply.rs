@@ -12,6 +12,7 @@ use serde_json::json;
 use super::routing::Objection;
 use super::session::Session;
 use super::stream::EventBody;
+use budget::Exceeded;
 use gateway::answer::Answer;
 use gateway::refusal::Refusal;
 use wire::error::code;
@@ -24,6 +25,8 @@ pub struct Reply {
     /// The session that the handshake opened, for the transport that keeps it itself (HTTP+SSE).
     pub opened: Option<Arc<Session>>,
     pub allow: Option<&'static str>,
+    /// After how many seconds the request may succeed.
+    pub retry_after: Option<&'static str>,
     pub body: ReplyBody,
 }
 
@@ -36,7 +39,7 @@ pub enum ReplyBody {
 
 impl Reply {
     fn new(status: StatusCode, body: ReplyBody) -> Self {
-        Self { status, session: None, opened: None, allow: None, body }
+        Self { status, session: None, opened: None, allow: None, retry_after: None, body }
     }
 
     fn sentence(status: StatusCode, sentence: &str) -> Self {
@@ -82,6 +85,12 @@ impl Reply {
 
     pub fn not_acceptable(sentence: &str) -> Self {
         Self::sentence(StatusCode::NOT_ACCEPTABLE, sentence)
+    }
+
+    /// The principal has too many open streams.
+    pub fn too_many_streams(exceeded: &Exceeded) -> Self {
+        let reply = Self::sentence(StatusCode::TOO_MANY_REQUESTS, &exceeded.to_string());
+        Self { retry_after: Some("1"), ..reply }
     }
 
     pub fn wrong_method(allow: &'static str) -> Self {
@@ -158,6 +167,14 @@ impl Reply {
             ReplyBody::Empty | ReplyBody::Events(_) => None,
         }
     }
+
+    /// The JSON message of the reply, in pieces; empty if it has none.
+    pub fn into_pieces(self) -> Vec<Bytes> {
+        match self.body {
+            ReplyBody::Json(pieces) => pieces,
+            ReplyBody::Empty | ReplyBody::Events(_) => Vec::new(),
+        }
+    }
 }
 
 /// The HTTP status that modern clients expect with an error of this code.
@@ -189,10 +206,6 @@ impl Message {
         Self::result_in_two(id, b"", result)
     }
 
-    pub fn batch(messages: &[Bytes]) -> Self {
-        Self(vec![[b"[", messages.join(&b","[..]).as_slice(), b"]"].concat().into()])
-    }
-
     /// A result of which the larger part is shared with other answers and therefore not copied.
     pub fn result_in_two(id: &[u8], opening: &[u8], rest: Bytes) -> Self {
         let head = [br#"{"jsonrpc":"2.0","id":"#, id, br#","result":"#, opening].concat();
@@ -216,6 +229,10 @@ impl Message {
                 let needed = authored::object(&[(name, b"{}")]);
                 let data = authored::object(&[("requiredCapabilities", &needed)]);
                 (code::MISSING_CLIENT_CAPABILITY, Some(data))
+            }
+            Refusal::Throttled(throttled) => {
+                let wait = throttled.retry_after.as_millis().max(1).to_string();
+                (code::TOO_MANY_CALLS, Some(authored::object(&[("retryAfterMs", wait.as_bytes())])))
             }
             Refusal::Upstream(_) | Refusal::Revoked => (code::INTERNAL_ERROR, None),
             Refusal::Rpc { code, message, data } => {

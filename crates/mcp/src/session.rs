@@ -90,7 +90,7 @@ impl Sessions {
         }
     }
 
-    fn has_ended(&self, serial: u64) -> bool {
+    pub fn has_ended(&self, serial: u64) -> bool {
         self.ended.read().expect("no code panics while it holds the serials").serials.contains(&serial)
     }
 }

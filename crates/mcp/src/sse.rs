@@ -17,6 +17,10 @@ use wire::{Head, Version};
 impl Mcp {
     pub(super) fn open_sse(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
         let viewer = ask.viewer.clone();
+        let (outlet, body) = match self.stream_slot(&viewer) {
+            Ok(slot) => stream::open_in(slot),
+            Err(reply) => return reply,
+        };
         let session = Session {
             serial: self.sessions.new_serial(),
             version: Version::V2024_11_05,
@@ -25,7 +29,6 @@ impl Mcp {
             client_version: String::new(),
             viewer: viewer.clone(),
         };
-        let (outlet, body) = stream::open();
         let path = match &viewer.scope {
             Scope::Everything => "/message".to_owned(),
             Scope::Group(name) => format!("/v0/groups/{name}/message"),

@@ -15,6 +15,7 @@ use http_body::{Body, Frame};
 use tokio::time::{Interval, interval};
 use tokio_util::sync::CancellationToken;
 
+use budget::Taken;
 use wire::sse;
 
 const MAX_MESSAGES: usize = 1000;
@@ -50,13 +51,25 @@ pub struct EventBody {
     queue: Arc<Mutex<Queue>>,
     gone: CancellationToken,
     keep_alive: Interval,
+    /// The part of the budget that an open stream takes; the answer of a call takes none.
+    _slot: Option<Taken>,
 }
 
+/// Opens the answer of a call.
 pub fn open() -> (Outlet, EventBody) {
+    open_with(None)
+}
+
+/// Opens a stream that lasts, with the part of its principal's budget that it takes until its body is dropped.
+pub fn open_in(slot: Taken) -> (Outlet, EventBody) {
+    open_with(Some(slot))
+}
+
+fn open_with(slot: Option<Taken>) -> (Outlet, EventBody) {
     let (queue, gone) = (Arc::<Mutex<Queue>>::default(), CancellationToken::new());
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.reset();
-    (Outlet { queue: queue.clone(), gone: gone.clone() }, EventBody { queue, gone, keep_alive })
+    (Outlet { queue: queue.clone(), gone: gone.clone() }, EventBody { queue, gone, keep_alive, _slot: slot })
 }
 
 impl Outlet {

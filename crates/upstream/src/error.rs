@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use budget::{Bound, Exceeded, Limits};
 use model::ServerName;
 
 /// Why connecting failed. The sentence names the server, what happened and, where known, what to do.
@@ -56,9 +57,18 @@ pub enum CallError {
     Status { status: u16, text: String },
     #[error("no answer within {}", seconds(*.0))]
     TimedOut(Duration),
+    /// The call, or its answer, would exceed a bound of the gateway.
+    #[error("{0}")]
+    Exceeded(String),
 }
 
 impl CallError {
+    /// The error of a call whose answer is larger than a message may be.
+    pub fn too_large(limits: &Limits) -> Self {
+        let limit = limits.message_bytes as u64;
+        Self::Exceeded(Exceeded { bound: Bound::MessageSize, limit }.to_string())
+    }
+
     /// Whether the upstream certainly did not run the call.
     pub fn did_not_run(&self) -> bool {
         match self {
@@ -66,7 +76,8 @@ impl CallError {
             CallError::Lost(_)
             | CallError::Unauthorized(_)
             | CallError::Status { .. }
-            | CallError::TimedOut(_) => false,
+            | CallError::TimedOut(_)
+            | CallError::Exceeded(_) => false,
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use crate::http::Face;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::stream::SseBody;
 use gateway::catalog::Catalog;
 use gateway::difference::Noun;
@@ -39,17 +40,21 @@ struct ServerStatus {
 #[utoipa::path(get, path = "/api/dashboard/events", tag = "dashboard",
     responses((status = 200, description = "Events `changed` and `status`", content_type = "text/event-stream",
         body = String)))]
-pub async fn stream(State(face): State<Face>) -> Response {
+pub async fn stream(State(face): State<Face>) -> HandlerResult<Response> {
+    // The route exists in development mode only, where everybody shares one budget.
+    let slot = face.gateway.usage(None).streams.take(1);
+    let slot = slot.map_err(|exceeded| ErrorResponse::too_many_streams(&exceeded))?;
     let (frames, notices) = mpsc::channel(BACKLOG);
     let (changes, news, health) = (face.gateway.changes(), face.gateway.news(), face.gateway.store_health());
     let seen = face.gateway.catalog();
     let closing = face.closing.clone();
     let mut feed = EventFeed { statuses: statuses(&seen), seen, frames, face };
     let work = async move {
+        let _slot = slot;
         closing.run_until_cancelled(feed.follow(changes, news, health)).await;
         Bytes::new()
     };
-    SseBody::response(work, notices)
+    Ok(SseBody::response(work, notices))
 }
 
 /// The event stream of one browser, with the state that was sent last.

@@ -43,3 +43,11 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+/// How often the gateway refused something because of this bound. It must run with telemetry.
+pub async fn refusals(app: &TestApp, bound: &str) -> u64 {
+    let metrics = app.get("/metrics").await.expect(200).text();
+    let series = format!("toolgate_refusals_total{{bound={bound:?}}} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
+    line.unwrap_or_else(|| panic!("no series {series}")).parse().unwrap()
+}
