@@ -154,7 +154,7 @@ impl Config {
             trust_proxy: variables.flag("TRUST_PROXY")?.unwrap_or(false),
             allowed_origins: variables.origins("ALLOWED_ORIGINS")?,
             allowed_hosts: variables.hosts("ALLOWED_HOSTS")?,
-            init_secret: variables.get("INIT_SECRET").map(Secret::new),
+            init_secret: init_secret(variables.get("INIT_SECRET")),
             tls: tls_files(variables)?,
             oauth_allow_private: variables.flag("OAUTH_ALLOW_PRIVATE")?.unwrap_or(false),
             oauth_session_life: Duration::from_secs(600),
@@ -220,6 +220,12 @@ fn bind<E: Fn(&str) -> Option<String>>(
             Err(ConfigError(format!("HOST={host} is wrong: it must be an address or name of this machine")))
         }
     }
+}
+
+/// Makes a secret of the value of `INIT_SECRET`. White space around it, such as the line end of a file, is not part of it,
+/// since a header cannot carry it.
+pub fn init_secret(value: Option<String>) -> Option<Secret> {
+    value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).map(Secret::new)
 }
 
 fn tls_files<E: Fn(&str) -> Option<String>>(
@@ -351,6 +357,14 @@ mod tests {
         let config = load(&StartFlags::default(), &[("ALLOWED_HOSTS", text)], "").unwrap();
         let expected = ["gate.internal", "gate-2.example", "10.0.0.5", "[fd00::1]", "[fd00::2]"];
         assert_eq!(config.allowed_hosts, expected);
+    }
+
+    #[test]
+    fn white_space_around_the_init_secret_is_not_part_of_it() {
+        let secret =
+            |text: &str| load(&StartFlags::default(), &[("INIT_SECRET", text)], "").unwrap().init_secret;
+        assert_eq!(secret(" open sesame\n"), Some(Secret::new("open sesame")));
+        assert_eq!(secret(" \n"), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod cli_help;
 mod cli_oauth;
 mod cli_servers;
 mod cli_settings;
+mod cli_terminals;
 mod cli_tools;
 mod clients;
 mod clients_modern;

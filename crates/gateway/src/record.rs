@@ -39,6 +39,16 @@ impl ServerRecord {
         self
     }
 
+    /// Shortens the URL to scheme, host and port: paths may contain secrets, too.
+    pub fn without_url_path(mut self) -> Self {
+        if let Some((scheme, rest)) = self.url.split_once("://") {
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = authority.rsplit('@').next().unwrap_or_default();
+            self.url = format!("{scheme}://{host}");
+        }
+        self
+    }
+
     pub fn of(entry: &Entry) -> Self {
         let config = &entry.registration.config;
         let offering = entry.offering();

@@ -122,10 +122,10 @@ pub async fn get(
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
-/// Masks the arguments of processes for plain users, since they often contain secrets.
+/// Masks the arguments of processes and the paths of URLs for plain users, since they often contain secrets.
 fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     match caller.role() {
-        Some(Role::User) => server.without_arguments().into(),
+        Some(Role::User) => server.without_arguments().without_url_path().into(),
         Some(Role::Admin) | None => server.into(),
     }
 }
