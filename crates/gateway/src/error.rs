@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use budget::Exceeded;
 use model::FieldError;
 use store::{self, StoreError};
 use upstream::{CallError, ConnectError};
@@ -114,6 +115,13 @@ impl std::error::Error for Error {}
 impl From<FieldError> for Error {
     fn from(error: FieldError) -> Self {
         Self::invalid(error.to_string())
+    }
+}
+
+/// A request that is larger than a bound allows.
+impl From<Exceeded> for Error {
+    fn from(exceeded: Exceeded) -> Self {
+        Self::invalid(exceeded.to_string())
     }
 }
 
