@@ -38,6 +38,7 @@ mod groups;
 mod groups_model;
 mod guessing;
 mod leaks_eras;
+mod leaks_errors;
 mod leaks_tasks;
 mod mcp_at_once;
 mod mcp_calls;

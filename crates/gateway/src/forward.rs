@@ -11,12 +11,13 @@ use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::destination::{self, ReturnedState};
+use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure};
 use super::lists::Caching;
 use super::refusal::Refusal;
 use super::tasks::{self, TaskAccess};
 use super::wording::{Passed, Wording};
-use model::{Mode, Redactor};
+use model::Mode;
 use upstream::Inbound;
 use wire::{Era, Head, Patch, Response};
 
@@ -46,6 +47,7 @@ pub struct Forward {
     reads_are_private: bool,
     /// `None` in development mode.
     tasks: Option<TaskAccess>,
+    disclosure: Disclosure,
 }
 
 impl Gateway {
@@ -74,7 +76,7 @@ impl Gateway {
                 Some(TaskAccess::check(self.usage(client), server, head)?)
             }
         };
-        let revoked = caller.revoked.clone();
+        let (revoked, client) = (caller.revoked.clone(), caller.viewer.client);
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         let token =
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
@@ -88,10 +90,11 @@ impl Gateway {
             is_repeatable: destination.is_repeatable,
             revoked,
         };
+        let disclosure = self.disclosure(client);
         let begun = self.begin_call(request, destination.tool, Some(head)).await;
-        let call = begun.map_err(|failure| explain(&entry, failure))?;
+        let call = begun.map_err(|failure| explain(&entry, failure, disclosure))?;
         let reads_are_private = self.mode == Mode::Enterprise;
-        Ok(Forward { call, era, id, token, reads: destination.reads, reads_are_private, tasks })
+        Ok(Forward { call, era, id, token, reads: destination.reads, reads_are_private, tasks, disclosure })
     }
 }
 
@@ -121,7 +124,7 @@ impl Forward {
                         return Ok(Outbound::Request { message, replier });
                     }
                 }
-                Err(failure) => return Err(explain(self.call.entry(), failure)),
+                Err(failure) => return Err(explain(self.call.entry(), failure, self.disclosure)),
             }
         }
     }
@@ -178,12 +181,11 @@ impl Forward {
     }
 }
 
-fn explain(entry: &Entry, failure: Failure) -> Refusal {
+fn explain(entry: &Entry, failure: Failure, disclosure: Disclosure) -> Refusal {
     let error = match failure {
         Failure::Revoked => return Refusal::Revoked,
         Failure::Disabled => return Refusal::Upstream("the server is disabled".into()),
         Failure::Call(error) => error,
     };
-    let sentence = format!("server {:?} failed: {error}", entry.name().as_str());
-    Refusal::Upstream(Redactor::of(&entry.registration.config).redact(&sentence))
+    Refusal::Upstream(disclosure.sentence(&format!("server {:?}", entry.name().as_str()), &error, entry))
 }

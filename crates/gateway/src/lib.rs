@@ -5,8 +5,8 @@
 //! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
 //! require OAuth), `identification`, `principals`, `init`, `users`, `clients` and `revocation` (who has access), `usage`
 //! (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a server, and its
-//! outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`, `refusal` and `error`
-//! (what comes back), `subscriptions`, `tasks`.
+//! outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`, `refusal`, `error`
+//! and `disclosure` (what comes back), `subscriptions`, `tasks`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
@@ -18,6 +18,7 @@ mod change;
 pub mod clients;
 pub mod destination;
 pub mod difference;
+mod disclosure;
 mod ending;
 mod engine;
 pub mod error;

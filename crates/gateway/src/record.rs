@@ -21,7 +21,7 @@ pub struct ServerRecord {
     /// Names of the variables; the values are masked.
     pub env: BTreeMap<String, &'static str>,
     pub session_mode: &'static str,
-    pub status: &'static str,
+    pub status: Status,
     pub status_reason: String,
     pub protocol_version: String,
     /// The name and version that the server reports, as it wrote them.
@@ -33,9 +33,24 @@ pub struct ServerRecord {
 }
 
 impl ServerRecord {
-    /// Masks the arguments, for people who must not see secrets that arguments may contain.
-    pub fn without_arguments(mut self) -> Self {
+    /// The record for people who must not see secrets that arguments and the path of a URL may contain, nor what the
+    /// server says when it fails: of the reason they see the kind.
+    pub fn for_user(mut self) -> Self {
         self.args.fill(MASK.to_owned());
+        let authority = self.url.find("://").map_or(0, |at| at + "://".len());
+        if let Some(path) = self.url[authority..].find(['/', '?', '#']) {
+            self.url.truncate(authority + path);
+        }
+        let unspecific = match self.status {
+            Status::Degraded => "not all of what it offers can be used",
+            Status::Failed => "the connection failed",
+            Status::Connecting => "",
+            // A remark about names that everybody sees.
+            Status::Connected | Status::Disabled => return self,
+        };
+        if !self.status_reason.is_empty() {
+            self.status_reason = upstream::kind_of(&self.status_reason).unwrap_or_else(|| unspecific.into());
+        }
         self
     }
 
@@ -62,7 +77,7 @@ impl ServerRecord {
             args,
             env,
             session_mode: config.session_mode.as_str(),
-            status: status.as_str(),
+            status,
             status_reason,
             protocol_version: offering.protocol_version.clone(),
             server_info: offering.server_info.clone(),

@@ -173,7 +173,7 @@ impl Gateway {
                 let message = Redactor::of(&entry.registration.config).redact(&message);
                 Error::not_found(format!("server {:?} says: {message}", entry.name().as_str()))
             }
-            other => other.explain(&format!("reading {text}"), entry),
+            other => other.explain(&format!("reading {text}"), entry, self.disclosure_to(owner)),
         })?;
         let contents = members(&result).get("contents").map_or("[]", |contents| contents.get()).as_bytes();
         Ok(authored::object(&[("contents", contents)]))

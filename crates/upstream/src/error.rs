@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::kind::kind_of;
 use model::ServerName;
 
 /// Why connecting failed. The sentence names the server, what happened and, where known, what to do.
@@ -59,6 +60,19 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The kind of the failure, in words that quote nothing of the server.
+    pub fn kind(&self) -> String {
+        match self {
+            CallError::NotSent(reason) | CallError::Lost(reason) => {
+                kind_of(reason).unwrap_or_else(|| "the connection failed".into())
+            }
+            CallError::SessionLost(_) => "lost its session".into(),
+            CallError::Unauthorized(_) => "requires authorization".into(),
+            CallError::Status { status, .. } => format!("answered HTTP {status}"),
+            CallError::TimedOut(limit) => format!("timed out after {}", seconds(*limit)),
+        }
+    }
+
     /// Whether the upstream certainly did not run the call.
     pub fn did_not_run(&self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 //! Reading order: `handle`, `start` and `supervisor` (one server, kept alive), `connect` with `step`, `probe` and
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
 //! and `ticket` (routing of messages to calls), `pool` and `further` (further links), then the transports. `oauth` and
-//! `credentials` are for servers that require OAuth.
+//! `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
 
 mod calls;
@@ -15,6 +15,7 @@ mod further;
 mod handle;
 mod http;
 mod inbound;
+mod kind;
 mod link;
 mod lists;
 mod news;
@@ -47,6 +48,7 @@ pub use failures::FailureNote;
 pub use handle::{LinkState, ServerEvent, Upstream};
 pub use http::Tls;
 pub use inbound::Inbound;
+pub use kind::kind_of;
 pub use link::Link;
 pub use lists::Discovery;
 pub use news::{News, Newsroom};

@@ -122,10 +122,10 @@ pub async fn get(
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
-/// Masks the arguments of processes for plain users, since they often contain secrets.
+/// The record of a server as far as the caller may see it.
 fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     match caller.role() {
-        Some(Role::User) => server.without_arguments().into(),
+        Some(Role::User) => server.for_user().into(),
         Some(Role::Admin) | None => server.into(),
     }
 }
