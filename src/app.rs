@@ -3,6 +3,10 @@
 
 mod connection;
 mod front;
+mod response;
+mod resting;
+mod stream;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,12 +25,14 @@ use crate::routes;
 use budget::Budgets;
 use gateway::{Gateway, init, now_ms};
 use mcp::{Mcp, Seals};
-use model::{Mode, Secret, time};
+use model::{Secret, time};
 use store::{self, OpenOptions, Store};
 use telemetry::Metrics;
 use upstream::stdio::Guards;
 
 use front::Front;
+use resting::Connections;
+use tls::Tls;
 
 /// Makes this process the subreaper of processes whose guard was killed, so that the gateway can end them. Only for a
 /// process that runs nothing but a gateway.
@@ -46,6 +52,7 @@ pub struct App {
     gateway: Arc<Gateway>,
     guards: Guards,
     front: Front,
+    tls: Option<Arc<Tls>>,
     closing: CancellationToken,
     listeners: Vec<TcpListener>,
 }
@@ -53,10 +60,12 @@ pub struct App {
 impl App {
     /// Opens the listening sockets and starts all parts. Connections queue up from here on until [`App::serve`] runs.
     pub async fn build(config: &Config) -> anyhow::Result<Self> {
+        let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let listeners = listen(&config.bind, config.port).await?;
         let store = open_store(config).await?;
         let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
         let guards = Guards::default();
+        let budgets = Budgets::new(config.limits);
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
@@ -65,7 +74,8 @@ impl App {
             tls: upstream::Tls::default(),
             tasks: TaskTracker::new(),
             newsroom: upstream::Newsroom::default(),
-            budgets: Budgets::new(config.limits),
+            processes: upstream::ProcessSlots::new(&budgets),
+            budgets,
             oauth: upstream::oauth::OAuthIdentity {
                 allow_private: config.oauth_allow_private,
                 client_metadata_url: config.public_url.as_ref().map(client_metadata::address),
@@ -78,8 +88,10 @@ impl App {
             public_url: config.public_url.clone(),
             trust_proxy: config.trust_proxy,
             allowed_origins: config.allowed_origins.clone(),
+            allowed_hosts: config.allowed_hosts.clone(),
             is_loopback: config.bind.is_loopback(),
-            checks_host: config.mode == Mode::Development && config.bind.is_loopback(),
+            init_secret: config.init_secret.clone(),
+            is_tls: config.tls.is_some(),
             telemetry: config.telemetry,
         };
         let about = About {
@@ -99,7 +111,7 @@ impl App {
         };
         let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
-        Ok(Self { gateway, guards, front: Front { router, mcp, face }, closing, listeners })
+        Ok(Self { gateway, guards, front: Front { router, mcp, face }, tls, closing, listeners })
     }
 
     /// Returns the addresses that the gateway listens on.
@@ -115,8 +127,19 @@ impl App {
     /// Serves requests until `shutdown` is cancelled; cancelling `hurry` stops waiting for requests in flight.
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();
+        let budgets = self.gateway.budgets().clone();
+        let shared = connection::Shared {
+            front: self.front.clone(),
+            tls: self.tls.clone(),
+            connections: Connections::new(budgets.connections.clone()),
+            budgets,
+            shutdown: shutdown.clone(),
+        };
         for listener in self.listeners {
-            connections.spawn(accept(listener, self.front.clone(), connections.clone(), shutdown.clone()));
+            connections.spawn(accept(listener, connections.clone(), shared.clone()));
+        }
+        if let Some(tls) = self.tls {
+            connections.spawn(tls.follow(shutdown.clone()));
         }
         shutdown.cancelled().await;
         self.front.mcp.end_streams();
@@ -168,16 +191,16 @@ fn store_options(config: &Config) -> OpenOptions {
     OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() }
 }
 
-async fn accept(listener: TcpListener, front: Front, connections: TaskTracker, shutdown: CancellationToken) {
-    while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
+async fn accept(listener: TcpListener, tasks: TaskTracker, shared: connection::Shared) {
+    while let Some(accepted) = shared.shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                let peer = peer.ip().to_canonical();
-                connections.spawn(connection::serve(stream, peer, front.clone(), shutdown.clone()));
+                tasks.spawn(connection::serve(stream, peer.ip().to_canonical(), shared.clone()));
             }
             Err(error) => {
-                // Most likely the process is out of file descriptors: connections must close first.
+                // Most likely the process is out of file descriptors: a connection must close first.
                 tracing::error!(%error, "cannot accept connections");
+                drop(shared.connections.evict());
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

@@ -56,6 +56,11 @@ pub struct Config {
     pub public_url: Option<Url>,
     pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
+    /// Names, beside the usual ones, that requests may call the gateway by.
+    pub allowed_hosts: Vec<String>,
+    /// The bearer token that initialization requires.
+    pub init_secret: Option<Secret>,
+    pub tls: Option<TlsFiles>,
     /// Whether OAuth metadata of any server may name private addresses.
     pub oauth_allow_private: bool,
     /// How long a pending authorization is kept, and a finished one after that. There is no variable for it.
@@ -68,6 +73,13 @@ pub struct Config {
     pub program: PathBuf,
     /// Where the settings came from, for the dashboard.
     pub source: String,
+}
+
+/// The PEM files of the certificate chain and of its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 /// Which addresses to listen on.
@@ -136,6 +148,9 @@ impl Config {
             public_url,
             trust_proxy: variables.flag("TRUST_PROXY")?.unwrap_or(false),
             allowed_origins: variables.origins("ALLOWED_ORIGINS")?,
+            allowed_hosts: variables.hosts("ALLOWED_HOSTS")?,
+            init_secret: variables.get("INIT_SECRET").map(Secret::new),
+            tls: tls_files(variables)?,
             oauth_allow_private: variables.flag("OAUTH_ALLOW_PRIVATE")?.unwrap_or(false),
             oauth_session_life: Duration::from_secs(600),
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
@@ -200,6 +215,22 @@ fn bind<E: Fn(&str) -> Option<String>>(
     }
 }
 
+fn tls_files<E: Fn(&str) -> Option<String>>(
+    variables: &EnvVariables<E>,
+) -> Result<Option<TlsFiles>, ConfigError> {
+    let missing = |name: &str, other: &str| {
+        Err(ConfigError(format!("{name} is missing: {other} is set, and TLS needs both")))
+    };
+    match (variables.get("TLS_CERT_FILE"), variables.get("TLS_KEY_FILE")) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            Ok(Some(TlsFiles { certificate: certificate.into(), key: key.into() }))
+        }
+        (Some(_), None) => missing("TLS_KEY_FILE", "TLS_CERT_FILE"),
+        (None, Some(_)) => missing("TLS_CERT_FILE", "TLS_KEY_FILE"),
+    }
+}
+
 fn sqlite_path<E: Fn(&str) -> Option<String>>(
     flags: &StartFlags,
     variables: &EnvVariables<E>,
@@ -231,7 +262,9 @@ fn sqlite_path<E: Fn(&str) -> Option<String>>(
 /// Tells whether a variable is hidden from child processes, because it may hold credentials of the gateway.
 fn is_our_own(name: &OsString) -> bool {
     let name = name.to_string_lossy();
-    name.starts_with("TOOLGATE_") || name.starts_with("POSTGRES_") || name == "DATABASE_URL"
+    name.starts_with("TOOLGATE_")
+        || name.starts_with("POSTGRES_")
+        || matches!(&*name, "DATABASE_URL" | "INIT_SECRET")
 }
 
 #[cfg(test)]
@@ -283,6 +316,9 @@ mod tests {
             ("TRUST_PROXY", "maybe"),
             ("OAUTH_ALLOW_PRIVATE", "2"),
             ("ALLOWED_ORIGINS", "https://a.example, b"),
+            ("ALLOWED_HOSTS", "gate.example:80"),
+            ("ALLOWED_HOSTS", "https://gate.example"),
+            ("ALLOWED_HOSTS", "gate.example, *"),
             ("OTEL_ENABLED", "on"),
             ("DATABASE_URL", "mysql://x"),
             ("DATABASE_URL", "postgres://x"),
@@ -303,8 +339,7 @@ mod tests {
 
     #[test]
     fn children_do_not_see_what_is_the_gateways_own() {
-        let env =
-            [("PATH", "/bin"), ("TOOLGATE_SECRET_KEY", "k"), ("POSTGRES_PASSWORD", "p"), ("HOME", "/root")];
+        let env = [("PATH", "/bin"), ("TOOLGATE_SECRET_KEY", "k"), ("INIT_SECRET", "i"), ("HOME", "/root")];
         let config = load(&StartFlags::default(), &env, "").unwrap();
         let names: Vec<_> =
             config.child_env.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
@@ -318,6 +353,25 @@ mod tests {
         assert_eq!(path("sqlite:x.db"), PathBuf::from("x.db"));
         assert_eq!(path("sqlite://x.db?mode=rwc"), PathBuf::from("x.db"));
         assert_eq!(path("sqlite:///var/x.db"), PathBuf::from("/var/x.db"));
+    }
+
+    #[test]
+    fn allowed_hosts_are_names_without_ports() {
+        let text = "gate.internal, Gate-2.example,10.0.0.5,[fd00::1], FD00::2,";
+        let config = load(&StartFlags::default(), &[("ALLOWED_HOSTS", text)], "").unwrap();
+        let expected = ["gate.internal", "gate-2.example", "10.0.0.5", "[fd00::1]", "[fd00::2]"];
+        assert_eq!(config.allowed_hosts, expected);
+    }
+
+    #[test]
+    fn tls_needs_both_files() {
+        let tls = |env: &[(&str, &str)]| load(&StartFlags::default(), env, "").map(|config| config.tls);
+        let (certificate, key) = (("TLS_CERT_FILE", "c.pem"), ("TLS_KEY_FILE", "k.pem"));
+        assert_eq!(tls(&[]).unwrap(), None);
+        let files = TlsFiles { certificate: "c.pem".into(), key: "k.pem".into() };
+        assert_eq!(tls(&[certificate, key]).unwrap(), Some(files));
+        assert!(tls(&[certificate]).unwrap_err().to_string().starts_with("TLS_KEY_FILE is missing"));
+        assert!(tls(&[key]).unwrap_err().to_string().starts_with("TLS_CERT_FILE is missing"));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use crate::http::openapi::Operation;
 use crate::http::{Face, access, body, client_metadata, dashboard, openapi, system, ui};
 use mcp::{ClientTransport, EndpointPath, Scope};
 
+use crate::http::access::Entrance;
+
 pub use crate::http::access::AccessLevel;
 
 /// A handler with its access level. Method, path and description are read from its `#[utoipa::path]`.
@@ -26,6 +28,8 @@ pub struct HttpRoute {
     pub method: Method,
     pub path: String,
     pub access: AccessLevel,
+    /// Whether the handler is described with a request body.
+    takes_body: bool,
     /// Builds the description. Called when needed: with all its schemas it is large.
     description: fn() -> OpenApi,
     handler: MethodRouter<Face>,
@@ -163,14 +167,14 @@ impl HttpRoute {
         T: 'static,
     {
         let (path, item) = description().paths.paths.pop_first().expect("a handler has a path");
-        let method = method_of(&item);
+        let (method, takes_body) = method_of(&item);
         let filter = MethodFilter::try_from(method.clone()).expect("axum routes every method of OpenAPI");
-        Self { method, path, access, description, handler: on(filter, handler) }
+        Self { method, path, access, takes_body, description, handler: on(filter, handler) }
     }
 }
 
-/// Returns the method that a handler is described with.
-fn method_of(item: &PathItem) -> Method {
+/// Returns the method that a handler is described with, and whether it has a request body.
+fn method_of(item: &PathItem) -> (Method, bool) {
     let operations = [
         (Method::GET, &item.get),
         (Method::POST, &item.post),
@@ -178,8 +182,10 @@ fn method_of(item: &PathItem) -> Method {
         (Method::PATCH, &item.patch),
         (Method::DELETE, &item.delete),
     ];
-    let described = operations.into_iter().find(|(_, operation)| operation.is_some());
-    described.expect("handlers are described with one of these methods").0
+    let described = operations.into_iter().find_map(|(method, operation)| {
+        operation.as_ref().map(|operation| (method, operation.request_body.is_some()))
+    });
+    described.expect("handlers are described with one of these methods")
 }
 
 /// Returns the methods that an MCP endpoint supports.
@@ -237,7 +243,8 @@ pub fn router(face: Face) -> Router {
     let mut router = Router::new();
     let mut of_path = HashMap::new();
     for route in table() {
-        let pass = from_fn_with_state((face.clone(), route.access), access::pass);
+        let entrance = Entrance { access: route.access, takes_body: route.takes_body };
+        let pass = from_fn_with_state((face.clone(), entrance), access::pass);
         router = router.route(&route.path, route.handler.route_layer(pass));
         of_path.insert(route.path, least(route.access));
     }
@@ -253,11 +260,11 @@ pub fn router(face: Face) -> Router {
         .with_state(face)
 }
 
-async fn unknown_route(request: Request) -> Response {
+async fn unknown_route(State(face): State<Face>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     // There is no access check on this path, so the limit of the body is checked first.
-    match body::read_body(body).await {
-        Ok(_) => ErrorResponse::unknown_route(head.method.as_str(), head.uri.path()).into_response(),
+    match body::drop_body(body, face.gateway.budgets()).await {
+        Ok(()) => ErrorResponse::unknown_route(head.method.as_str(), head.uri.path()).into_response(),
         Err(error) => error.into_response(),
     }
 }
@@ -271,7 +278,7 @@ fn least(access: AccessLevel) -> AccessLevel {
 }
 
 async fn wrong_method(face: Face, access: AccessLevel, request: Request) -> Response {
-    match face.receive(access, request).await {
+    match face.receive(Entrance { access, takes_body: false }, request).await {
         Ok(request) => {
             ErrorResponse::wrong_method(request.method().as_str(), request.uri().path()).into_response()
         }

@@ -7,6 +7,8 @@ import { svelte } from '@sveltejs/vite-plugin-svelte'
 import tailwindcss from '@tailwindcss/vite'
 import { defineConfig, type Plugin } from 'vite'
 
+// The gateway to use with `npm run dev`, as an origin.
+const GATEWAY = process.env.GATEWAY ?? 'http://127.0.0.1:8080'
 const COMPRESSED = ['assets/app.js', 'assets/app.css']
 
 function compress(): Plugin {
@@ -39,6 +41,6 @@ export default defineConfig({
       },
     },
   },
-  // The gateway to use with `npm run dev`.
-  server: { proxy: { '/api': process.env.GATEWAY ?? 'http://127.0.0.1:8080' } },
+  // The gateway refuses changes from pages of other origins, and this server's own origin is one.
+  server: { proxy: { '/api': { target: GATEWAY, changeOrigin: true, headers: { origin: GATEWAY } } } },
 })

@@ -1,7 +1,8 @@
 //! Serves one client connection until it closes. An active connection is served by hyper; when it becomes idle, hyper
-//! and its buffers are dropped and only the socket is kept, so that idle connections need little memory.
+//! and its buffers are dropped and only the stream is kept, so that idle connections need little memory.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,14 +17,21 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::front::{Front, ResponseBody};
+use super::front::Front;
+use super::response::ResponseBody;
+use super::resting::Connections;
+use super::stream::ClientStream;
+use super::tls::Tls;
+use crate::http::error::ErrorResponse;
+use budget::{Bound, Budgets, Exceeded, Taken};
 
 /// Idle timeout: a connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(75);
-/// Time to send the head of a request, from its first byte.
+/// Time to send the head of a request, from its first byte. A TLS handshake counts as a part of the first head.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
 /// first check comes soon, since many agents send a single request: connections that come one after another can then
@@ -31,52 +39,129 @@ const HEAD_TIME: Duration = Duration::from_secs(15);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-pub async fn serve(stream: TcpStream, peer: IpAddr, front: Front, shutdown: CancellationToken) {
+/// What a connection costs while a request is received or answered: the size of hyper's first read buffer. It is charged
+/// for more when hyper's buffer grows.
+const READ_BUFFER: u64 = 8 * 1024;
+/// Largest head of a request, and the most that hyper buffers.
+const MAX_BUFFER: usize = 64 * 1024;
+/// How long a client may not read anything of what is sent to it.
+const SEND_TIME: Duration = Duration::from_secs(30);
+/// How long a connection that is turned away may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Everything that connections share.
+#[derive(Clone)]
+pub struct Shared {
+    pub front: Front,
+    /// `None` if plain HTTP is served.
+    pub tls: Option<Arc<Tls>>,
+    pub connections: Connections,
+    pub budgets: Budgets,
+    pub shutdown: CancellationToken,
+}
+
+pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Shared) {
+    let mut taken = match shared.connections.admit().await {
+        Ok(taken) => taken,
+        Err(exceeded) => return turn_away(ClientStream::Plain(socket), &shared, exceeded).await,
+    };
     // Responses are written as a whole, and Nagle's algorithm would delay event streams.
-    let _ = stream.set_nodelay(true);
-    let mut stream = stream;
+    let _ = socket.set_nodelay(true);
+    // The kernel closes a connection whose client reads nothing, whatever is being sent by whom.
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(SEND_TIME));
+    let (mut stream, mut tls) = (ClientStream::Plain(socket), shared.tls.clone());
     loop {
+        let place = shared.connections.rest(taken);
         // Browsers open connections in advance; one without a request must not delay a shutdown.
-        let asks = tokio::time::timeout(IDLE, stream.readable());
-        if !matches!(shutdown.run_until_cancelled(asks).await, Some(Ok(Ok(())))) {
-            return;
+        let readable = tokio::select! {
+            readable = tokio::time::timeout(IDLE, stream.readable()) => readable,
+            () = place.evicted() => return,
+            () = shared.shutdown.cancelled() => return,
+        };
+        taken = match (readable, place.leave()) {
+            (Ok(Ok(())), Some(taken)) => taken,
+            _ => return,
+        };
+        let head_begun = Instant::now();
+        let charge = match shared.budgets.buffered.take(READ_BUFFER) {
+            Ok(charge) => charge,
+            Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
+        };
+        if let Some(tls) = tls.take() {
+            let shaken = Box::pin(shake_hands(stream, &tls, &shared.budgets));
+            match shared.shutdown.run_until_cancelled(shaken).await.flatten() {
+                Some(ready) => stream = ready,
+                None => return,
+            }
         }
         // Boxed, so that idle connections do not reserve memory for this future.
-        match Box::pin(serve_until_rest(stream, peer, &front, &shutdown)).await {
+        match Box::pin(serve_until_rest(stream, head_begun, peer, charge, &shared)).await {
             Some(resting) => stream = resting,
             None => return,
         }
     }
 }
 
-/// Serves requests until the connection is idle, and then returns its socket. Returns `None` when it was closed.
+/// Answers 503 and closes the connection; without an answer if many are being turned away or TLS would be needed first.
+async fn turn_away(stream: ClientStream, shared: &Shared, exceeded: Exceeded) {
+    let Ok(_turn) = shared.connections.turning_away.try_acquire() else { return };
+    if shared.tls.is_some() && !stream.is_tls() {
+        return;
+    }
+    let mut stream = stream;
+    let told = async {
+        stream.write_all(&ErrorResponse::overloaded(exceeded).into_last_words()).await?;
+        stream.shutdown().await?;
+        // Closing while the client is still sending would discard the answer.
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, told).await;
+}
+
+/// Makes a TLS session of a new connection. Returns `None` if that fails or takes too long.
+async fn shake_hands(stream: ClientStream, tls: &Tls, budgets: &Budgets) -> Option<ClientStream> {
+    match tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            budgets.refusals.count(Bound::HeadTime);
+            None
+        }
+    }
+}
+
+/// Serves requests until the connection is idle, and then returns its stream. Returns `None` when it was closed.
 async fn serve_until_rest(
-    stream: TcpStream,
+    stream: ClientStream,
+    mut head_begun: Instant,
     peer: IpAddr,
-    front: &Front,
-    shutdown: &CancellationToken,
-) -> Option<TcpStream> {
-    let (mut stream, mut unread) = (stream, Bytes::new());
-    // The first byte has just arrived.
-    let mut head_begun = Instant::now();
+    charge: Taken,
+    shared: &Shared,
+) -> Option<ClientStream> {
+    let (mut stream, mut unread, mut charge) = (stream, Bytes::new(), charge);
+    let mut first_look = FIRST_LOOK;
     loop {
         let activity = Arc::<Activity>::default();
-        // Dropping the buffers of half a head frees nothing, so it need not be tried often.
-        let first_look = if unread.is_empty() { FIRST_LOOK } else { LONGEST_LOOK };
-        let io = WatchedIo { io: TokioIo::new(stream), unread, activity: activity.clone() };
-        let service = ConnectionService { front: front.clone(), peer, activity: activity.clone() };
+        let io = WatchedIo { io: TokioIo::new(stream), unread, charge, activity: activity.clone() };
+        let service = ConnectionService { front: shared.front.clone(), peer, activity: activity.clone() };
         let mut builder = http1::Builder::new();
         let head_time = HEAD_TIME.saturating_sub(head_begun.elapsed());
-        builder.timer(TokioTimer::new()).header_read_timeout(head_time);
+        builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_buf_size(MAX_BUFFER);
         let mut connection = builder.serve_connection(io, service);
         // The request that woke the connection up does not count as activity.
         let (mut seen, mut look) = (1, first_look);
         loop {
             tokio::select! {
-                served = &mut connection => return end(served),
-                () = shutdown.cancelled() => {
+                served = &mut connection => return end(served, shared),
+                () = shared.shutdown.cancelled() => {
                     Pin::new(&mut connection).graceful_shutdown();
-                    return end(connection.await);
+                    return end(connection.await, shared);
                 }
                 () = tokio::time::sleep(look) => {}
             }
@@ -87,21 +172,36 @@ async fn serve_until_rest(
             (seen, look) = (begun, (look * 2).min(LONGEST_LOOK));
         }
         // After a complete request the rest is the beginning of the next one; else it is still the same head.
-        if activity.begun.load(Ordering::Relaxed) > 0 {
+        let has_served = activity.begun.load(Ordering::Relaxed) > 0;
+        if has_served {
             head_begun = Instant::now();
         }
         let parts = connection.into_parts();
         stream = parts.io.io.into_inner();
+        charge = parts.io.charge;
         // Keeps the part of the next request that was already read.
         unread = [parts.io.unread, parts.read_buf].concat().into();
-        if unread.is_empty() {
+        // What arrived over TLS without being a request is a handshake or a part of a head, too.
+        let is_between_heads = !stream.is_tls() || has_served && !stream.has_begun_record();
+        if unread.is_empty() && is_between_heads {
             return Some(stream);
         }
+        // Dropping the buffers of half a head frees nothing, so it need not be tried often.
+        first_look = LONGEST_LOOK;
     }
 }
 
-fn end(served: hyper::Result<()>) -> Option<TcpStream> {
+fn end(served: hyper::Result<()>, shared: &Shared) -> Option<ClientStream> {
     if let Err(error) = served {
+        let is_unread = error
+            .source()
+            .and_then(|cause| cause.downcast_ref::<std::io::Error>())
+            .is_some_and(|cause| cause.kind() == std::io::ErrorKind::TimedOut);
+        if error.is_timeout() {
+            shared.budgets.refusals.count(Bound::HeadTime);
+        } else if is_unread {
+            shared.budgets.refusals.count(Bound::SendTime);
+        }
         tracing::debug!(%error, "connection ended early");
     }
     None
@@ -181,10 +281,12 @@ impl Body for CountedBody {
     }
 }
 
-/// The socket, with bytes that were read from it earlier and not used yet.
+/// The stream of the client, with bytes that were read from it earlier and not used yet.
 struct WatchedIo {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<ClientStream>,
     unread: Bytes,
+    /// The part of the budget that hyper's read buffer takes.
+    charge: Taken,
     activity: Arc<Activity>,
 }
 
@@ -198,6 +300,11 @@ impl Read for WatchedIo {
             let length = self.unread.len().min(buffer.remaining());
             buffer.put_slice(&self.unread.split_to(length));
             return Poll::Ready(Ok(()));
+        }
+        let capacity = buffer.remaining() as u64;
+        if capacity > self.charge.amount() {
+            let more = capacity.next_power_of_two() - self.charge.amount();
+            self.charge.grow(more).map_err(std::io::Error::other)?;
         }
         let polled = Pin::new(&mut self.io).poll_read(context, buffer);
         self.activity.reading_waits.store(polled.is_pending(), Ordering::Relaxed);
@@ -236,7 +343,9 @@ impl Write for WatchedIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
+        // A TLS session accepts bytes that the socket does not.
+        let flushed = Pin::new(&mut self.io).poll_flush(context);
+        self.note(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {

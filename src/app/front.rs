@@ -1,36 +1,37 @@
 //! Entry point of all requests: checks Host and Origin, then passes MCP paths to `mcp` and everything else to the
-//! router. Calls of agents do not go through axum's router.
+//! router, and adds the headers of every response. Calls of agents do not go through axum's router.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::body::Body as RouterBody;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, RETRY_AFTER,
+    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::{Request, Response};
-use tokio_util::sync::CancellationToken;
+use hyper::{Method, Request, Response};
 use tower::ServiceExt;
 
+use super::response::{ResponseBody, charged, respond};
 use crate::http::access::{AccessLevel, AccessRequest, Peer};
 use crate::http::error::ErrorResponse;
+use crate::http::origin_check::LocalPages;
 use crate::http::reply::NoContent;
-use crate::http::revocable::{UntilRevoked, until_revoked};
-use crate::http::{Face, body, origin_check};
+use crate::http::revocable::until_revoked;
+use crate::http::{Face, body, origin_check, system};
 use crate::routes;
 use gateway::principals::Principal;
-use mcp::{self, Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
+use mcp::{Ask, EndpointPath, Mcp, Routing, Viewer};
+use model::Mode;
 use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
+
+/// Headers of every response. A response with a `Cache-Control` of its own keeps that.
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 #[derive(Clone)]
 pub struct Front {
@@ -46,18 +47,48 @@ impl Front {
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
         let (head, body) = request.into_parts();
-        let cors = match origin_check::admit(&self.face.settings, &head.uri, &head.headers) {
-            Ok(cors) => cors,
+        let endpoint = routes::find_endpoint(head.uri.path());
+        let mut response = match self.admit(&head, endpoint.is_some()) {
+            Ok(cors) => self.answer_admitted(peer, head, endpoint, body, cors).await?,
             Err(error) => {
                 body::discard(body, 0).await;
-                return Ok(error.into_response().map(ResponseBody::Router));
+                error.into_response().map(ResponseBody::Router)
             }
         };
+        let headers = response.headers_mut();
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        Ok(response)
+    }
+
+    /// Refuses what a foreign web page may have sent. Returns the origin to name in CORS headers, if there is one.
+    fn admit(&self, head: &Parts, is_mcp: bool) -> Result<Option<HeaderValue>, ErrorResponse> {
+        let Face { gateway, settings, .. } = &self.face;
+        origin_check::require_host(head)?;
+        let needs_no_token = match gateway.mode {
+            Mode::Development => true,
+            Mode::Enterprise => head.uri.path() == system::INIT && !gateway.is_initialized(),
+        };
+        if needs_no_token {
+            origin_check::check_host(settings, head)?;
+        }
+        let local_pages = if is_mcp { LocalPages::MayChange } else { LocalPages::MayRead };
+        origin_check::check_origin(settings, head, local_pages)
+    }
+
+    async fn answer_admitted(
+        self,
+        peer: IpAddr,
+        head: Parts,
+        endpoint: Option<(EndpointPath, AccessLevel)>,
+        body: Incoming,
+        cors: Option<HeaderValue>,
+    ) -> Result<Response<ResponseBody>, Infallible> {
         let asked = origin_check::is_preflight(&head.method, &head.headers)
             .then(|| head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned());
         let mut response = match (&cors, &asked) {
             (Some(_), Some(_)) => NoContent.into_response().map(ResponseBody::Router),
-            (Some(_) | None, _) => self.serve(peer, head, body).await?,
+            (Some(_) | None, _) => self.serve(peer, head, endpoint, body).await?,
         };
         if let Some(origin) = cors {
             origin_check::allow(response.headers_mut(), origin, asked.flatten());
@@ -69,9 +100,10 @@ impl Front {
         self,
         peer: IpAddr,
         mut head: Parts,
+        endpoint: Option<(EndpointPath, AccessLevel)>,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, Infallible> {
-        match routes::find_endpoint(head.uri.path()) {
+        match endpoint {
             Some((place, access)) => {
                 let answered = self.serve_agent(peer, place, access, &head, body).await;
                 Ok(answered.unwrap_or_else(|error| error.into_response().map(ResponseBody::Router)))
@@ -79,7 +111,8 @@ impl Front {
             None => {
                 head.extensions.insert(Peer(peer));
                 let request = Request::from_parts(head, RouterBody::new(body));
-                Ok(self.router.oneshot(request).await?.map(ResponseBody::Router))
+                let budget = self.face.gateway.budgets().buffered.clone();
+                Ok(charged(self.router.oneshot(request).await?, &budget))
             }
         }
     }
@@ -101,11 +134,16 @@ impl Front {
                 return Err(error);
             }
         };
-        let body = body::read_body(body).await?;
+        let budgets = self.face.gateway.budgets();
+        // Only messages have a use for a body.
+        let body = match head.method == Method::POST {
+            true => body::read_body(body, budgets).await?,
+            false => body::drop_body(body, budgets).await.map(|()| Bytes::new())?,
+        };
         let revoked = caller.as_ref().map(Principal::revoked);
         let ask = ask(place, caller.as_ref(), head, body);
         let reply = until_revoked(revoked, self.mcp.serve(ask)).await?;
-        Ok(respond(reply, revoked))
+        Ok(respond(reply, revoked, &budgets.buffered))
     }
 }
 
@@ -152,87 +190,4 @@ fn routing(headers: &HeaderMap) -> Routing {
         routing.add(name.as_str(), value.to_str().unwrap_or("\u{fffd}"));
     }
     routing
-}
-
-fn respond(reply: Reply, revoked: Option<&CancellationToken>) -> Response<ResponseBody> {
-    let mut headers = HeaderMap::new();
-    let body = match reply.body {
-        mcp::ReplyBody::Empty => ResponseBody::Pieces(VecDeque::new()),
-        mcp::ReplyBody::Json(pieces) => {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            ResponseBody::Pieces(pieces.into())
-        }
-        mcp::ReplyBody::Events(events) => {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-            match revoked {
-                None => ResponseBody::Events(events),
-                Some(revoked) => ResponseBody::Revocable(UntilRevoked::new(events, revoked)),
-            }
-        }
-    };
-    if let Some(session) = reply.session.and_then(|session| HeaderValue::try_from(session).ok()) {
-        headers.insert(HeaderName::from_static(SESSION_ID), session);
-    }
-    if let Some(allow) = reply.allow {
-        headers.insert(ALLOW, HeaderValue::from_static(allow));
-    }
-    if let Some(seconds) = reply.retry_after {
-        headers.insert(RETRY_AFTER, HeaderValue::from_static(seconds));
-    }
-    let mut response = Response::new(body);
-    *response.status_mut() = reply.status;
-    *response.headers_mut() = headers;
-    response
-}
-
-/// The body of any response.
-pub enum ResponseBody {
-    Router(RouterBody),
-    Pieces(VecDeque<Bytes>),
-    Events(mcp::EventBody),
-    /// An event stream that ends when its token is revoked.
-    Revocable(UntilRevoked<mcp::EventBody>),
-}
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        match self.get_mut() {
-            ResponseBody::Router(body) => Pin::new(body).poll_frame(context),
-            ResponseBody::Pieces(pieces) => {
-                Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
-            }
-            ResponseBody::Events(events) => {
-                Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
-            }
-            ResponseBody::Revocable(events) => {
-                Pin::new(events).poll_frame(context).map_err(|impossible| match impossible {})
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            ResponseBody::Router(body) => body.is_end_stream(),
-            ResponseBody::Pieces(pieces) => pieces.is_empty(),
-            ResponseBody::Events(_) | ResponseBody::Revocable(_) => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            ResponseBody::Router(body) => body.size_hint(),
-            ResponseBody::Pieces(pieces) => {
-                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
-            }
-            ResponseBody::Events(_) | ResponseBody::Revocable(_) => SizeHint::default(),
-        }
-    }
 }

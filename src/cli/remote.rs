@@ -21,6 +21,8 @@ pub enum RemoteError {
     Unreachable { registry: String, reason: String },
     #[error("{sentence}")]
     Refused { status: u16, sentence: String, code: Option<String> },
+    #[error("the access token has characters that a header cannot carry")]
+    UnusableToken,
     #[error("{registry} does not answer like a gateway ({found}); check --registry")]
     Foreign { registry: String, found: String },
 }
@@ -31,12 +33,14 @@ pub struct ApiRequest {
     path: Vec<String>,
     query: Vec<(&'static str, String)>,
     body: Option<String>,
+    /// Sent instead of the token of the settings.
+    token: Option<String>,
 }
 
 impl ApiRequest {
     fn new(method: Method, path: &[&str]) -> Self {
         let path = path.iter().map(|part| (*part).to_owned()).collect();
-        Self { method, path, query: Vec::new(), body: None }
+        Self { method, path, query: Vec::new(), body: None, token: None }
     }
 
     pub fn get(path: &[&str]) -> Self {
@@ -66,6 +70,11 @@ impl ApiRequest {
 
     pub fn object(self, body: &Map<String, Value>) -> Self {
         self.body(Value::Object(body.clone()).to_string())
+    }
+
+    pub fn token(mut self, token: Option<String>) -> Self {
+        self.token = token;
+        self
     }
 
     /// Sets a body that is already JSON.
@@ -107,10 +116,7 @@ impl Remote {
         if is_this_machine(&registry) {
             client = client.no_proxy();
         }
-        let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
-        let authorization = authorization
-            .transpose()
-            .map_err(|_| anyhow::anyhow!("the access token has characters that a header cannot carry"))?;
+        let authorization = token.map(authorization).transpose()?;
         Ok(Self { client: client.build()?, registry, authorization })
     }
 
@@ -171,8 +177,9 @@ impl Remote {
             url.query_pairs_mut().extend_pairs(&request.query);
         }
         let mut builder = self.client.request(request.method, url);
-        if let Some(authorization) = &self.authorization {
-            builder = builder.header(AUTHORIZATION, authorization.clone());
+        let own = request.token.as_deref().map(authorization).transpose()?;
+        if let Some(authorization) = own.or_else(|| self.authorization.clone()) {
+            builder = builder.header(AUTHORIZATION, authorization);
         }
         if let Some(accept) = accept {
             builder = builder.header(ACCEPT, accept);
@@ -210,6 +217,9 @@ impl Remote {
     /// Adds advice for the command line to an error message of the gateway.
     fn advise(&self, status: u16, sentence: &str) -> String {
         match status {
+            401 if sentence.contains("INIT_SECRET") => {
+                format!("{sentence} (set the variable INIT_SECRET for this command)")
+            }
             401 if self.has_token() => {
                 format!("{sentence} (the token was refused; log in with `toolgate login <token>`)")
             }
@@ -218,6 +228,10 @@ impl Remote {
             _ => sentence.to_owned(),
         }
     }
+}
+
+fn authorization(token: &str) -> Result<HeaderValue, RemoteError> {
+    HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| RemoteError::UnusableToken)
 }
 
 /// Configures TLS. System certificates are loaded only for `https`, so that a machine without any can use `http`.

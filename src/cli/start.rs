@@ -59,6 +59,9 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
         };
+        if is_open_to_others(&config) {
+            tracing::warn!("{OPEN_TO_OTHERS}");
+        }
         // Standard output may be a file on a full disk, which must not keep the gateway from serving.
         let _ = output::page(&greeting(&config, address, app.is_initialized()));
         app.serve(shutdown, hurry).await;
@@ -66,21 +69,32 @@ pub fn run(start: Start) -> anyhow::Result<()> {
     })
 }
 
+const OPEN_TO_OTHERS: &str = "in development mode nobody needs a token, and this gateway does not listen on loopback \
+                              only: anyone who can reach it can run commands on this machine";
+
+fn is_open_to_others(config: &Config) -> bool {
+    config.mode == Mode::Development && !config.bind.is_loopback()
+}
+
 /// Formats the start message: the address and the main URLs.
 fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> String {
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     let base = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
         // The unspecified address cannot be opened in a browser.
-        None if address.ip().is_unspecified() => format!("http://localhost:{}", address.port()),
-        None => format!("http://{address}"),
+        None if address.ip().is_unspecified() => format!("{scheme}://localhost:{}", address.port()),
+        None => format!("{scheme}://{address}"),
     };
     let mut lines = vec![
-        format!("toolgate v{} listens on http://{address}", env!("CARGO_PKG_VERSION")),
+        format!("toolgate v{} listens on {scheme}://{address}", env!("CARGO_PKG_VERSION")),
         format!("  MCP endpoint  {base}/mcp"),
         format!("  REST API      {base}/api/v0"),
     ];
     match config.mode {
-        Mode::Development => lines.push(format!("  Dashboard     {base}/")),
+        Mode::Development => {
+            lines.push(format!("  Dashboard     {base}/"));
+            lines.extend(is_open_to_others(config).then(|| format!("Warning: {OPEN_TO_OTHERS}.")));
+        }
         Mode::Enterprise if is_initialized => {}
         Mode::Enterprise => {
             lines.push("It is not initialized yet; do that with `toolgate init-server`.".into())

@@ -12,6 +12,7 @@ use super::output::{self, Format};
 use super::record::{one, text};
 use super::remote::{ApiRequest, Remote, RemoteError};
 use super::{files, settings, users};
+use crate::config::variable;
 
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 /// Timeout for the version of the gateway.
@@ -19,8 +20,11 @@ const VERSION_LIMIT: Duration = Duration::from_secs(5);
 
 /// Initialize a gateway in enterprise mode, and store the administrator's token
 #[derive(Args)]
-#[command(after_help = "Example:
-  toolgate --registry https://gate.example.com init-server")]
+#[command(after_help = "Examples:
+  toolgate --registry https://gate.example.com init-server
+  INIT_SECRET=\"$(cat secret.txt)\" toolgate init-server
+
+The variable INIT_SECRET must have the same value as that of the gateway, if the gateway has one.")]
 pub struct InitServer {}
 
 /// Store a token for later commands
@@ -51,6 +55,7 @@ pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
     // Checked first, since the response shows the token only once.
     settings::path().context("there is no home directory to store the token in: set HOME")?;
     let request = ApiRequest::post(&["init"]).object(&one("mode", "enterprise"));
+    let request = request.token(variable("INIT_SECRET").filter(|secret| !secret.is_empty()));
     let answer = invocation.remote.ask_system(request).await?;
     let token = text(&answer.json()?, "admin_access_token");
     if token.is_empty() {

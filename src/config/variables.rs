@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::net::Ipv6Addr;
 
-use url::Url;
+use url::{Host, Url};
 
 use super::{ConfigError, StartFlags};
 
@@ -68,18 +69,32 @@ impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
     }
 
     pub fn origins(&self, name: &str) -> Result<Vec<String>, ConfigError> {
-        let origin = |text: &str| {
+        self.list(name, "origins such as https://app.example.com", |text| {
             let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
             url.has_host().then(|| url.origin().ascii_serialization())
-        };
-        let list =
-            self.parse(name, "a comma-separated list of origins such as https://app.example.com", |text| {
-                text.split(',')
-                    .map(str::trim)
-                    .filter(|part| !part.is_empty())
-                    .map(origin)
-                    .collect::<Option<Vec<_>>>()
-            });
+        })
+    }
+
+    /// Host names and addresses without ports, as they are in the `Host` header.
+    pub fn hosts(&self, name: &str) -> Result<Vec<String>, ConfigError> {
+        self.list(name, "host names such as gate.example.com", |text| {
+            if let Ok(address) = text.parse::<Ipv6Addr>() {
+                return Some(Host::<String>::Ipv6(address).to_string());
+            }
+            Host::parse(text).ok().map(|host| host.to_string()).filter(|host| !host.contains('*'))
+        })
+    }
+
+    fn list(
+        &self,
+        name: &str,
+        wanted: &str,
+        parse: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<String>, ConfigError> {
+        let list = self.parse(name, &format!("a comma-separated list of {wanted}"), |text| {
+            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+            parts.map(&parse).collect::<Option<Vec<_>>>()
+        });
         Ok(list?.unwrap_or_default())
     }
 }

@@ -9,10 +9,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 use super::error::ErrorResponse;
 use super::revocable::{UntilRevoked, until_revoked};
 use super::{Face, WebSettings, body};
+use budget::Bound;
 use gateway::caller::Owner;
 use gateway::principals::Principal;
 use model::{Mode, Role};
@@ -42,6 +45,14 @@ impl AccessLevel {
             AccessLevel::Development => "development",
         }
     }
+}
+
+/// What is checked before a handler runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance {
+    pub access: AccessLevel,
+    /// Whether the handler has a use for a body. Otherwise the body is received, but not kept.
+    pub takes_body: bool,
 }
 
 /// The address that a request came from.
@@ -90,7 +101,8 @@ impl Face {
 
     /// Checks the access level and reads the body. Returns the request with its body and with the principal as
     /// extension.
-    pub async fn receive(&self, access: AccessLevel, request: Request) -> Result<Request, ErrorResponse> {
+    pub async fn receive(&self, entrance: Entrance, request: Request) -> Result<Request, ErrorResponse> {
+        let Entrance { access, takes_body } = entrance;
         let (mut head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
         let (method, path) = (head.method.as_str(), head.uri.path());
@@ -99,7 +111,11 @@ impl Face {
             body::discard(body, 0).await;
             return Err(error);
         }
-        let body = body::read_body(body).await?;
+        let budgets = self.gateway.budgets();
+        let body = match takes_body {
+            true => body::read_body(body, budgets).await?,
+            false => body::drop_body(body, budgets).await.map(|()| Bytes::new())?,
+        };
         // The token may have been revoked while the body was being received.
         let caller = self.admit(access, &asked).await?;
         head.extensions.insert(caller);
@@ -113,10 +129,10 @@ impl Face {
     ) -> Result<Principal, ErrorResponse> {
         let token = bearer_token(request.headers).ok_or_else(ErrorResponse::no_token)?;
         let Some(principal) = self.gateway.identify(token).await else {
-            let source = source(&self.settings, request.headers, request.peer);
-            return Err(match self.guesses.count(source, Instant::now()) {
-                true => ErrorResponse::wrong_token(),
-                false => ErrorResponse::too_many_guesses(),
+            let error = ErrorResponse::wrong_token();
+            return Err(match self.gateway.was_valid_lately(token) {
+                true => error,
+                false => self.guessed(request.headers, request.peer, error),
             });
         };
         match (access, &principal) {
@@ -133,6 +149,33 @@ impl Face {
             (_, Principal::User(_)) => Ok(principal),
         }
     }
+
+    /// Checks that a request to initialize the gateway has the secret for that, if there is one.
+    pub fn check_init_secret(&self, headers: &HeaderMap, peer: Peer) -> Result<(), ErrorResponse> {
+        let Some(secret) = &self.settings.init_secret else { return Ok(()) };
+        let token = bearer_token(headers).ok_or_else(ErrorResponse::no_init_secret)?;
+        match is_same(token, secret.expose().as_bytes()) {
+            true => Ok(()),
+            false => Err(self.guessed(headers, peer.0, ErrorResponse::wrong_init_secret())),
+        }
+    }
+
+    /// Counts a wrong token. Returns its error, or that of too many.
+    fn guessed(&self, headers: &HeaderMap, peer: IpAddr, error: ErrorResponse) -> ErrorResponse {
+        match self.guesses.count(source(&self.settings, headers, peer), Instant::now()) {
+            true => error,
+            false => {
+                self.gateway.budgets().refusals.count(Bound::WrongTokens);
+                ErrorResponse::too_many_guesses()
+            }
+        }
+    }
+}
+
+/// Compares two secrets in a time that tells nothing about where they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let (one, other) = (Sha256::digest(one), Sha256::digest(other));
+    one.iter().zip(&other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
 }
 
 /// The parts of a request that the access check needs.
@@ -145,17 +188,17 @@ pub struct AccessRequest<'a> {
 
 /// Middleware of every route: checks the access level, then runs the handler.
 pub async fn pass(
-    State((face, access)): State<(Face, AccessLevel)>,
+    State((face, entrance)): State<(Face, Entrance)>,
     request: Request,
     next: Next,
 ) -> Response {
-    let request = match face.receive(access, request).await {
+    let request = match face.receive(entrance, request).await {
         Ok(request) => request,
         Err(error) => return error.into_response(),
     };
     let caller = request.extensions().get::<CurrentPrincipal>().and_then(|caller| caller.0.clone());
     let answer = next.run(request);
-    match (caller, access) {
+    match (caller, entrance.access) {
         // Only reads and calls end with their token. Changes run to the end, even one that revokes the admin's own
         // token.
         (Some(principal), AccessLevel::User) => {

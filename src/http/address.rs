@@ -13,6 +13,7 @@ pub fn base_url(settings: &WebSettings, headers: &HeaderMap) -> String {
         let value = headers.get(name).and_then(|value| value.to_str().ok())?;
         value.split(',').next().map(str::trim).filter(|value| !value.is_empty())
     };
+    let own = if settings.is_tls { "https" } else { "http" };
     let (mut scheme, mut host) = (None, None);
     if settings.trust_proxy {
         // Any other scheme would put a forged URL into the response.
@@ -21,7 +22,7 @@ pub fn base_url(settings: &WebSettings, headers: &HeaderMap) -> String {
         host = first("x-forwarded-host");
     }
     let host = host.or_else(|| first(header::HOST.as_str())).unwrap_or("localhost");
-    format!("{}://{host}", scheme.as_deref().unwrap_or("http"))
+    format!("{}://{host}", scheme.as_deref().unwrap_or(own))
 }
 
 #[cfg(test)]
@@ -36,6 +37,9 @@ mod tests {
         headers.insert("x-forwarded-host", "gate.example, inner".parse().unwrap());
         let mut settings = WebSettings::default();
         assert_eq!(base_url(&settings, &headers), "http://localhost:8080");
+        settings.is_tls = true;
+        assert_eq!(base_url(&settings, &headers), "https://localhost:8080");
+        settings.is_tls = false;
         settings.trust_proxy = true;
         assert_eq!(base_url(&settings, &headers), "https://gate.example");
         settings.public_url = Some("https://public.example/gate/".parse().unwrap());

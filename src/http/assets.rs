@@ -14,10 +14,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       frame-ancestors 'none'";
 
 /// Headers of every file. File names do not change between versions, so browsers must revalidate.
-const HEADERS: [(HeaderName, &str); 5] = [
+const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-cache"),
     (header::CONTENT_SECURITY_POLICY, POLICY),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::VARY, "accept-encoding"),
 ];

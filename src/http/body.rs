@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::ErrorResponse;
+use budget::{Bound, Budgets, Exceeded, Taken};
 
 /// Largest accepted body, in bytes.
 pub const BODY_LIMIT: usize = 4 * 1024 * 1024;
@@ -19,26 +20,78 @@ const BODY_RATE: usize = 16 * 1024;
 const DISCARD_LIMIT: usize = 16 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// Reads a whole body; fails if it is larger than the limit or arrives too slowly.
-pub async fn read_body<B>(mut body: B) -> Result<Bytes, ErrorResponse>
+/// Bodies up to this size are not charged: they are part of what a connection costs.
+const UNCHARGED: usize = 8 * 1024;
+
+/// Reads a whole body; fails if it is larger than the limit, arrives too slowly or does not fit into the budget, to which
+/// it is charged until it is dropped.
+pub async fn read_body<B>(body: B, budgets: &Budgets) -> Result<Bytes, ErrorResponse>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let (begun, mut whole) = (Instant::now(), BytesMut::new());
+    let (mut whole, mut taken) = (Vec::new(), None::<Taken>);
+    let announced = body.size_hint().upper().map_or(BODY_LIMIT, |length| BODY_LIMIT.min(length as usize));
+    receive(body, budgets, |data| {
+        let needed = whole.len() + data.len();
+        if needed > whole.capacity() {
+            // Grows with what arrives, since a client may announce more than it sends.
+            let capacity = needed.max(announced.min(2 * whole.capacity()));
+            match &mut taken {
+                None if capacity <= UNCHARGED => {}
+                None => taken = Some(budgets.buffered.take(capacity as u64)?),
+                Some(taken) => taken.grow(capacity as u64 - taken.amount())?,
+            }
+            whole.reserve_exact(capacity - whole.len());
+        }
+        whole.extend_from_slice(&data);
+        Ok(())
+    })
+    .await?;
+    Ok(match taken {
+        None => whole.into(),
+        Some(taken) => budget::charged(whole.into(), taken),
+    })
+}
+
+/// Receives a body that nobody needs, without keeping it; fails as [`read_body`] does.
+pub async fn drop_body<B>(body: B, budgets: &Budgets) -> Result<(), ErrorResponse>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    receive(body, budgets, |_| Ok(())).await
+}
+
+/// Receives a body within the limits of size and time, and gives each piece to `take`.
+async fn receive<B>(
+    mut body: B,
+    budgets: &Budgets,
+    mut take: impl FnMut(Bytes) -> Result<(), Exceeded>,
+) -> Result<(), ErrorResponse>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let (begun, mut received) = (Instant::now(), 0);
     loop {
-        let next = timeout_at(begun + time_for(whole.len()), body.frame()).await;
-        let Some(frame) = next.map_err(|_| ErrorResponse::slow_body())? else { return Ok(whole.freeze()) };
+        let Ok(next) = timeout_at(begun + time_for(received), body.frame()).await else {
+            budgets.refusals.count(Bound::BodyTime);
+            return Err(ErrorResponse::slow_body());
+        };
+        let Some(frame) = next else { return Ok(()) };
         let frame =
             frame.map_err(|error| ErrorResponse::bad_request(format!("the body cannot be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + data.len() > BODY_LIMIT {
-            let received = whole.len() + data.len();
-            drop(whole);
+        received += data.len();
+        if received > BODY_LIMIT {
             discard(body, received).await;
-            return Err(ErrorResponse::too_large(BODY_LIMIT));
+            return Err(ErrorResponse::too_large(budgets.exceeded(Bound::BodySize, BODY_LIMIT as u64)));
         }
-        whole.extend_from_slice(&data);
+        if let Err(exceeded) = take(data) {
+            discard(body, received).await;
+            return Err(ErrorResponse::overloaded(exceeded));
+        }
     }
 }
 
@@ -99,7 +152,7 @@ mod tests {
     async fn given_up_after(pieces: usize, size: usize) -> u64 {
         let begun = Instant::now();
         let body = Trickle { pieces, size, pause: Box::pin(tokio::time::sleep(Duration::from_secs(1))) };
-        let error = pin!(read_body(body)).await.unwrap_err();
+        let error = pin!(read_body(body, &Budgets::default())).await.unwrap_err();
         assert_eq!(error.into_response().status().as_u16(), 408);
         begun.elapsed().as_secs()
     }

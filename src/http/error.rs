@@ -16,7 +16,7 @@ pub struct ErrorResponse {
     status: StatusCode,
     sentence: String,
     /// An extra header, such as `Retry-After`.
-    header: Option<(HeaderName, &'static str)>,
+    header: Option<(HeaderName, HeaderValue)>,
 }
 
 /// The result of a handler.
@@ -39,12 +39,24 @@ impl ErrorResponse {
     }
 
     fn unauthorized(sentence: impl Into<String>) -> Self {
-        let header = Some((header::WWW_AUTHENTICATE, "Bearer"));
+        let header = Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
         Self { header, ..Self::new(StatusCode::UNAUTHORIZED, sentence) }
     }
 
     pub fn no_token() -> Self {
         Self::unauthorized("a token is required; send it in the header \"Authorization: Bearer <token>\"")
+    }
+
+    pub fn no_init_secret() -> Self {
+        Self::unauthorized(
+            "this gateway has an INIT_SECRET; send it in the header \"Authorization: Bearer <secret>\"",
+        )
+    }
+
+    pub fn wrong_init_secret() -> Self {
+        Self::unauthorized(
+            "the secret in the header \"Authorization: Bearer <secret>\" is not the INIT_SECRET of this gateway",
+        )
     }
 
     pub fn wrong_token() -> Self {
@@ -64,13 +76,13 @@ impl ErrorResponse {
 
     pub fn too_many_guesses() -> Self {
         let sentence = "too many wrong tokens came from this address; wait a second, then send a valid one";
-        let header = Some((header::RETRY_AFTER, "1"));
+        let header = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
         Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
     }
 
     /// The principal has too many open streams.
     pub fn too_many_streams(exceeded: &Exceeded) -> Self {
-        let header = Some((header::RETRY_AFTER, "1"));
+        let header = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
         Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, exceeded.to_string()) }
     }
 
@@ -89,12 +101,33 @@ impl ErrorResponse {
     /// The rest of the body is not read, so the connection cannot be used again.
     pub fn slow_body() -> Self {
         let sentence = "the body arrived too slowly: it may take 30 seconds, or longer at 16 KiB per second";
-        let header = Some((header::CONNECTION, "close"));
+        let header = Some((header::CONNECTION, HeaderValue::from_static("close")));
         Self { header, ..Self::new(StatusCode::REQUEST_TIMEOUT, sentence) }
     }
 
-    pub fn too_large(limit: usize) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {limit} bytes"))
+    pub fn too_large(exceeded: Exceeded) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, exceeded.to_string())
+    }
+
+    /// The gateway has no room for the request or its response.
+    pub fn overloaded(exceeded: Exceeded) -> Self {
+        let header = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, exceeded.to_string()) }
+    }
+
+    /// The bytes of the response, for a connection on which no HTTP is spoken yet and which is closed after it.
+    pub fn into_last_words(self) -> Vec<u8> {
+        let body = json!({ "error": self.sentence }).to_string();
+        let header = self
+            .header
+            .map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap_or_default()))
+            .unwrap_or_default();
+        format!(
+            "HTTP/1.1 {}\r\ncontent-type: application/json\r\n{header}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            self.status,
+            body.len()
+        )
+        .into_bytes()
     }
 }
 
@@ -105,13 +138,19 @@ impl From<Error> for ErrorResponse {
             ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Throttled => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Upstream | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
+        let seconds = error.retry_after.map_or(1, |wait| wait.as_millis().div_ceil(1000).max(1) as u64);
         let header = match error.kind {
             // Lets programs tell this error from others with the same status.
-            ErrorKind::OAuthRequired => Some((ERROR_CODE, "upstream_oauth_required")),
-            ErrorKind::Unavailable => Some((header::RETRY_AFTER, "1")),
+            ErrorKind::OAuthRequired => {
+                Some((ERROR_CODE, HeaderValue::from_static("upstream_oauth_required")))
+            }
+            ErrorKind::Throttled | ErrorKind::Unavailable => {
+                Some((header::RETRY_AFTER, HeaderValue::from(seconds)))
+            }
             ErrorKind::Invalid
             | ErrorKind::Forbidden
             | ErrorKind::NotFound
@@ -133,7 +172,7 @@ impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let mut response = json_response(self.status, json!({ "error": self.sentence }).to_string());
         if let Some((name, value)) = self.header {
-            response.headers_mut().insert(name, HeaderValue::from_static(value));
+            response.headers_mut().insert(name, value);
         }
         response
     }

@@ -1,7 +1,8 @@
-//! Rate limit for wrong tokens, per source address, against guessing. Requests with a valid token are not limited.
+//! Rate limit for wrong tokens, per source, against guessing. A source is an IPv4 address or an IPv6 network of 64 bits,
+//! which is what one customer has. Requests with a valid token are not limited.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -9,14 +10,14 @@ use std::time::Instant;
 const BURST: f64 = 300.0;
 /// Refill rate per second.
 const PER_SECOND: f64 = 10.0;
-/// Largest number of addresses that are tracked.
+/// Largest number of sources that are tracked.
 const MOST_SOURCES: usize = 100_000;
 
-/// A token bucket for each source address.
+/// A token bucket for each source.
 #[derive(Default)]
 pub struct Guesses(Mutex<HashMap<IpAddr, Allowance>>);
 
-/// The token bucket of one address: how many wrong tokens it may still send, at time `then`.
+/// The token bucket of one source: how many wrong tokens it may still send, at time `then`.
 struct Allowance {
     left: f64,
     then: Instant,
@@ -30,8 +31,9 @@ impl Allowance {
 }
 
 impl Guesses {
-    /// Counts a wrong token. Returns false if the address exceeds its limit.
-    pub fn count(&self, source: IpAddr, now: Instant) -> bool {
+    /// Counts a wrong token. Returns false if its source exceeds the limit.
+    pub fn count(&self, address: IpAddr, now: Instant) -> bool {
+        let source = source_of(address);
         let mut sources = self.0.lock().expect("no code panics while it holds the sources");
         if sources.len() >= MOST_SOURCES && !sources.contains_key(&source) {
             // A full bucket is the same as none.
@@ -45,6 +47,14 @@ impl Guesses {
         let is_within = left >= 1.0;
         *allowance = Allowance { left: if is_within { left - 1.0 } else { left }, then: now };
         is_within
+    }
+}
+
+/// Returns an IPv4 address as it is, and the network of an IPv6 address.
+fn source_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 
@@ -66,6 +76,19 @@ mod tests {
         assert_eq!(tries(&guesses, [1, 1, 1, 2], now), 300);
         assert_eq!(tries(&guesses, [1, 1, 1, 1], now + Duration::from_secs(2)), 20);
         assert_eq!(tries(&guesses, [1, 1, 1, 1], now + Duration::from_secs(1000)), 300);
+    }
+
+    #[test]
+    fn the_addresses_of_one_ipv6_network_count_together() {
+        let source = |address: &str| source_of(address.parse().unwrap()).to_string();
+        assert_eq!(source("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(source("2001:db8:1:2::"), source("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(source("2001:db8:1:2::1"), source("2001:db8:1:3::1"));
+        assert_eq!(source("::ffff:192.0.2.1"), "192.0.2.1");
+        let (guesses, now) = (Guesses::default(), Instant::now());
+        let count = |address: &str| guesses.count(address.parse().unwrap(), now);
+        let passed = (0..1000).filter(|number| count(&format!("2001:db8:1:2::{number:x}"))).count();
+        assert_eq!((passed, count("2001:db8:1:3::1")), (300, true));
     }
 
     #[test]

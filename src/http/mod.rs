@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use gateway::Gateway;
+use model::Secret;
 
 use assets::Assets;
 use guesses::Guesses;
@@ -67,9 +68,13 @@ pub struct WebSettings {
     /// Whether `X-Forwarded-*` headers are trusted.
     pub trust_proxy: bool,
     pub allowed_origins: Vec<String>,
-    /// Whether the gateway listens on loopback only; then pages from any loopback origin are allowed.
+    /// Names, beside the usual ones, that the `Host` header may have where no token is required.
+    pub allowed_hosts: Vec<String>,
+    /// Whether the gateway listens on loopback only.
     pub is_loopback: bool,
-    /// Whether the `Host` header must name this machine. It protects against DNS rebinding where no token is required.
-    pub checks_host: bool,
+    /// The bearer token that `/init` requires.
+    pub init_secret: Option<Secret>,
+    /// Whether clients connect with TLS.
+    pub is_tls: bool,
     pub telemetry: bool,
 }

@@ -73,8 +73,6 @@ impl IntoResponse for HtmlPage {
             (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
             // The URL of the page has an authorization code in it.
             (header::REFERRER_POLICY, "no-referrer"),
-            (header::CACHE_CONTROL, "no-store"),
-            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         ];
         (self.status, headers, page).into_response()
     }

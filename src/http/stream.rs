@@ -31,7 +31,6 @@ impl<F: Future<Output = Bytes> + Send + 'static> SseBody<F> {
         let mut response = Response::new(Body::new(body));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         response
     }

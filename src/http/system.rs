@@ -1,7 +1,8 @@
 //! Routes about the gateway itself: health, readiness, version, initialization, metrics.
 
+use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
+use super::access::Peer;
 use super::error::{ErrorResponse, HandlerResult};
 use super::extract::json_object;
 use super::reply::{Json, serialized};
@@ -16,6 +18,9 @@ use super::{Face, VERSION};
 use gateway::record::state_of;
 use model::{FieldError, Fields, Mode};
 use telemetry::GatewayState;
+
+/// Path of the initialization.
+pub const INIT: &str = "/init";
 
 /// The state of the gateway.
 #[derive(Serialize, ToSchema)]
@@ -59,9 +64,15 @@ pub async fn metadata() -> Json<Metadata> {
 }
 
 /// Initializes an enterprise gateway and returns the admin's token. In development mode it changes nothing.
-#[utoipa::path(post, path = "/init", tag = "system",
+#[utoipa::path(post, path = INIT, tag = "system",
     request_body = HashMap<String, String>, responses((status = 200, body = HashMap<String, String>)))]
-pub async fn init(State(face): State<Face>, body: Bytes) -> HandlerResult<Json<Value>> {
+pub async fn init(
+    State(face): State<Face>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> HandlerResult<Json<Value>> {
+    face.check_init_secret(&headers, peer)?;
     let mode = if body.iter().all(u8::is_ascii_whitespace) { None } else { requested_mode(&body)? };
     let admin = face.gateway.initialize(mode).await?;
     let mut answer = json!({ "status": format!("initialized in {} mode", face.gateway.mode.as_str()) });

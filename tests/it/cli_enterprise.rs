@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use model::Mode;
+use model::{Mode, Secret};
 use serde_json::{Value, json};
 
 use crate::support::cli::Cli;
@@ -46,6 +46,24 @@ async fn a_gateway_is_initialized_once_and_the_token_is_kept() {
     let again = cli.fails(&["init-server"]).await;
     assert!(again.contains("initialized"), "{again}");
     assert_eq!(cli.read(".toolgate.conf"), kept, "a refusal takes nothing away");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_with_a_secret_is_initialized_with_it() {
+    let app = TestApp::start_with(|config| {
+        config.mode = Mode::Enterprise;
+        config.init_secret = Some(Secret::new("sesame"));
+    })
+    .await;
+    let cli = Cli::new(&app.address);
+    let refused = cli.fails(&["init-server"]).await;
+    assert!(refused.contains("set the variable INIT_SECRET"), "{refused}");
+    for (secret, code) in [("wrong", 1), ("sesame", 0)] {
+        // The token of an earlier gateway is not sent instead.
+        let variables = [("INIT_SECRET", secret), ("TOOLGATE_TOKEN", "another-token")];
+        assert_eq!(cli.run_with(&["init-server"], &variables).await.code, Some(code), "{secret}");
+    }
+    cli.ok(&["whoami"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

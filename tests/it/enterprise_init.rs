@@ -1,6 +1,6 @@
 //! Initialization of an enterprise gateway, the mode of a database, and `reset-admin` for a lost token.
 
-use model::Mode;
+use model::{Mode, Secret};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -66,6 +66,41 @@ async fn in_enterprise_mode_hosts_are_not_checked_but_origins_are() {
     app.send("GET", "/api/v0/tools", &foreign, "").await.expect(403).error();
     let own = [("host", "gate.example"), ("origin", "http://gate.example")];
     app.send("GET", "/api/v0/tools", &own, "").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn until_it_is_initialized_the_host_of_init_is_checked() {
+    let app = uninitialized().await;
+    let foreign = [("host", "gate.example")];
+    app.send("GET", "/health", &foreign, "").await.expect(200);
+    let error = app.send("POST", "/init", &foreign, "").await.expect(403).error();
+    assert!(error.contains("ALLOWED_HOSTS"), "{error}");
+    app.send("POST", "/init", &[("host", "localhost:1")], "").await.expect(200);
+    app.send("POST", "/init", &foreign, "").await.expect(400);
+    let app = TestApp::start_with(|config| {
+        config.mode = Mode::Enterprise;
+        config.allowed_hosts = vec!["gate.example".into()];
+    })
+    .await;
+    app.send("POST", "/init", &foreign, "").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn initialization_needs_its_secret_if_there_is_one() {
+    for mode in [Mode::Enterprise, Mode::Development] {
+        let app = TestApp::start_with(|config| {
+            config.mode = mode;
+            config.init_secret = Some(Secret::new("open sesame"));
+        })
+        .await;
+        for wrong in [None, Some("Bearer open"), Some("Bearer open sesame!"), Some("Basic open sesame")] {
+            let headers: Vec<_> = wrong.map(|value| ("authorization", value)).into_iter().collect();
+            let answer = app.send("POST", "/init", &headers, "").await.expect(401);
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
+            assert!(answer.error().contains("INIT_SECRET"));
+        }
+        app.send("POST", "/init", &[("authorization", "bearer open sesame")], "").await.expect(200);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::support::app::stdio_input;
-use crate::support::process::{command, run};
+use crate::support::process::{command, run, send_signal};
 use crate::support::{Behaviour, Fake, Process, client, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,6 +44,30 @@ async fn start_prints_what_is_to_be_found_where() {
             "toolgate v0.1.0 listens on http://HERE\n  MCP endpoint  http://HERE/mcp\n  REST API      http://HERE/api/v0\n{expected}"
         );
         assert_eq!(printed.replace(here, "HERE"), wanted);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_development_gateway_that_others_can_reach_says_so() {
+    for (mode, host, is_open) in [
+        ("development", "0.0.0.0", true),
+        ("development", "127.0.0.1", false),
+        ("enterprise", "0.0.0.0", false),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let mut child = command(folder.path(), &[("SERVER_MODE", mode), ("HOST", host)]).spawn().unwrap();
+        let mut greeting = [0; 4096];
+        let read = tokio::io::AsyncReadExt::read(child.stdout.as_mut().unwrap(), &mut greeting);
+        let length = tokio::time::timeout(Duration::from_secs(30), read).await.expect("it greets").unwrap();
+        send_signal(&child, libc::SIGTERM);
+        let output = child.wait_with_output().await.unwrap();
+        for said in [String::from_utf8_lossy(&greeting[..length]), String::from_utf8_lossy(&output.stderr)] {
+            assert_eq!(
+                said.contains("anyone who can reach it can run commands"),
+                is_open,
+                "{mode} {host}: {said}"
+            );
+        }
     }
 }
 

@@ -61,9 +61,21 @@ async fn the_host_in_an_absolute_target_counts_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn off_loopback_any_host_will_do_but_a_foreign_origin_will_not() {
-    let app = TestApp::start_with(|config| config.bind = Bind::Address([0, 0, 0, 0].into())).await;
-    app.send("GET", "/health", &[("host", "gate.example")], "").await.expect(200);
+async fn off_loopback_addresses_and_allowed_names_are_hosts() {
+    let app = TestApp::start_with(|config| {
+        config.bind = Bind::Address([0, 0, 0, 0].into());
+        config.allowed_hosts = vec!["gate.example".into()];
+    })
+    .await;
+    for host in
+        ["gate.example", "Gate.example:1", "localhost", "192.168.0.1:8080", "[2001:db8::1]", "10.0.0.1"]
+    {
+        app.send("GET", "/health", &[("host", host)], "").await.expect(200);
+    }
+    for host in ["evil.example", "gate.example.evil.example", "10.0.0.1.evil.example", "[::1", ""] {
+        let error = app.send("POST", "/mcp", &[("host", host)], "{}").await.expect(403).error();
+        assert!(error.contains("ALLOWED_HOSTS"), "{host:?}: {error}");
+    }
     for (host, origin, status) in [
         ("gate.example", "http://gate.example", 200),
         ("gate.example:80", "http://gate.example", 200),
@@ -82,7 +94,9 @@ async fn off_loopback_any_host_will_do_but_a_foreign_origin_will_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_origin_is_refused_on_every_route() {
     let app = TestApp::start_with(|config| config.public_url = Url::parse("https://gate.example").ok()).await;
+    let own = format!("http://{}", app.address);
     for origin in [
+        own.as_str(),
         "http://localhost",
         "http://localhost:3000",
         "https://localhost:3000",
@@ -127,6 +141,84 @@ async fn a_foreign_origin_is_refused_on_every_route() {
     }
     let two = [("origin", "http://localhost"), ("origin", "https://evil.example")];
     app.send("GET", "/health", &two, "").await.expect(403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_pages_of_this_machine_may_use_mcp_and_read_the_rest() {
+    let app = TestApp::start().await;
+    let own = format!("http://{}", app.address);
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for (origin, status) in [(own.as_str(), 404), ("http://localhost:3000", 403), ("http://127.0.0.1:1", 403)]
+    {
+        let origin = [("origin", origin)];
+        app.send("POST", "/mcp", &origin, ping).await.expect(200);
+        app.send("GET", "/api/v0/tools", &origin, "").await.expect(200);
+        app.send("HEAD", "/health", &origin, "").await.expect(200);
+        for (method, path) in [
+            ("DELETE", "/api/v0/servers/none"),
+            ("POST", "/api/v0/servers/none/enable"),
+            ("DELETE", "/api/dashboard/servers/none"),
+            ("POST", "/nothing"),
+        ] {
+            app.send(method, path, &origin, "").await.expect(status).error();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_pages_that_send_no_origin_are_judged_by_the_fetch_site() {
+    for app in [TestApp::start().await, TestApp::start_enterprise().await] {
+        for (site, status) in [("same-origin", 404), ("none", 404), ("cross-site", 403), ("same-site", 403)] {
+            let site = [("sec-fetch-site", site)];
+            app.send("DELETE", "/api/v0/servers/none", &site, "").await.expect(status).error();
+            app.send("POST", "/nothing", &site, "").await.expect(status).error();
+            app.send("GET", "/api/v0/tools", &site, "").await.expect(200);
+        }
+        let site = [("sec-fetch-site", "cross-site")];
+        app.send("POST", "/mcp", &site, "{}").await.expect(403).error();
+        app.send("POST", "/init", &site, "").await.expect(403).error();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_without_a_host_is_400() {
+    for app in [TestApp::start().await, TestApp::start_enterprise().await] {
+        for (head, status) in [
+            ("GET /health HTTP/1.1\r\n", "400"),
+            ("GET http://localhost/health HTTP/1.1\r\n", "400"),
+            ("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", "400"),
+            ("GET /health HTTP/1.0\r\n", "200"),
+        ] {
+            let request = format!("{head}Connection: close\r\n\r\n");
+            let said = client::rest(client::raw(&app.address, request.as_bytes()).await).await;
+            assert_eq!(said.split(' ').nth(1), Some(status), "{head:?}: {said}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_forbids_sniffing_and_storing() {
+    for app in [TestApp::start().await, TestApp::start_enterprise().await] {
+        for (method, path, headers) in [
+            ("GET", "/health", &[][..]),
+            ("GET", "/nothing", &[]),
+            ("PUT", "/health", &[]),
+            ("GET", "/api/v0/tools", &[]),
+            ("GET", "/api/v0/openapi.json", &[]),
+            ("GET", "/api/v0/tools", &[("origin", "null")]),
+            ("POST", "/api/v0/tools/invoke", &[]),
+            ("GET", "/api/dashboard/overview", &[]),
+            ("GET", "/api/dashboard/oauth/callback", &[]),
+            ("POST", "/mcp", &[]),
+            ("PUT", "/mcp", &[]),
+            ("GET", "/metrics", &[]),
+            ("GET", "/client-metadata.json", &[]),
+        ] {
+            let answer = app.send(method, path, headers, "").await;
+            assert_eq!(answer.headers["x-content-type-options"], "nosniff", "{method} {path}");
+            assert_eq!(answer.headers["cache-control"], "no-store", "{method} {path}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

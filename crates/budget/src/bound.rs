@@ -19,6 +19,8 @@ pub enum Bound {
     Streams,
     Calls,
     WaitingCalls,
+    /// The time that a call waits for a server with `max_concurrency`.
+    WaitingTime,
     Processes,
     /// The size of a message of a server.
     MessageSize,
@@ -29,7 +31,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::HeadTime,
         Self::BodyTime,
         Self::SendTime,
@@ -43,6 +45,7 @@ impl Bound {
         Self::Streams,
         Self::Calls,
         Self::WaitingCalls,
+        Self::WaitingTime,
         Self::Processes,
         Self::MessageSize,
         Self::Lists,
@@ -66,6 +69,7 @@ impl Bound {
             Bound::Streams => "streams",
             Bound::Calls => "calls",
             Bound::WaitingCalls => "waiting_calls",
+            Bound::WaitingTime => "waiting_time",
             Bound::Processes => "processes",
             Bound::MessageSize => "message_size",
             Bound::Lists => "lists",
@@ -110,6 +114,12 @@ impl std::fmt::Display for Exceeded {
             }
             Bound::WaitingCalls => {
                 write!(f, "{limit} calls already wait for this server (max_concurrency); try again later")
+            }
+            Bound::WaitingTime => {
+                write!(
+                    f,
+                    "no other call to this server ended within {limit} seconds (max_concurrency); try again later"
+                )
             }
             Bound::Processes => write!(f, "{limit} processes of servers run already; try again later"),
             Bound::MessageSize => write!(

@@ -5,12 +5,14 @@
 
 mod bound;
 mod budget;
+mod charged;
 mod limits;
 mod rate;
 mod refusals;
 
 pub use bound::{Bound, Exceeded};
 pub use budget::{Budget, Taken};
+pub use charged::charged;
 pub use limits::{
     BATCH_ANSWER_BYTES, BATCH_MESSAGES, LISTED_BYTES, LISTED_ITEMS, LISTED_PAGES, Limits, SERVER_PROCESSES,
     SUBSCRIPTIONS_OF_PRINCIPAL, SUBSCRIPTIONS_OF_SESSION, URI_BYTES, WAITING_CALLS,

@@ -68,7 +68,7 @@ impl Gateway {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             find(catalog.principals(), name.as_str())?;
-            gateway.store.delete_client(&name).await?;
+            gateway.store.delete_client(&name, now_ms()).await?;
             gateway.swap_principals(&catalog, catalog.principals().without_client(&name));
             tracing::info!(client = %name, "deleted a client");
             Ok(())

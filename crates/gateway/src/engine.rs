@@ -16,10 +16,14 @@ use super::caller::Owner;
 use super::catalog::Entry;
 use super::ending::Ending;
 use super::wording::Wording;
-use model::Capabilities;
+use budget::{Exceeded, Taken};
+use model::{Capabilities, PrincipalId};
 use telemetry::Outcome;
 use upstream::{CallError, Exchange, Inbound, Link, Replier, Upstream};
 use wire::Head;
+
+/// When a call that found no room may be tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A request to a server, and for whom it is made.
 pub struct CallRequest {
@@ -33,6 +37,46 @@ pub struct CallRequest {
     pub is_repeatable: bool,
     /// Ends the call when the caller's token is no longer valid, even if the caller has disconnected.
     pub revoked: Option<CancellationToken>,
+    /// Whose limits it counts towards; `None` for requests that are not limited.
+    pub payer: Option<Payer>,
+}
+
+/// The principal whose limits a call counts towards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payer {
+    /// Everybody together, in development mode.
+    Everybody,
+    Principal(PrincipalId),
+}
+
+impl Payer {
+    /// The payer of a request with this method; `None` if it is none of those that are limited.
+    pub fn of(method: &str, principal: Option<PrincipalId>) -> Option<Self> {
+        let is_limited = matches!(method, "tools/call" | "prompts/get" | "resources/read");
+        is_limited.then(|| principal.map_or(Payer::Everybody, Payer::Principal))
+    }
+
+    pub fn principal(self) -> Option<PrincipalId> {
+        match self {
+            Payer::Everybody => None,
+            Payer::Principal(principal) => Some(principal),
+        }
+    }
+}
+
+/// A call that a limit refused before anything was sent to the server.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{exceeded}")]
+pub struct Throttled {
+    pub exceeded: Exceeded,
+    /// When it makes sense to try again.
+    pub retry_after: Duration,
+}
+
+impl From<Exceeded> for Throttled {
+    fn from(exceeded: Exceeded) -> Self {
+        Self { exceeded, retry_after: RETRY_AFTER }
+    }
 }
 
 /// Why a call has no response.
@@ -42,6 +86,8 @@ pub enum Failure {
     Disabled,
     /// The caller's token was revoked.
     Revoked,
+    /// A limit was reached.
+    Throttled(Throttled),
     Call(CallError),
 }
 
@@ -58,6 +104,8 @@ pub struct Call {
     was_repeated: bool,
     ending: Ending,
     _permit: Option<OwnedSemaphorePermit>,
+    /// Its part of the payer's budget of calls in flight.
+    _in_flight: Option<Taken>,
 }
 
 impl Gateway {
@@ -74,6 +122,13 @@ impl Gateway {
             ending.denied();
             return Err(Failure::Disabled);
         };
+        let in_flight = match self.charge(&request) {
+            Ok(in_flight) => in_flight,
+            Err(throttled) => {
+                ending.set(Outcome::Limited, || throttled.to_string());
+                return Err(Failure::Throttled(throttled));
+            }
+        };
         let limit = request.entry.registration.config.timeout();
         let mut call = Call {
             request,
@@ -84,13 +139,15 @@ impl Gateway {
             was_repeated: false,
             ending,
             _permit: None,
+            _in_flight: in_flight,
         };
         let (deadline, revoked) = (call.deadline, call.request.revoked.clone());
         let begun = {
             // Pinned here, since moving a large future is expensive.
             let begun = pin!(async {
-                call._permit = call.upstream.permit().await;
-                call.send(head).await
+                call._permit =
+                    call.upstream.permit().await.map_err(|exceeded| Failure::Throttled(exceeded.into()))?;
+                call.send(head).await.map_err(Failure::Call)
             });
             within(deadline, limit, revoked.as_ref(), begun).await
         };
@@ -98,6 +155,14 @@ impl Gateway {
             Ok(()) => Ok(call),
             Err(failure) => Err(call.fail(failure)),
         }
+    }
+}
+
+impl Gateway {
+    /// Charges a call to the limits of its payer, before anything is sent.
+    fn charge(&self, request: &CallRequest) -> Result<Option<Taken>, Throttled> {
+        let Some(payer) = request.payer else { return Ok(None) };
+        Ok(Some(self.usage(payer.principal()).calls.take(1)?))
     }
 }
 
@@ -117,11 +182,11 @@ impl Call {
         }
     }
 
-    async fn receive(&mut self) -> Result<Inbound, CallError> {
+    async fn receive(&mut self) -> Result<Inbound, Failure> {
         loop {
             let Some((link, exchange)) = &mut self.attempt else {
                 // Boxed, since it is large and rarely needed.
-                Box::pin(self.send(None)).await?;
+                Box::pin(self.send(None)).await.map_err(Failure::Call)?;
                 continue;
             };
             match exchange.next().await {
@@ -129,7 +194,7 @@ impl Call {
                 Err(error) => {
                     let link = link.clone();
                     self.attempt = None;
-                    self.try_again(error, &link)?;
+                    self.try_again(error, &link).map_err(Failure::Call)?;
                 }
             }
         }
@@ -172,6 +237,7 @@ impl Call {
                 self.ending.set(Outcome::TimedOut, || error.to_string());
             }
             Failure::Call(error) => self.ending.set(Outcome::Failed, || error.to_string()),
+            Failure::Throttled(throttled) => self.ending.set(Outcome::Limited, || throttled.to_string()),
             Failure::Disabled => self.ending.denied(),
             // Counts as cancelled, as if the caller had disconnected.
             Failure::Revoked => {}
@@ -215,20 +281,19 @@ async fn within<T>(
     deadline: Option<Instant>,
     limit: Option<Duration>,
     revoked: Option<&CancellationToken>,
-    work: impl Future<Output = Result<T, CallError>>,
+    work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let timed = async {
         match deadline {
             None => work.await,
             Some(deadline) => {
-                let late = || CallError::TimedOut(limit.unwrap_or_default());
+                let late = || Failure::Call(CallError::TimedOut(limit.unwrap_or_default()));
                 timeout_at(deadline, work).await.unwrap_or_else(|_| Err(late()))
             }
         }
     };
-    let done = match revoked {
+    match revoked {
         None => timed.await,
-        Some(revoked) => revoked.run_until_cancelled(timed).await.ok_or(Failure::Revoked)?,
-    };
-    done.map_err(Failure::Call)
+        Some(revoked) => revoked.run_until_cancelled(timed).await.unwrap_or(Err(Failure::Revoked)),
+    }
 }

@@ -1,9 +1,11 @@
 //! The error of a request: a kind that a face turns into a status, and one sentence for people.
 
 use std::fmt;
+use std::time::Duration;
 
+use super::engine::Throttled;
 use budget::Exceeded;
-use model::FieldError;
+use model::{FieldError, excerpt};
 use store::{self, StoreError};
 use upstream::{CallError, ConnectError};
 
@@ -19,6 +21,8 @@ pub enum ErrorKind {
     Conflict,
     /// The upstream failed; the sentence is the reason.
     Upstream,
+    /// A limit was reached; the same request may work later.
+    Throttled,
     /// The database cannot be used now; nothing was changed, and the same request may work later.
     Unavailable,
     /// The gateway failed; the cause is in the log.
@@ -28,20 +32,27 @@ pub enum ErrorKind {
 #[derive(Debug)]
 pub struct Error {
     pub kind: ErrorKind,
+    /// When the same request may work.
+    pub retry_after: Option<Duration>,
     sentence: String,
 }
 
 impl Error {
+    /// Sentences are cut: they may quote a server.
+    fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
+        Self { kind, retry_after: None, sentence: excerpt::cut(sentence.into(), excerpt::SENTENCE) }
+    }
+
     pub fn invalid(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Invalid, sentence: sentence.into() }
+        Self::new(ErrorKind::Invalid, sentence)
     }
 
     pub fn forbidden(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Forbidden, sentence: sentence.into() }
+        Self::new(ErrorKind::Forbidden, sentence)
     }
 
     pub fn not_found(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::NotFound, sentence: sentence.into() }
+        Self::new(ErrorKind::NotFound, sentence)
     }
 
     pub fn oauth_required(server: &str) -> Self {
@@ -49,7 +60,7 @@ impl Error {
             "server {server:?} requires OAuth authorization; give an oauth_redirect_uri, or oauth_client_id and \
              oauth_client_secret if its authorization server supports client credentials"
         );
-        Self { kind: ErrorKind::OAuthRequired, sentence }
+        Self::new(ErrorKind::OAuthRequired, sentence)
     }
 
     pub fn already_registered(server: &str) -> Self {
@@ -57,26 +68,23 @@ impl Error {
     }
 
     pub fn conflict(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Conflict, sentence: sentence.into() }
+        Self::new(ErrorKind::Conflict, sentence)
     }
 
     pub fn upstream(sentence: impl Into<String>) -> Self {
-        Self { kind: ErrorKind::Upstream, sentence: sentence.into() }
+        Self::new(ErrorKind::Upstream, sentence)
     }
 
     pub fn internal(cause: impl fmt::Display) -> Self {
         tracing::error!(%cause, "internal error");
-        Self {
-            kind: ErrorKind::Internal,
-            sentence: "internal error; the log of the gateway has the cause".into(),
-        }
+        Self::new(ErrorKind::Internal, "internal error; the log of the gateway has the cause")
     }
 
     /// The database cannot be used; `reason` says why.
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         let sentence =
             format!("the database cannot be used now: {reason}; nothing was changed, try again later");
-        Self { kind: ErrorKind::Unavailable, sentence }
+        Self::new(ErrorKind::Unavailable, sentence)
     }
 
     /// The disk failed while a change was being stored.
@@ -85,14 +93,14 @@ impl Error {
             "the database cannot be used now: {reason}; the change has no effect, but it may be found stored if the \
              gateway is restarted before the disk works again"
         );
-        Self { kind: ErrorKind::Unavailable, sentence }
+        Self::new(ErrorKind::Unavailable, sentence)
     }
 
     /// The database contains invalid data.
     fn damaged(what: &str) -> Self {
         tracing::error!(what, "the database is damaged");
         let sentence = format!("the database is damaged: {what}; `toolgate check` lists all problems");
-        Self { kind: ErrorKind::Internal, sentence }
+        Self::new(ErrorKind::Internal, sentence)
     }
 
     pub fn stopping() -> Self {
@@ -111,6 +119,13 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Throttled> for Error {
+    fn from(throttled: Throttled) -> Self {
+        let error = Self::new(ErrorKind::Throttled, throttled.to_string());
+        Self { retry_after: Some(throttled.retry_after), ..error }
+    }
+}
 
 impl From<FieldError> for Error {
     fn from(error: FieldError) -> Self {

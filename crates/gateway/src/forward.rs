@@ -12,7 +12,7 @@ use super::caller::Caller;
 use super::catalog::Entry;
 use super::destination::{self, ReturnedState};
 use super::disclosure::Disclosure;
-use super::engine::{Call, CallRequest, Failure};
+use super::engine::{Call, CallRequest, Failure, Payer};
 use super::lists::Caching;
 use super::refusal::Refusal;
 use super::tasks::{self, TaskAccess};
@@ -82,6 +82,7 @@ impl Gateway {
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
         let (era, capabilities, owner) = (caller.era, caller.capabilities, caller.owner);
         let entry = destination.entry.clone();
+        let payer = Payer::of(head.method.as_deref().unwrap_or_default(), caller.viewer.client);
         let request = CallRequest {
             entry: destination.entry,
             wording: Wording::Passed(Passed { caller, message: message.clone(), edits: destination.edits }),
@@ -89,6 +90,7 @@ impl Gateway {
             owner: Some(owner),
             is_repeatable: destination.is_repeatable,
             revoked,
+            payer,
         };
         let disclosure = self.disclosure(client);
         let begun = self.begin_call(request, destination.tool, Some(head)).await;
@@ -184,6 +186,7 @@ impl Forward {
 fn explain(entry: &Entry, failure: Failure, disclosure: Disclosure) -> Refusal {
     let error = match failure {
         Failure::Revoked => return Refusal::Revoked,
+        Failure::Throttled(throttled) => return Refusal::Throttled(throttled),
         Failure::Disabled => return Refusal::Upstream("the server is disabled".into()),
         Failure::Call(error) => error,
     };

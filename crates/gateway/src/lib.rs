@@ -3,10 +3,10 @@
 //! and `greeting` (what an endpoint shows), `change` and `reconcile` (what every change goes through, and repairs after
 //! a failed one), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
 //! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
-//! require OAuth), `identification`, `principals`, `init`, `users`, `clients` and `revocation` (who has access), `usage`
-//! (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a server, and its
-//! outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`, `refusal`, `error`
-//! and `disclosure` (what comes back), `subscriptions`, `tasks`.
+//! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
+//! access), `usage` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
+//! server, and its outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
+//! `refusal`, `error` and `disclosure` (what comes back), `subscriptions`, `tasks`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
@@ -41,6 +41,7 @@ pub mod refusal;
 mod request;
 pub mod resources;
 mod result;
+mod retired_tokens;
 mod revocation;
 mod server_change;
 pub mod servers;
@@ -78,6 +79,7 @@ pub use upstream::News;
 use grants::Keeper;
 use lists::ListCache;
 use principals::Principals;
+use retired_tokens::RetiredTokens;
 use subscriptions::Subscriptions;
 use usage::Usages;
 
@@ -93,6 +95,7 @@ pub struct Gateway {
     /// How long an authorization waits for a person, and how long it is kept after its end.
     authorization_life: Duration,
     catalog: ArcSwap<Catalog>,
+    retired_tokens: RetiredTokens,
     /// Held during each change of the store and the catalog, so that the two do not diverge.
     turn: tokio::sync::Mutex<()>,
     /// Ended authorizations whose result could not be stored yet, with the error of those that failed.
@@ -142,6 +145,7 @@ impl Gateway {
         let (events, received) = mpsc::unbounded_channel();
         let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
         let (users, clients) = (store.load_users().await?, store.load_clients().await?);
+        let retired_tokens = RetiredTokens::new(store.load_retired_tokens(now_ms()).await?);
         let principals = Principals::new(&store, is_initialized, users, clients);
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
@@ -167,6 +171,7 @@ impl Gateway {
             store,
             keeper: keeper.clone(),
             authorization_life,
+            retired_tokens,
             turn: tokio::sync::Mutex::default(),
             unsettled: Mutex::default(),
             has_interrupted: AtomicBool::new(swept.is_err()),

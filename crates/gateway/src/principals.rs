@@ -52,6 +52,13 @@ impl Principal {
         }
     }
 
+    pub(super) fn token_hash(&self) -> &TokenHash {
+        match self {
+            Principal::User(user) => &user.hash,
+            Principal::Client(client) => &client.hash,
+        }
+    }
+
     /// The id of its current token.
     pub fn token_id(&self) -> u64 {
         match self {

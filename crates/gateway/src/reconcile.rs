@@ -91,7 +91,7 @@ impl Gateway {
         let users = catalog.principals().users();
         let differences = Differences::between(&stored, users, |user| user.username.as_str());
         for user in &differences.wrong {
-            self.store.delete_user(&user.username).await?;
+            self.store.delete_user(&user.username, now).await?;
         }
         for user in &differences.missing {
             self.store.put_user(user, now).await?;
@@ -108,7 +108,7 @@ impl Gateway {
         let clients = catalog.principals().clients();
         let differences = Differences::between(&stored, clients, |client| client.name.as_str());
         for client in &differences.wrong {
-            self.store.delete_client(&client.name).await?;
+            self.store.delete_client(&client.name, now).await?;
         }
         for client in &differences.missing {
             self.store.put_client(client, now).await?;

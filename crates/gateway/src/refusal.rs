@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+pub use super::engine::Throttled;
 use budget::Exceeded;
 
 /// Why a request does not reach a server, or its response does not reach the caller.
@@ -24,6 +25,8 @@ pub enum Refusal {
     MissingCapability(&'static str),
     #[error("{0}")]
     Upstream(String),
+    #[error("{0}")]
+    Throttled(Throttled),
     #[error("the token of this client was revoked")]
     Revoked,
     /// The upstream's own error, passed on.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::caller::Owner;
 use super::catalog::Entry;
 use super::disclosure::Disclosure;
-use super::engine::{Call, CallRequest, Failure};
+use super::engine::{Call, CallRequest, Failure, Payer};
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
 use model::{Capabilities, Redactor};
@@ -58,6 +58,7 @@ impl Gateway {
             owner,
             is_repeatable,
             revoked: None,
+            payer: owner.and_then(|owner| payer(method, owner)),
         };
         let begun = self.begin_call(call_request, tool.map(str::to_owned), None).await;
         let mut call = begun.map_err(NoResult::Failed)?;
@@ -128,6 +129,7 @@ impl NoResult {
     pub fn explain(self, what: &str, entry: &Entry, disclosure: Disclosure) -> Error {
         let sentence = match self {
             NoResult::Failed(Failure::Disabled) => return disabled(entry),
+            NoResult::Failed(Failure::Throttled(throttled)) => return throttled.into(),
             NoResult::Failed(Failure::Revoked) => format!("{what} was ended: the token was revoked"),
             NoResult::Failed(Failure::Call(error)) => disclosure.sentence(what, &error, entry),
             NoResult::Rpc { code, message, .. } => format!("{what} failed: {message} (code {code})"),
@@ -136,6 +138,16 @@ impl NoResult {
             }
         };
         Error::upstream(Redactor::of(&entry.registration.config).redact(&sentence))
+    }
+}
+
+/// The payer of a person's request.
+fn payer(method: &str, owner: Owner) -> Option<Payer> {
+    match owner {
+        Owner::Principal(principal) => Payer::of(method, Some(principal)),
+        Owner::Anybody => Payer::of(method, None),
+        // Sessions belong to agents, whose requests are passed on.
+        Owner::Session(_) => None,
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::Gateway;
 use super::caller::Owner;
 use super::catalog::Catalog;
 use super::principals::{Principal, Principals};
+use super::{Gateway, now_ms};
 
 impl Gateway {
     /// Publishes new rights, then ends what runs under tokens that are no longer valid. A principal that got another
@@ -17,6 +17,10 @@ impl Gateway {
         let known: HashSet<_> = principals.all().map(Principal::id).collect();
         let revoked: Vec<_> =
             before.filter(|principal| !valid.contains(&principal.token_id())).cloned().collect();
+        // Before the tokens stop working: nobody who sends one must seem to guess.
+        for principal in &revoked {
+            self.retired_tokens.add(*principal.token_hash(), now_ms());
+        }
         self.publish(catalog.with_principals(principals));
         // Before the change is signalled: sessions that end because of it must not seem to end by themselves.
         for principal in &revoked {

@@ -73,7 +73,7 @@ impl Gateway {
             let principals = catalog.principals();
             let before = find(principals, name.as_str())?;
             check_admin_remains(principals, before, Role::User)?;
-            gateway.store.delete_user(&name).await?;
+            gateway.store.delete_user(&name, now_ms()).await?;
             gateway.swap_principals(&catalog, principals.without_user(&name));
             tracing::info!(user = %name, "deleted a user");
             Ok(())

@@ -244,6 +244,10 @@ impl Message {
                 let data = authored::object(&[("requiredCapabilities", &needed)]);
                 (code::MISSING_CLIENT_CAPABILITY, Some(data))
             }
+            Refusal::Throttled(throttled) => {
+                let wait = throttled.retry_after.as_millis().max(1).to_string();
+                (code::TOO_MANY_CALLS, Some(authored::object(&[("retryAfterMs", wait.as_bytes())])))
+            }
             Refusal::Upstream(_) | Refusal::Revoked => (code::INTERNAL_ERROR, None),
             Refusal::Rpc { code, message, data } => {
                 return Self(vec![authored::error(Some(id), *code, message, data.as_deref())]);

@@ -4,6 +4,7 @@
 pub mod allow_list;
 pub mod capabilities;
 pub mod client;
+pub mod excerpt;
 pub mod fields;
 pub mod group;
 pub mod import;

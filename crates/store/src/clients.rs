@@ -1,6 +1,7 @@
 //! The table `clients`: agents with their tokens and allow lists.
 
 use super::db::on;
+use super::retired_tokens::{Retiring, retire};
 use super::{Store, StoreError};
 use model::{AllowList, Client, HolderName, PrincipalId};
 
@@ -47,6 +48,7 @@ impl Store {
             serde_json::to_string(client.allow_list.names()).expect("a list of strings can be serialized");
         let (hash, sealed, id) = self.tokens.to_columns(&client.token);
         let mut tx = self.write().await?;
+        retire(&mut tx, Retiring::Client(&client.name), Some(&hash), now_ms).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(client.name.as_str()).bind(&client.description);
             let query = query.bind(allow_list).bind(i64::from(client.is_custom_token));
@@ -56,9 +58,10 @@ impl Store {
         tx.commit().await
     }
 
-    pub async fn delete_client(&self, name: &HolderName) -> Result<(), StoreError> {
+    pub async fn delete_client(&self, name: &HolderName, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM clients WHERE name = $1";
         let mut tx = self.write().await?;
+        retire(&mut tx, Retiring::Client(name), None, now_ms).await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
         tx.commit().await
     }

@@ -12,13 +12,14 @@ use super::open_error::OpenStoreError;
 /// Version, name and SQL of a migration.
 type MigrationText = (i64, &'static str, &'static str);
 
-pub(super) const MIGRATIONS: [MigrationText; 6] = [
+pub(super) const MIGRATIONS: [MigrationText; 7] = [
     (1, "servers", include_str!("../../../migrations/0001_servers.sql")),
     (2, "groups", include_str!("../../../migrations/0002_groups.sql")),
     (3, "users", include_str!("../../../migrations/0003_users.sql")),
     (4, "oauth", include_str!("../../../migrations/0004_oauth.sql")),
     (5, "principals", include_str!("../../../migrations/0005_principals.sql")),
     (6, "authorizations", include_str!("../../../migrations/0006_authorizations.sql")),
+    (7, "retired tokens", include_str!("../../../migrations/0007_retired_tokens.sql")),
 ];
 
 pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenStoreError> {

@@ -12,6 +12,13 @@ const HASHED_FOR: &str = "token look-up";
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash([u8; 32]);
 
+impl TokenHash {
+    /// Reads a hash from a column; `None` if it has another length.
+    pub(super) fn restore(column: &[u8]) -> Option<Self> {
+        column.try_into().ok().map(Self)
+    }
+}
+
 impl fmt::Debug for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenHash")

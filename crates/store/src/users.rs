@@ -1,6 +1,7 @@
 //! The table `users`: people with their roles and tokens.
 
 use super::db::{Tx, on};
+use super::retired_tokens::{Retiring, retire};
 use super::tokens::Columns;
 use super::{Store, StoreError, settings};
 use model::{HolderName, Mode, PrincipalId, Role, User};
@@ -41,26 +42,31 @@ impl Store {
 
     /// Stores a new or changed user whose name stays the same.
     pub async fn put_user(&self, user: &User, now_ms: i64) -> Result<(), StoreError> {
+        let columns = self.tokens.to_columns(&user.token);
         let mut tx = self.write().await?;
-        put(&mut tx, user, self.tokens.to_columns(&user.token), now_ms).await?;
+        retire(&mut tx, Retiring::User(&user.username), Some(&columns.0), now_ms).await?;
+        put(&mut tx, user, columns, now_ms).await?;
         tx.commit().await
     }
 
     /// Stores a changed user, who may have a new name; `name` is the old one.
     pub async fn change_user(&self, name: &HolderName, user: &User, now_ms: i64) -> Result<(), StoreError> {
         const RENAME: &str = "UPDATE users SET username = $2 WHERE username = $1";
+        let columns = self.tokens.to_columns(&user.token);
         let mut tx = self.write().await?;
+        retire(&mut tx, Retiring::User(name), Some(&columns.0), now_ms).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(RENAME).bind(name.as_str()).bind(user.username.as_str());
             query.execute(db).await.map(|_| ())
         })?;
-        put(&mut tx, user, self.tokens.to_columns(&user.token), now_ms).await?;
+        put(&mut tx, user, columns, now_ms).await?;
         tx.commit().await
     }
 
-    pub async fn delete_user(&self, name: &HolderName) -> Result<(), StoreError> {
+    pub async fn delete_user(&self, name: &HolderName, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM users WHERE username = $1";
         let mut tx = self.write().await?;
+        retire(&mut tx, Retiring::User(name), None, now_ms).await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
         tx.commit().await
     }

@@ -28,11 +28,20 @@ pub enum Outcome {
     Cancelled,
     /// The requested tool is unknown, disabled or not allowed.
     Denied,
+    /// A limit refused the call before anything was sent.
+    Limited,
 }
 
 impl Outcome {
-    const ALL: [Self; 6] =
-        [Self::Ok, Self::ToolError, Self::Failed, Self::TimedOut, Self::Cancelled, Self::Denied];
+    const ALL: [Self; 7] = [
+        Self::Ok,
+        Self::ToolError,
+        Self::Failed,
+        Self::TimedOut,
+        Self::Cancelled,
+        Self::Denied,
+        Self::Limited,
+    ];
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -121,7 +130,7 @@ impl Metrics {
     /// Counts a call that ended. The name of an unknown server or tool is empty.
     pub fn call_ended(&self, server: &str, tool: &str, outcome: Outcome, elapsed: Duration) {
         let (server, tool) = (server.to_owned(), tool.to_owned());
-        if outcome != Outcome::Denied {
+        if !matches!(outcome, Outcome::Denied | Outcome::Limited) {
             let latency = self.latency.get_or_create_owned(&ServerLabel { server: server.clone() });
             latency.observe(elapsed.as_secs_f64());
         }

@@ -11,9 +11,10 @@ use tokio::sync::Notify;
 use super::error::CallError;
 use super::inbound::{Inbound, answered_id};
 use super::ticket::Ticket;
+use budget::{Bound, Budgets};
 use model::Capabilities;
 use wire::error::code;
-use wire::{Head, Id, MessageKind, authored};
+use wire::{Ends, Head, Id, MessageKind, authored};
 
 pub struct Calls {
     capabilities: Capabilities,
@@ -91,6 +92,20 @@ impl Calls {
         let id = Head::parse(message).ok().and_then(|head| head.id?.as_u64());
         if let Some(slot) = id.and_then(|id| self.slot(id)) {
             slot.settle(Err(CallError::NotSent(reason.to_owned())));
+        }
+    }
+
+    /// Fails the call whose answer is too large to be kept. Called when that is noticed and when the message is over:
+    /// its id may stand at either end. A message without an id there is dropped, and no call fails because of it.
+    pub fn drop_large(&self, ends: &Ends, is_over: bool, budgets: &Budgets) {
+        let id = ends.answer_id(is_over);
+        let id = id.as_deref().and_then(|id| Id::at(id, 0..id.len())).and_then(|id| number(&id));
+        if is_over {
+            budgets.refusals.count(Bound::MessageSize);
+            tracing::debug!(id, "dropped a message that is too large");
+        }
+        if let Some(slot) = id.and_then(|id| self.slot(id)) {
+            slot.settle(Err(CallError::too_large(&budgets.limits)));
         }
     }
 
@@ -219,8 +234,11 @@ impl Calls {
 fn answered_call(id: Option<&Id<'_>>, own: Option<u64>) -> Option<u64> {
     // An error without an id.
     let Some(id) = id else { return own };
-    let number = id.as_u64().or_else(|| quoted_number(id.raw()));
-    number.filter(|number| own.is_none_or(|own| own == *number))
+    number(id).filter(|number| own.is_none_or(|own| own == *number))
+}
+
+fn number(id: &Id<'_>) -> Option<u64> {
+    id.as_u64().or_else(|| quoted_number(id.raw()))
 }
 
 /// The number in an id like `"7"`: some servers write every id as a string.

@@ -20,11 +20,12 @@ use super::lists::{self, Discovery};
 use super::pace::Pace;
 use super::probe::{self, Handshake};
 use super::request::LinkRequest;
+use super::slots::ServerSlots;
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
 use super::step::Step;
 use super::{Boxed, Options};
-use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport};
+use model::{Capabilities, Offering, Process, Redactor, ServerConfig, Transport, excerpt};
 use wire::{Era, Version};
 
 /// The pause after a change of the subscribed resources, for each `SETTLED_AT_ONCE` bytes of the request that follows.
@@ -38,6 +39,7 @@ pub struct ConnectTarget<'a> {
     pub config: &'a ServerConfig,
     pub options: &'a Options,
     pub stderr: &'a StderrTail,
+    pub slots: &'a ServerSlots,
     /// `None` where the server cannot use OAuth.
     pub credentials: Option<&'a Arc<Credentials>>,
 }
@@ -82,7 +84,9 @@ pub async fn read_again(
         instructions: before.instructions.clone(),
     };
     let step = Step::of(config, options);
-    match tokio::time::timeout(options.init_timeout, lists::read(link, &handshake, &step)).await {
+    match tokio::time::timeout(options.init_timeout, lists::read(link, &handshake, &step, &options.budgets))
+        .await
+    {
         Ok(discovery) => discovery.map_err(|error| explain(error, config, &Redactor::of(config))),
         Err(_) => Err(late(config, options, &step)),
     }
@@ -104,7 +108,7 @@ async fn attempt(
     let (link, handshake) = met.map_err(|error| explain(error, config, &redactor))?;
     watch(&link, &handshake);
     link.about_to_read().await;
-    let discovery = lists::read(&link, &handshake, step).await;
+    let discovery = lists::read(&link, &handshake, step, &to.options.budgets).await;
     let discovery = discovery.map_err(|error| explain(error, config, &redactor))?;
     unfinished.link = None;
     Ok((link, discovery))
@@ -147,27 +151,24 @@ async fn meet(
     step: &Step,
     unfinished: &mut UnfinishedLink,
 ) -> Result<(Arc<Link>, Handshake), probe::ProbeError> {
-    let ConnectTarget { config, options, stderr, credentials } = *to;
+    let ConnectTarget { config, options, credentials, .. } = *to;
     step.set("connecting");
     let redactor = Redactor::of(config);
     let (link, handshake) = match &config.transport {
         Transport::StreamableHttp(endpoint) => {
-            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options.tls.clone());
+            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options);
             let link = open_http(client, capabilities);
             unfinished.link = Some(link.clone());
             let handshake = probe::over_http(&link, known, options.init_timeout, step).await?;
             (link, handshake)
         }
         Transport::Sse(endpoint) => {
-            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options.tls.clone());
+            let client = HttpClient::new(endpoint, redactor, credentials.cloned(), options);
             let link = open_sse(client, capabilities).await?;
             let handshake = probe::initialize(&link, step).await?;
             (link, handshake)
         }
-        Transport::Stdio(process) => {
-            let open = || open_stdio(process, options, redactor.clone(), capabilities, stderr);
-            greet_process(open, known, step).await?
-        }
+        Transport::Stdio(process) => greet_process(process, to, capabilities, known, step).await?,
     };
     link.agree_on(handshake.version);
     unfinished.link = Some(link.clone());
@@ -198,11 +199,13 @@ impl Drop for UnfinishedLink {
 /// Performs the handshake with a process. One that exits on the probe is a legacy server that tolerates nothing before
 /// `initialize`, so it is started again without a probe.
 async fn greet_process(
-    open: impl Fn() -> Result<Arc<Link>, CallError>,
+    process: &Process,
+    to: &ConnectTarget<'_>,
+    capabilities: Capabilities,
     known: Option<Era>,
     step: &Step,
 ) -> Result<(Arc<Link>, Handshake), probe::ProbeError> {
-    let link = open()?;
+    let link = open_stdio(process, to, capabilities, step).await?;
     if known == Some(Era::Legacy) {
         let handshake = probe::initialize(&link, step).await?;
         return Ok((link, handshake));
@@ -210,7 +213,7 @@ async fn greet_process(
     match probe::over_stdio(&link, step).await {
         Ok(handshake) => Ok((link, handshake)),
         Err(_) if link.calls.is_lost() => {
-            let link = open()?;
+            let link = open_stdio(process, to, capabilities, step).await?;
             let handshake = probe::initialize(&link, step).await?;
             Ok((link, handshake))
         }
@@ -218,14 +221,15 @@ async fn greet_process(
     }
 }
 
-fn open_stdio(
+async fn open_stdio(
     process: &Process,
-    options: &Options,
-    redactor: Redactor,
+    to: &ConnectTarget<'_>,
     capabilities: Capabilities,
-    stderr: &StderrTail,
+    step: &Step,
 ) -> Result<Arc<Link>, CallError> {
-    let started = Child::start(process, options, redactor, stderr.of_next_process());
+    let ConnectTarget { config, options, stderr, slots, .. } = *to;
+    let slot = slots.take(&options.tasks, step).await?;
+    let started = Child::start(process, options, Redactor::of(config), stderr.of_next_process(), slot);
     let (child, running) = started.map_err(CallError::NotSent)?;
     let link = Link::new(Carrier::Stdio(child), capabilities);
     link.tasks.spawn(running.run(Arc::downgrade(&link), link.stop.clone()));
@@ -306,7 +310,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
                 return live.calls.signals.suspect(&error.to_string());
             }
             Err(CallError::Lost(_) | CallError::TimedOut(_)) => drop(live),
-            Err(CallError::Status { .. } | CallError::Unauthorized(_)) => return,
+            Err(CallError::Status { .. } | CallError::Unauthorized(_) | CallError::Exceeded(_)) => return,
         }
         pace.pause(Duration::ZERO).await;
     }
@@ -353,9 +357,11 @@ async fn hear_out(mut exchange: Exchange) -> bool {
 
 /// Turns a failure of the handshake or the lists into an error sentence for people.
 fn explain(error: probe::ProbeError, config: &ServerConfig, redactor: &Redactor) -> ConnectError {
+    // Cut after the secrets are redacted: a part of one would not be recognized.
+    let quoted = |text: &str| excerpt::cut(redactor.redact(text), excerpt::SENTENCE);
     match error {
         probe::ProbeError::Call(CallError::Unauthorized(denial)) if denial.had_grant => {
-            ConnectError::Unauthorized(Denial { text: redactor.redact(&denial.text), ..denial })
+            ConnectError::Unauthorized(Denial { text: quoted(&denial.text), ..denial })
         }
         probe::ProbeError::Call(CallError::Unauthorized(denial)) => {
             let text = format!(
@@ -364,11 +370,11 @@ fn explain(error: probe::ProbeError, config: &ServerConfig, redactor: &Redactor)
             ConnectError::Unauthorized(Denial { text, ..denial })
         }
         probe::ProbeError::Call(error @ (CallError::NotSent(_) | CallError::SessionLost(_))) => {
-            ConnectError::Unreachable(redactor.redact(&error.to_string()))
+            ConnectError::Unreachable(quoted(&error.to_string()))
         }
-        probe::ProbeError::Call(error) => ConnectError::Failed(redactor.redact(&error.to_string())),
+        probe::ProbeError::Call(error) => ConnectError::Failed(quoted(&error.to_string())),
         probe::ProbeError::Words(words) => {
-            ConnectError::Failed(redactor.redact(&format!("{}: {words}", config.target())))
+            ConnectError::Failed(quoted(&format!("{}: {words}", config.target())))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::kind::kind_of;
+use budget::{Bound, Exceeded, Limits};
 use model::ServerName;
 
 /// Why connecting failed. The sentence names the server, what happened and, where known, what to do.
@@ -57,6 +58,9 @@ pub enum CallError {
     Status { status: u16, text: String },
     #[error("no answer within {}", seconds(*.0))]
     TimedOut(Duration),
+    /// The call, or its answer, would exceed a bound of the gateway.
+    #[error("{0}")]
+    Exceeded(String),
 }
 
 impl CallError {
@@ -69,8 +73,16 @@ impl CallError {
             CallError::SessionLost(_) => "lost its session".into(),
             CallError::Unauthorized(_) => "requires authorization".into(),
             CallError::Status { status, .. } => format!("answered HTTP {status}"),
+            // The sentence of the bound.
+            CallError::Exceeded(sentence) => sentence.clone(),
             CallError::TimedOut(limit) => format!("timed out after {}", seconds(*limit)),
         }
+    }
+
+    /// The error of a call whose answer is larger than a message may be.
+    pub fn too_large(limits: &Limits) -> Self {
+        let limit = limits.message_bytes as u64;
+        Self::Exceeded(Exceeded { bound: Bound::MessageSize, limit }.to_string())
     }
 
     /// Whether the upstream certainly did not run the call.
@@ -80,7 +92,8 @@ impl CallError {
             CallError::Lost(_)
             | CallError::Unauthorized(_)
             | CallError::Status { .. }
-            | CallError::TimedOut(_) => false,
+            | CallError::TimedOut(_)
+            | CallError::Exceeded(_) => false,
         }
     }
 }

@@ -39,7 +39,10 @@ impl Exchange {
                     Ok(message) => self.link.take_in(message, Some(self.id)),
                     Err(error) => {
                         self.answered = true;
-                        self.link.calls.signals.doubt();
+                        // An answer that is too large does not mean a broken link.
+                        if !matches!(error, CallError::Exceeded(_)) {
+                            self.link.calls.signals.doubt();
+                        }
                         return Err(error);
                     }
                 },

@@ -27,7 +27,7 @@ impl Upstream {
         if !needs_own && capabilities.is_empty() {
             return Ok(first);
         }
-        let Some(slot) = self.0.pool.slot(LinkKey { capabilities, owner }, is_process) else {
+        let Some(slot) = self.0.slots.pool.slot(LinkKey { capabilities, owner }, is_process) else {
             return Ok(first);
         };
         slot.touch();
@@ -70,12 +70,12 @@ impl Upstream {
     }
 
     pub fn has_link_of(&self, owner: Owner) -> bool {
-        self.0.pool.has_any(|key| key.owner == Some(owner))
+        self.0.slots.pool.has_any(|key| key.owner == Some(owner))
     }
 
     /// Closes the links of an owner that is gone.
     pub async fn release(&self, owner: Owner) {
-        close_all(self.0.pool.take(|key, _| key.owner == Some(owner))).await;
+        close_all(self.0.slots.pool.take(|key, _| key.owner == Some(owner))).await;
     }
 
     /// Closes links of callers without sessions that were idle for longer than `limit`. Links of sessions are closed
@@ -85,7 +85,7 @@ impl Upstream {
             Some(Owner::Principal(_) | Owner::Anybody) => slot.is_idle(limit),
             Some(Owner::Session(_)) | None => false,
         };
-        close_all(self.0.pool.take(is_over)).await;
+        close_all(self.0.slots.pool.take(is_over)).await;
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -17,10 +18,14 @@ use super::failures::{FailureNote, Failures};
 use super::link::Link;
 use super::lists::Discovery;
 use super::news::News;
-use super::pool::LinkPool;
+use super::slots::ServerSlots;
 use super::stdio::StderrTail;
-use model::{LogLevel, Offering, Redactor, ServerConfig, Status};
+use budget::{Bound, Budget, Exceeded};
+use model::{LogLevel, Offering, Redactor, ServerConfig, Status, excerpt};
 use wire::{Era, text};
+
+/// How long a call waits for a server with `max_concurrency`.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// The current state of a server.
 #[derive(Clone)]
@@ -58,12 +63,15 @@ pub(super) struct Shared {
     /// Notified when a caller needs a server that failed.
     pub wanted: Notify,
     pub refreshes: mpsc::UnboundedSender<Refresh>,
-    pub pool: LinkPool,
+    /// The further links, and the processes of all links.
+    pub slots: Arc<ServerSlots>,
     /// The most verbose log level that any caller asked for.
     pub level: Mutex<Option<LogLevel>>,
     /// Subscribed resources.
     pub wanted_resources: Mutex<BTreeSet<String>>,
     pub permits: Option<Arc<Semaphore>>,
+    /// Calls that wait for a permit.
+    pub waiting: Budget,
     pub stop: CancellationToken,
     pub task: TaskTracker,
 }
@@ -140,24 +148,31 @@ impl Upstream {
         }
     }
 
-    /// Waits for a permit under the server's `max_concurrency`; `None` where that has no limit.
-    pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        match &self.0.permits {
-            Some(permits) => permits.clone().acquire_owned().await.ok(),
-            None => None,
+    /// Waits for a permit under the server's `max_concurrency`; `None` where that has no limit. The number of calls that
+    /// wait is limited, and so is the time.
+    pub async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Exceeded> {
+        let Some(permits) = &self.0.permits else { return Ok(None) };
+        if let Ok(permit) = permits.clone().try_acquire_owned() {
+            return Ok(Some(permit));
+        }
+        let _waiting = self.0.waiting.take(1)?;
+        match tokio::time::timeout(LONGEST_WAIT, permits.clone().acquire_owned()).await {
+            Ok(permit) => Ok(permit.ok()),
+            Err(_) => Err(self.0.options.budgets.exceeded(Bound::WaitingTime, LONGEST_WAIT.as_secs())),
         }
     }
 
     /// Reports a failed call that shows `link` to be unusable: from now on callers wait for the next link.
     pub fn report(&self, link: &Arc<Link>, error: &CallError) {
+        let reason = self.0.presentable(&error.to_string());
         let is_current = |state: &mut LinkState| {
             let current = state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link));
             if current {
-                *state = LinkState { status: Status::Connecting, reason: error.to_string(), link: None };
+                *state = LinkState { status: Status::Connecting, reason: reason.clone(), link: None };
             }
             current
         };
-        self.0.pool.forget(link);
+        self.0.slots.pool.forget(link);
         if self.0.state.send_if_modified(is_current) {
             self.0.tell_status();
             self.0.forget_era();
@@ -180,7 +195,7 @@ impl Upstream {
         if let Some(credentials) = &self.0.credentials {
             credentials.settle().await;
         }
-        for link in self.0.pool.take_links() {
+        for link in self.0.slots.pool.take_links() {
             link.close().await;
         }
     }
@@ -202,7 +217,7 @@ impl Upstream {
         *self.0.level.lock().expect("no code panics while it holds the level") = Some(level);
         let first = self.0.state.borrow().link.clone();
         let Some(offering) = self.offering() else { return };
-        for link in self.0.pool.links().into_iter().chain(first) {
+        for link in self.0.slots.pool.links().into_iter().chain(first) {
             self.0.restore_level(&link, &offering);
         }
     }
@@ -239,15 +254,20 @@ impl Shared {
             config: &self.config,
             options: &self.options,
             stderr: &self.stderr,
+            slots: &self.slots,
             credentials: self.credentials.as_ref(),
         }
     }
 
     pub fn show(&self, status: Status, reason: impl Into<String>, link: Option<Arc<Link>>) {
-        // Reasons may quote the server, for example the names of its tools.
-        let reason = Redactor::of(&self.config).redact(&reason.into());
+        let reason = self.presentable(&reason.into());
         self.state.send_replace(LinkState { status, reason, link });
         self.tell_status();
+    }
+
+    /// A reason without secrets and cut to a sentence: it may quote the server, for example the names of its tools.
+    fn presentable(&self, reason: &str) -> String {
+        excerpt::cut(Redactor::of(&self.config).redact(reason), excerpt::SENTENCE)
     }
 
     fn tell_status(&self) {
@@ -265,11 +285,18 @@ impl Shared {
                 self.config.name
             ));
         }
-        let (status, reason) = match problems.is_empty() {
-            true => (Status::Connected, remark_on_names(&self.config, &discovery.offering)),
-            false => (Status::Degraded, problems.join("; ")),
+        let mut remarks = discovery.remarks.clone();
+        let status = match problems.is_empty() {
+            true => {
+                remarks.extend(remark_on_names(&self.config, &discovery.offering));
+                Status::Connected
+            }
+            false => {
+                remarks.extend(problems);
+                Status::Degraded
+            }
         };
-        self.show(status, reason, Some(link.clone()));
+        self.show(status, remarks.join("; "), Some(link.clone()));
     }
 
     /// Applies the log level and the subscriptions to a new link.
@@ -308,20 +335,20 @@ impl Shared {
 }
 
 /// A remark about tool names that some clients refuse; such names are passed on unchanged.
-fn remark_on_names(config: &ServerConfig, offering: &Offering) -> String {
+fn remark_on_names(config: &ServerConfig, offering: &Offering) -> Option<String> {
     let is_usual = |name: &str| {
         name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
     };
     let names = offering.tools.iter().map(|tool| config.name.qualify(&tool.name));
     let odd: Vec<_> = names.filter(|name| !is_usual(name)).collect();
     match odd.as_slice() {
-        [] => String::new(),
-        [one] => {
-            format!("some clients refuse this tool name (over 64 characters, or unusual characters): {one}")
-        }
-        [first, ..] => format!(
+        [] => None,
+        [one] => Some(format!(
+            "some clients refuse this tool name (over 64 characters, or unusual characters): {one}"
+        )),
+        [first, ..] => Some(format!(
             "some clients refuse {} tool names (over 64 characters, or unusual characters), {first} among them",
             odd.len()
-        ),
+        )),
     }
 }

@@ -1,8 +1,8 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
 //! Reading order: `handle`, `start` and `supervisor` (one server, kept alive), `connect` with `step`, `probe` and
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
-//! and `ticket` (routing of messages to calls), `pool` and `further` (further links), then the transports. `oauth` and
-//! `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
+//! and `ticket` (routing of messages to calls), `pool`, `slots` and `further` (further links), then the transports.
+//! `oauth` and `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
 
 mod calls;
@@ -24,6 +24,7 @@ mod pace;
 mod pool;
 mod probe;
 mod request;
+mod slots;
 mod sse;
 mod start;
 pub mod stdio;
@@ -54,6 +55,7 @@ pub use lists::Discovery;
 pub use news::{News, Newsroom};
 pub use pool::Owner;
 pub use request::{LinkRequest, OnBehalf};
+pub use slots::ProcessSlots;
 
 /// Settings and shared state of all links of this gateway.
 #[derive(Clone)]
@@ -64,6 +66,7 @@ pub struct Options {
     pub guard: PathBuf,
     /// The guards that are running.
     pub guards: stdio::Guards,
+    pub processes: ProcessSlots,
     /// The environment that child processes inherit, without the gateway's own variables.
     pub child_env: Vec<(OsString, OsString)>,
     pub tls: Tls,
@@ -81,6 +84,3 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The client name and version that the gateway sends to upstreams.
 const CLIENT: ClientInfo<'static> = ClientInfo { name: "toolgate", version: env!("CARGO_PKG_VERSION") };
-
-/// The largest message accepted; an upstream that sends a larger one is considered broken.
-const MAX_MESSAGE: usize = 256 * 1024 * 1024;

@@ -1,9 +1,9 @@
-//! Reads everything that a server lists, each list to its last page.
+//! Reads everything that a server lists, each list to its last page or to a bound on lists.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::calls::Purpose;
@@ -11,9 +11,10 @@ use super::link::{Carrier, Link};
 use super::probe::{Handshake, ProbeError, result_of};
 use super::request::LinkRequest;
 use super::step::Step;
-use model::{Offering, Prompt, Resource, Template, Tool};
+use budget::{Bound, Budgets, LISTED_BYTES, LISTED_ITEMS, LISTED_PAGES};
+use model::{Offering, Prompt, Resource, Template, Tool, excerpt};
 use wire::error::code;
-use wire::{Era, HeaderParam, Response};
+use wire::{Era, HeaderParam, Response, walk};
 
 /// What a server offers, as read from its lists.
 #[derive(Clone, Debug)]
@@ -21,14 +22,31 @@ pub struct Discovery {
     pub offering: Arc<Offering>,
     /// Problems that do not prevent using the server.
     pub problems: Vec<String>,
+    /// What is left out because of a bound.
+    pub remarks: Vec<String>,
 }
 
-/// The most pages of one list; a server with more is considered broken.
-const MAX_PAGES: usize = 10_000;
+/// How many problems are named, and how much of each.
+const NAMED_PROBLEMS: usize = 10;
+const PROBLEM_LENGTH: usize = 200;
 
-pub async fn read(link: &Arc<Link>, handshake: &Handshake, step: &Step) -> Result<Discovery, ProbeError> {
+pub async fn read(
+    link: &Arc<Link>,
+    handshake: &Handshake,
+    step: &Step,
+    budgets: &Budgets,
+) -> Result<Discovery, ProbeError> {
     let declared = handshake.declared();
-    let mut reader = ListReader { link, step, problems: Vec::new(), ttl_ms: None, is_private: false };
+    let mut reader = ListReader {
+        link,
+        step,
+        budgets,
+        bytes: 0,
+        problems: Problems::default(),
+        remarks: Vec::new(),
+        ttl_ms: None,
+        is_private: false,
+    };
     let (mut tools, mut prompts, mut resources, mut templates) = (vec![], vec![], vec![], vec![]);
     if declared.tools.is_some() {
         tools = reader.list("tools/list", "tools", Tool::parse, Tool::key).await?;
@@ -41,7 +59,7 @@ pub async fn read(link: &Arc<Link>, handshake: &Handshake, step: &Step) -> Resul
         let kind = "resourceTemplates";
         templates = reader.list("resources/templates/list", kind, Template::parse, Template::key).await?;
     }
-    let ListReader { mut problems, ttl_ms, is_private, .. } = reader;
+    let ListReader { mut problems, remarks, ttl_ms, is_private, .. } = reader;
     hide_unreachable(link, &mut tools, &mut problems);
     let offering = Offering {
         protocol_version: handshake.version.as_str().to_owned(),
@@ -55,13 +73,17 @@ pub async fn read(link: &Arc<Link>, handshake: &Handshake, step: &Step) -> Resul
         ttl_ms,
         is_private,
     };
-    Ok(Discovery { offering: Arc::new(offering), problems })
+    Ok(Discovery { offering: Arc::new(offering), problems: problems.into_sentences(), remarks })
 }
 
 struct ListReader<'a> {
     link: &'a Arc<Link>,
     step: &'a Step,
-    problems: Vec<String>,
+    budgets: &'a Budgets,
+    /// The bytes of all definitions so far, and of the cursors.
+    bytes: usize,
+    problems: Problems,
+    remarks: Vec<String>,
     ttl_ms: Option<u64>,
     is_private: bool,
 }
@@ -76,23 +98,50 @@ impl ListReader<'_> {
     ) -> Result<Vec<T>, ProbeError> {
         let (mut items, mut seen, mut cursors) = (Vec::new(), HashSet::new(), HashSet::new());
         let mut cursor: Option<Box<RawValue>> = None;
-        for page in 1..=MAX_PAGES {
+        for page in 1..=LISTED_PAGES {
+            if self.bytes >= LISTED_BYTES {
+                return Ok(self.leave_out(items, too_many_bytes()));
+            }
             self.step.set(format!("reading {method}, page {page}"));
             let Some(found) = self.page(method, member, cursor.as_deref()).await? else { return Ok(items) };
-            for definition in found.items {
+            for definition in found.definitions() {
+                if items.len() == LISTED_ITEMS {
+                    let reason = format!("{method} has more than {LISTED_ITEMS} items");
+                    return Ok(self.leave_out(items, reason));
+                }
+                if self.bytes + definition.len() > LISTED_BYTES {
+                    return Ok(self.leave_out(items, too_many_bytes()));
+                }
+                let definition =
+                    RawValue::from_string(definition.to_owned()).map_err(|e| unreadable(method, e))?;
+                let length = definition.get().len();
                 match parse(definition) {
-                    Ok(item) if seen.insert(key(&item).to_owned()) => items.push(item),
-                    Ok(item) => self.problems.push(format!("{method} names {:?} twice", key(&item))),
-                    Err(problem) => self.problems.push(format!("{method} has {problem}")),
+                    Ok(item) if seen.insert(key(&item).to_owned()) => {
+                        self.bytes += length;
+                        items.push(item);
+                    }
+                    Ok(item) => self.problems.add(|| format!("{method} names {:?} twice", key(&item))),
+                    Err(problem) => self.problems.add(|| format!("{method} has {problem}")),
                 }
             }
             let Some(next) = found.next else { return Ok(items) };
+            self.bytes += next.get().len();
             if !cursors.insert(next.get().to_owned()) {
                 return Err(ProbeError::Words(format!("{method} repeats the cursor {}", next.get())));
             }
             cursor = Some(next);
         }
-        Err(ProbeError::Words(format!("{method} has more than {MAX_PAGES} pages")))
+        Ok(self.leave_out(items, format!("{method} has more than {LISTED_PAGES} pages")))
+    }
+
+    /// Ends a list before its end.
+    fn leave_out<T>(&mut self, items: Vec<T>, reason: String) -> Vec<T> {
+        self.budgets.refusals.count(Bound::Lists);
+        let remark = format!("{reason}; the rest is left out");
+        if !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
+        }
+        items
     }
 
     /// Reads one page; `None` when the server does not know the method.
@@ -113,24 +162,79 @@ impl ListReader<'_> {
         if is_unknown_method(&answer) {
             return Ok(None);
         }
-        let unreadable =
-            |error| ProbeError::Words(format!("the response to {method} cannot be parsed: {error}"));
-        let mut found: HashMap<Cow<'_, str>, &RawValue> =
-            serde_json::from_slice(result_of(&answer, method)?).map_err(unreadable)?;
-        let items = found.remove(member).map_or("[]", RawValue::get);
-        let items = serde_json::from_str(items).map_err(unreadable)?;
-        if let Some(ttl) = found.get("ttlMs").and_then(|ttl| ttl.get().parse::<u64>().ok()) {
-            self.ttl_ms = Some(self.ttl_ms.map_or(ttl, |least| least.min(ttl)));
+        let result = result_of(&answer, method)?;
+        let object = walk::whole(result).map_err(|error| unreadable(method, error))?;
+        if result.get(object.start) != Some(&b'{') {
+            return Err(unreadable(method, "the result is not an object"));
         }
-        self.is_private |= found.get("cacheScope").is_some_and(|scope| scope.get() == r#""private""#);
-        let next = found.remove("nextCursor").filter(|next| next.get() != "null").map(ToOwned::to_owned);
-        Ok(Some(ListPage { items, next }))
+        let (mut items, mut next) = (None, None);
+        // Walked instead of parsed into a map: a page may have any number of members and items.
+        for (key, _, value) in walk::members(result, &object) {
+            let bytes = &result[value.clone()];
+            match &*key {
+                "ttlMs" => {
+                    if let Some(ttl) = std::str::from_utf8(bytes).ok().and_then(|ttl| ttl.parse::<u64>().ok())
+                    {
+                        self.ttl_ms = Some(self.ttl_ms.map_or(ttl, |least| least.min(ttl)));
+                    }
+                }
+                "cacheScope" => self.is_private |= bytes == br#""private""#,
+                "nextCursor" => next = Some(bytes).filter(|next| *next != b"null"),
+                key if key == member => items = Some(value),
+                _ => {}
+            }
+        }
+        if items.as_ref().is_some_and(|items| result.get(items.start) != Some(&b'[')) {
+            return Err(unreadable(method, format!("{member} is not a list")));
+        }
+        let next = next.map(serde_json::from_slice).transpose().map_err(|error| unreadable(method, error))?;
+        let items = items.map(|items| answer.message().slice_ref(&result[items]));
+        Ok(Some(ListPage { items: items.unwrap_or_default(), next }))
+    }
+}
+
+fn unreadable(method: &str, error: impl std::fmt::Display) -> ProbeError {
+    ProbeError::Words(format!("the response to {method} cannot be parsed: {error}"))
+}
+
+fn too_many_bytes() -> String {
+    format!("its lists have more than {} MiB", LISTED_BYTES / (1024 * 1024))
+}
+
+/// Problems with single items. Only the first ones are kept; the others are counted.
+#[derive(Default)]
+struct Problems {
+    named: Vec<String>,
+    others: usize,
+}
+
+impl Problems {
+    fn add(&mut self, problem: impl FnOnce() -> String) {
+        match self.named.len() < NAMED_PROBLEMS {
+            true => self.named.push(excerpt::cut(problem(), PROBLEM_LENGTH)),
+            false => self.others += 1,
+        }
+    }
+
+    fn into_sentences(mut self) -> Vec<String> {
+        if self.others > 0 {
+            self.named.push(format!("and {} more", self.others));
+        }
+        self.named
     }
 }
 
 struct ListPage {
-    items: Vec<Box<RawValue>>,
+    /// The list as JSON; empty if there is none.
+    items: Bytes,
     next: Option<Box<RawValue>>,
+}
+
+impl ListPage {
+    fn definitions(&self) -> impl Iterator<Item = &str> {
+        let spans = walk::elements(&self.items, &(0..self.items.len()));
+        spans.filter_map(|span| std::str::from_utf8(&self.items[span]).ok())
+    }
 }
 
 fn is_unknown_method(answer: &Response) -> bool {
@@ -139,7 +243,7 @@ fn is_unknown_method(answer: &Response) -> bool {
 
 /// Hides tools that cannot be called. A modern server over HTTP may require arguments in headers too; a tool that
 /// declares this in a way that the revision forbids is hidden, the others stay.
-fn hide_unreachable(link: &Link, tools: &mut Vec<Tool>, problems: &mut Vec<String>) {
+fn hide_unreachable(link: &Link, tools: &mut Vec<Tool>, problems: &mut Problems) {
     let wants_headers = matches!(link.carrier, Carrier::Http(_))
         && link.version().is_some_and(|version| version.era() == Era::Modern);
     if !wants_headers {
@@ -155,7 +259,7 @@ fn hide_unreachable(link: &Link, tools: &mut Vec<Tool>, problems: &mut Vec<Strin
                 true
             }
             Err(reason) => {
-                problems.push(format!("the tool {:?} is hidden: {reason}", tool.name));
+                problems.add(|| format!("the tool {:?} is hidden: {reason}", tool.name));
                 false
             }
         }

@@ -12,7 +12,7 @@ use super::link::Link;
 use model::{Capabilities, PrincipalId};
 
 /// The most shared processes of one server, the first included, for different sets of capabilities.
-const MAX_PROCESSES: usize = 4;
+const MAX_SHARED: usize = 4;
 
 #[derive(Default)]
 pub struct LinkPool(Mutex<HashMap<LinkKey, SharedLink>>);
@@ -48,6 +48,14 @@ impl PooledLink {
         *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
     }
 
+    /// When it was last used; `None` while it is in use or not open yet. Everybody who uses the link, or is about to,
+    /// holds it or its slot.
+    fn unused_since(self: &Arc<Self>) -> Option<Instant> {
+        let link = self.link.get()?;
+        let is_free = Arc::strong_count(self) == 1 && Arc::strong_count(link) == 1;
+        is_free.then(|| *self.last_used.lock().expect("no code panics while it holds a time"))
+    }
+
     /// Whether it has been idle for longer than `limit`. A link with calls in flight is not idle.
     pub fn is_idle(&self, limit: Duration) -> bool {
         if self.link.get().is_none_or(|link| link.calls.has_callers()) {
@@ -55,6 +63,12 @@ impl PooledLink {
         }
         self.last_used.lock().expect("no code panics while it holds a time").elapsed() > limit
     }
+}
+
+/// The link that nobody has used for the longest time.
+fn longest_idle(slots: &HashMap<LinkKey, SharedLink>) -> Option<(LinkKey, Instant)> {
+    let idle = slots.iter().filter_map(|(key, slot)| Some((*key, slot.unused_since()?)));
+    idle.min_by_key(|(_, since)| *since)
 }
 
 impl LinkPool {
@@ -68,7 +82,7 @@ impl LinkPool {
         // Only when a new slot is needed: a call should not iterate over the links of all others.
         slots.retain(|_, slot| is_usable(slot));
         let shared = slots.keys().filter(|key| key.owner.is_none()).count();
-        let is_full = is_process && key.owner.is_none() && shared + 1 >= MAX_PROCESSES;
+        let is_full = is_process && key.owner.is_none() && shared + 1 >= MAX_SHARED;
         if is_full {
             // Capabilities that the chosen process did not declare are not available to this caller.
             let fitting = slots.iter().filter(|(other, _)| {
@@ -96,6 +110,20 @@ impl LinkPool {
         slots
             .iter()
             .any(|(key, slot)| is_meant(key) && slot.link.get().is_some_and(|link| !link.calls.is_lost()))
+    }
+
+    /// When the link that has been idle longest was last used; `None` if all are in use.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let slots = self.0.lock().expect("no code panics while it holds the slots");
+        longest_idle(&slots).map(|(_, since)| since)
+    }
+
+    /// Takes out the link that has been idle longest. `mark` is called before others can see that it is gone.
+    pub fn take_idle<T>(&self, mark: impl FnOnce() -> T) -> Option<(Arc<Link>, T)> {
+        let mut slots = self.0.lock().expect("no code panics while it holds the slots");
+        let (key, _) = longest_idle(&slots)?;
+        let link = slots.remove(&key)?.link.get().cloned()?;
+        Some((link, mark()))
     }
 
     pub fn take_links(&self) -> Vec<Arc<Link>> {

@@ -9,7 +9,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 
 use super::error::CallError;
-use super::http::{EVENTS, EventReader, HttpClient, JSON, Target, is_event_stream};
+use super::http::{EVENTS, EventReader, HttpClient, JSON, Received, Target, is_event_stream};
 use super::link::Link;
 
 pub struct EventStream {
@@ -41,10 +41,12 @@ impl EventStream {
         }
         let mut reader = EventReader::new(client.clone(), received.body);
         let address = loop {
-            match reader.next_event().await? {
+            match reader.next().await? {
                 None => return Err(client.lost("the event stream ended before it named an endpoint")),
-                Some(event) if event.name.as_deref() == Some("endpoint") => break event.data,
-                Some(_) => {}
+                Some(Received::Event(event)) if event.name.as_deref() == Some("endpoint") => {
+                    break event.data;
+                }
+                Some(Received::Event(_) | Received::TooLarge(_)) => {}
             }
         };
         let address = String::from_utf8_lossy(&address);
@@ -84,10 +86,15 @@ impl Incoming {
         };
         let inbox = async {
             loop {
-                match self.reader.next_data().await {
-                    Ok(Some(data)) => match link.upgrade() {
-                        Some(link) => link.take_in(data, None),
-                        None => return None,
+                match self.reader.next().await {
+                    Ok(Some(received)) => match (received, link.upgrade()) {
+                        (Received::Event(event), Some(link)) => link.take_in(event.data, None),
+                        (Received::TooLarge(Some(ends)), Some(link)) => {
+                            link.calls.drop_large(&ends, true, self.client.budgets());
+                        }
+                        // Its id may stand at its end.
+                        (Received::TooLarge(None), Some(_)) => {}
+                        (_, None) => return None,
                     },
                     Ok(None) => return Some(self.client.lost("the event stream ended")),
                     Err(error) => return Some(error),

@@ -15,9 +15,10 @@ use super::failures::Failures;
 use super::handle::{LinkState, ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::lists::Discovery;
-use super::pool::LinkPool;
+use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use super::supervisor::Supervisor;
+use budget::{Bound, Budget, WAITING_CALLS};
 use model::{Offering, ServerConfig, Status};
 use wire::{Era, Version};
 
@@ -30,16 +31,18 @@ impl Upstream {
         credentials: Option<Arc<Credentials>>,
     ) -> Result<(Self, Discovery), ConnectError> {
         let stderr = StderrTail::default();
+        let slots = options.processes.of_server();
         let target = ConnectTarget {
             config: &config,
             options: &options,
             stderr: &stderr,
+            slots: &slots,
             credentials: credentials.as_ref(),
         };
         let (link, discovery) = connect(&target, None).await?;
         let known = link.version().map(|version| version.era());
         let connected = Some((link, discovery.clone()));
-        let upstream = Self::start(config, options, events, credentials, known, stderr, connected);
+        let upstream = Self::start(config, options, events, credentials, known, slots, stderr, connected);
         Ok((upstream, discovery))
     }
 
@@ -52,7 +55,8 @@ impl Upstream {
         offering: &Offering,
     ) -> Self {
         let known = Version::parse(&offering.protocol_version).map(|version| version.era());
-        Self::start(config, options, events, credentials, known, StderrTail::default(), None)
+        let slots = options.processes.of_server();
+        Self::start(config, options, events, credentials, known, slots, StderrTail::default(), None)
     }
 
     fn start(
@@ -61,12 +65,14 @@ impl Upstream {
         events: mpsc::UnboundedSender<ServerEvent>,
         credentials: Option<Arc<Credentials>>,
         known_era: Option<Era>,
+        slots: Arc<ServerSlots>,
         stderr: StderrTail,
         connected: Option<(Arc<Link>, Discovery)>,
     ) -> Self {
         let (refreshes, refresh_requests) = mpsc::unbounded_channel();
         let permits =
             usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let waiting = Budget::new(Bound::WaitingCalls, WAITING_CALLS, &options.budgets.refusals);
         let shared = Arc::new(Shared {
             config,
             options,
@@ -83,10 +89,11 @@ impl Upstream {
             known_era: Mutex::new(known_era),
             wanted: Notify::new(),
             refreshes,
-            pool: LinkPool::default(),
+            slots,
             level: Mutex::default(),
             wanted_resources: Mutex::default(),
             permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
+            waiting,
             stop: CancellationToken::new(),
             task: TaskTracker::new(),
         });

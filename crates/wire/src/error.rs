@@ -12,6 +12,8 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i32 = -32601;
     pub const INVALID_PARAMS: i32 = -32602;
     pub const INTERNAL_ERROR: i32 = -32603;
+    /// Of this gateway: a limit on calls was reached.
+    pub const TOO_MANY_CALLS: i32 = 429;
     /// Legacy only; modern revisions use `INVALID_PARAMS`.
     pub const RESOURCE_NOT_FOUND: i32 = -32002;
     pub const HEADER_MISMATCH: i32 = -32020;

@@ -54,6 +54,24 @@ pub fn find_answer_id(body: &[u8]) -> Option<Span> {
     None
 }
 
+/// The id of a response of which only the two ends are known. `end` is empty if it is not known yet.
+pub fn find_answer_id_at_ends(beginning: &[u8], end: &[u8]) -> Option<Vec<u8>> {
+    let mut scan = Scan::new(beginning);
+    let mut id = None;
+    scan.enter().ok()?;
+    while let Some(key) = scan.key().ok()? {
+        match &beginning[key] {
+            br#""jsonrpc""# => drop(scan.value().ok()?),
+            br#""id""# => id = token(beginning, scan.value().ok()?).map(|span| beginning[span].to_vec()),
+            br#""result""# | br#""error""# => {
+                return id.or_else(|| at_end(end).map(|span| end[span].to_vec()));
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// The id if the message ends with `,"id":<id>}`. The last byte of an object is its own closing bracket; a scalar right
 /// before that bracket is therefore a value of this object, and the quotes around its key cannot be part of a string,
 /// since they are not escaped. An id inside a nested object is followed by another bracket.

@@ -1,13 +1,14 @@
 //! MCP messages as bytes: the parts of a message that the gateway needs are read in one borrowed pass, changes are made
 //! with a patch, and everything else stays as sent. No I/O, no async, no other layer.
 //!
-//! Reading order: [`scan`] with `token` and `word`, [`walk`] (JSON as spans), [`text`] and [`id`] (the values of
-//! tokens), [`head`], [`params`] and [`keys`] (the contents of a message), [`response`] with `marks` (a server's
+//! Reading order: [`scan`] with `token` and `word`, [`walk`] (JSON as spans), [`text`] and [`id`] with `ends` (the values
+//! of tokens), [`head`], [`params`] and [`keys`] (the contents of a message), [`response`] with `marks` (a server's
 //! response), [`patch`] (changes), [`authored`] and [`error`] (messages that we write), [`sse`] (event streams),
 //! [`method`], [`era`], [`meta`] and [`headers`] with `annotation` (differences between protocol revisions).
 
 mod annotation;
 pub mod authored;
+mod ends;
 pub mod era;
 pub mod error;
 pub mod head;
@@ -28,6 +29,7 @@ mod token;
 pub mod walk;
 mod word;
 
+pub use ends::Ends;
 pub use era::{Era, Version};
 pub use error::RpcError;
 pub use head::{Head, MessageKind};

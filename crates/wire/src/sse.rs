@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use super::ends::Ends;
 use super::word;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -19,10 +20,13 @@ pub struct Event {
     pub id: Option<String>,
 }
 
-/// An event was larger than allowed. It is skipped; the events after it can still be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An event was larger than allowed. It is skipped; the events after it can still be read. Reported twice: when the
+/// event exceeds the limit, and when it is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TooLong {
     pub limit: usize,
+    /// Both ends of the event, once it is over.
+    pub ends: Option<Ends>,
 }
 
 impl fmt::Display for TooLong {
@@ -44,8 +48,8 @@ pub struct Scanner {
     started: bool,
     /// The last line ended with CR: an LF right after it belongs to that line end.
     after_cr: bool,
-    /// The rest of the current event is dropped because of its size.
-    skipping: bool,
+    /// The ends of the current event, if the rest of it is dropped because of its size.
+    skipped: Option<Ends>,
     /// Bytes of the current line were dropped already, so it is not the empty line that ends an event.
     line_cut: bool,
     partial: PartialEvent,
@@ -62,7 +66,7 @@ impl Scanner {
             searched: 0,
             started: false,
             after_cr: false,
-            skipping: false,
+            skipped: None,
             line_cut: false,
             partial: PartialEvent::default(),
             last_event_id: None,
@@ -81,25 +85,32 @@ impl Scanner {
         while let Some(line) = self.next_line() {
             let cut = std::mem::replace(&mut self.line_cut, false);
             let blank = line.is_empty() && !cut;
-            if self.skipping {
-                self.skipping = !blank;
+            if let Some(skipped) = &mut self.skipped {
+                if blank {
+                    let ends = self.skipped.take();
+                    return Some(Err(TooLong { limit: self.limit, ends }));
+                }
+                skipped.add(&line);
+                skipped.add(b"\n");
             } else if blank {
                 if let Some(event) = self.dispatch() {
                     return Some(Ok(event));
                 }
             } else if self.partial.size + line.len() > self.limit {
-                return Some(Err(self.skip()));
+                return Some(Err(self.skip(&[&line, b"\n"])));
             } else {
                 self.field(line);
             }
         }
-        if self.skipping {
+        if let Some(skipped) = &mut self.skipped {
             self.line_cut |= !self.buffer.is_empty();
+            skipped.add(&self.buffer);
             self.cut();
         } else if self.partial.size + self.buffer.len() > self.limit {
             self.line_cut = true;
+            let rest = self.buffer.split();
             self.cut();
-            return Some(Err(self.skip()));
+            return Some(Err(self.skip(&[&rest])));
         }
         None
     }
@@ -173,10 +184,16 @@ impl Scanner {
         Some(Event { name: partial.name, data, id: partial.id })
     }
 
-    fn skip(&mut self) -> TooLong {
-        self.skipping = true;
-        self.partial = PartialEvent::default();
-        TooLong { limit: self.limit }
+    /// Drops the current event: what was read of it before, and the `rest`.
+    fn skip(&mut self, rest: &[&[u8]]) -> TooLong {
+        let mut ends = Ends::default();
+        if let Some(data) = std::mem::take(&mut self.partial).data {
+            ends.add(&data.into_bytes());
+            ends.add(b"\n");
+        }
+        rest.iter().for_each(|part| ends.add(part));
+        self.skipped = Some(ends);
+        TooLong { limit: self.limit, ends: None }
     }
 
     fn cut(&mut self) {
@@ -283,15 +300,21 @@ mod tests {
     #[test]
     fn a_too_long_event_is_skipped_and_the_next_one_read() {
         let mut scanner = Scanner::new(12);
-        let long = TooLong { limit: 12 };
+        let long = || Err(TooLong { limit: 12, ends: None });
+        let over = |text: &str| {
+            let mut ends = Ends::default();
+            ends.add(text.as_bytes());
+            Err(TooLong { limit: 12, ends: Some(ends) })
+        };
         assert_eq!(
             events(&mut scanner, b"data: 1234567\ndata: 2\n\ndata: 3\n\n"),
-            [Err(long), event("", "3")]
+            [long(), over("data: 1234567\ndata: 2\n"), event("", "3")]
         );
-        assert_eq!(events(&mut scanner, b"data: 12345678"), [Err(long)]);
+        assert_eq!(events(&mut scanner, b"data: 12345678"), [long()]);
         assert_eq!(events(&mut scanner, b"90"), []);
-        assert_eq!(events(&mut scanner, b"\n\ndata: 4\n\n"), [event("", "4")]);
-        assert_eq!(events(&mut scanner, b"data: 1234\ndata: 5678\n\n"), [Err(long)]);
+        assert_eq!(events(&mut scanner, b"\n\ndata: 4\n\n"), [over("data: 1234567890\n"), event("", "4")]);
+        let last = [long(), over("1234\ndata: 5678\n")];
+        assert_eq!(events(&mut scanner, b"data: 1234\ndata: 5678\n\n"), last);
     }
 
     #[test]

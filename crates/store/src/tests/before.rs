@@ -28,7 +28,8 @@ async fn an_authorization_outlives_the_renaming_of_its_table() {
 
     let options = OpenOptions { path: path.clone(), secret_key: Some(Secret::new(&key)) };
     let unread = check(&options).await.unwrap().pop().unwrap();
-    assert_eq!(unread.subject, "contents not read, migrations to run at the next start: 1");
+    let pending = MIGRATIONS.len() - 5;
+    assert_eq!(unread.subject, format!("contents not read, migrations to run at the next start: {pending}"));
     assert!(unread.problems.is_empty());
 
     let store = open_with_key(&path, &key).await.unwrap();

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::open;
-use crate::StoreError;
 use crate::db::on;
+use crate::{Store, StoreError};
 use model::{Client, HolderName, Mode, PrincipalId, Role, Token, User};
 
 pub fn user(name: &str, token: &str) -> User {
@@ -42,7 +42,7 @@ async fn users_come_back_after_every_kind_of_change() {
     store.close().await;
     let store = open(&path).await.unwrap();
     assert_eq!(shown(&store.load_users().await.unwrap()), shown(&[admin, bob.clone()]));
-    store.delete_user(&HolderName::parse("admin").unwrap()).await.unwrap();
+    store.delete_user(&HolderName::parse("admin").unwrap(), 3).await.unwrap();
     assert_eq!(shown(&store.load_users().await.unwrap()), shown(&[bob]));
 }
 
@@ -56,13 +56,42 @@ async fn clients_come_back_with_their_allow_lists_as_written() {
     store.put_client(&client("other", "abcdefgh"), 1).await.unwrap();
     store.close().await;
     let store = open(&path).await.unwrap();
-    store.delete_client(&HolderName::parse("other").unwrap()).await.unwrap();
+    store.delete_client(&HolderName::parse("other").unwrap(), 3).await.unwrap();
     let clients = store.load_clients().await.unwrap();
     let [agent] = clients.as_slice() else { panic!("{clients:?}") };
     assert_eq!((agent.name.as_str(), agent.description.as_str()), ("agent", "d"));
     assert_eq!(agent.allow_list.names(), ["b", "*", "a"]);
     assert_eq!((agent.token.id(), agent.is_custom_token), (first.token.id(), true));
     assert_eq!(store.token_hash(b"12345678"), store.token_hash(agent.token.secret().expose().as_bytes()));
+}
+
+#[tokio::test]
+async fn the_hash_of_a_token_is_kept_for_a_day_after_its_end() {
+    const DAY: i64 = 24 * 60 * 60 * 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path().join("toolgate.db")).await.unwrap();
+    let retired = async |now| {
+        let mut times: Vec<_> = store.load_retired_tokens(now).await.unwrap();
+        times.sort_by_key(|(_, at)| *at);
+        times
+    };
+    let (ada, agent) = (user("ada", "ada-1-token"), client("agent", "agent-1-token"));
+    store.put_user(&ada, 1).await.unwrap();
+    store.put_client(&agent, 2).await.unwrap();
+    // A change that keeps the token.
+    store.put_user(&User { role: Role::User, ..ada.clone() }, 3).await.unwrap();
+    assert_eq!(retired(3).await, []);
+    store.put_client(&client("agent", "agent-2-token"), 10).await.unwrap();
+    store.change_user(&ada.username, &user("bob", "ada-2-token"), 20).await.unwrap();
+    store.delete_client(&agent.name, 30).await.unwrap();
+    let hash = |token: &str| store.token_hash(token.as_bytes());
+    let expected = [(hash("agent-1-token"), 10), (hash("ada-1-token"), 20), (hash("agent-2-token"), 30)];
+    assert_eq!(retired(30).await, expected);
+    assert_eq!(retired(DAY + 10).await, expected[1..]);
+    assert!(Store::is_remembered(10, DAY + 9) && !Store::is_remembered(10, DAY + 10));
+    // The next end of a token removes the hashes that are too old.
+    store.delete_user(&HolderName::parse("bob").unwrap(), DAY + 20).await.unwrap();
+    assert_eq!(retired(0).await, [expected[2], (hash("ada-2-token"), DAY + 20)]);
 }
 
 #[tokio::test]

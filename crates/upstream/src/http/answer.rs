@@ -8,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::HeaderMap;
 
-use super::client::{HttpClient, IncomingBody};
+use super::client::{BodyError, HttpClient, IncomingBody};
 // A circular import: a broken stream is resumed by the transport that opened it.
 use super::streamable::Resumer;
-use crate::MAX_MESSAGE;
 use crate::error::CallError;
+use wire::Ends;
 use wire::sse::{Event, Scanner};
 
 /// The delay before resuming when the upstream gave none.
@@ -34,7 +34,7 @@ pub enum AnswerStream {
     Events(Box<AnswerEvents>),
 }
 
-pub type BodyFuture = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
+pub type BodyFuture = Pin<Box<dyn Future<Output = Result<Bytes, BodyError>> + Send>>;
 
 impl AnswerStream {
     /// The next message on this stream; an error when there is none left.
@@ -44,7 +44,7 @@ impl AnswerStream {
                 Some(body) => {
                     let message = body.await;
                     *reading = None;
-                    message.map_err(|reason| client.lost(&reason))
+                    message.map_err(|error| client.unread(error))
                 }
                 None => Err(client.lost("its answer belongs to another request")),
             },
@@ -69,11 +69,13 @@ impl AnswerEvents {
 
     async fn next_message(&mut self) -> Result<Bytes, CallError> {
         loop {
-            let broken = match self.reader.next_data().await {
-                Ok(Some(data)) => {
+            let broken = match self.reader.next().await {
+                Ok(Some(Received::Event(event))) => {
                     self.empty_resumes = 0;
-                    return Ok(data);
+                    return Ok(event.data);
                 }
+                // Only the answer itself, or a notice for this call, can be that large.
+                Ok(Some(Received::TooLarge(_))) => return Err(self.reader.client.too_large()),
                 Ok(None) => self.reader.client.lost("the answer's stream ended before the answer"),
                 Err(error) => error,
             };
@@ -91,6 +93,13 @@ impl AnswerEvents {
     }
 }
 
+/// What a stream brought.
+pub enum Received {
+    Event(Event),
+    /// An event that is too large, reported when that is noticed; and its ends, when it is over.
+    TooLarge(Option<Ends>),
+}
+
 /// Events of one stream, which may span several HTTP bodies, one after the other.
 pub struct EventReader {
     client: Arc<HttpClient>,
@@ -102,7 +111,8 @@ pub struct EventReader {
 
 impl EventReader {
     pub fn new(client: Arc<HttpClient>, body: IncomingBody) -> Self {
-        Self { client, body, scanner: Scanner::new(MAX_MESSAGE), earlier_event_id: None }
+        let scanner = Scanner::new(client.largest_message());
+        Self { client, body, scanner, earlier_event_id: None }
     }
 
     pub fn last_event_id(&self) -> Option<&str> {
@@ -112,21 +122,17 @@ impl EventReader {
     pub fn go_on_with(&mut self, body: IncomingBody) {
         self.earlier_event_id = self.last_event_id().map(str::to_owned);
         self.body = body;
-        self.scanner = Scanner::new(MAX_MESSAGE);
+        self.scanner = Scanner::new(self.client.largest_message());
     }
 
-    /// The data of the next event that has any; `None` at the end of the stream.
-    pub async fn next_data(&mut self) -> Result<Option<Bytes>, CallError> {
-        Ok(self.next_event().await?.map(|event| event.data))
-    }
-
-    pub async fn next_event(&mut self) -> Result<Option<Event>, CallError> {
+    /// The next event that has data; `None` at the end of the stream.
+    pub async fn next(&mut self) -> Result<Option<Received>, CallError> {
         loop {
             match self.scanner.next_event() {
                 // Servers open a stream with an empty event to give it an id.
                 Some(Ok(event)) if event.data.is_empty() => {}
-                Some(Ok(event)) => return Ok(Some(event)),
-                Some(Err(_)) => return Err(self.client.lost("sent an event that is too large")),
+                Some(Ok(event)) => return Ok(Some(Received::Event(event))),
+                Some(Err(large)) => return Ok(Some(Received::TooLarge(large.ends))),
                 None => match self.body.chunk().await {
                     Ok(Some(chunk)) => self.scanner.feed(&chunk),
                     Ok(None) => return Ok(None),

@@ -17,7 +17,8 @@ use super::dial::{Connection, Tls, dial};
 use super::pool::ConnectionPool;
 use crate::credentials::{Cause, Credentials};
 use crate::error::{CallError, Denial};
-use crate::{Boxed, CLIENT, MAX_MESSAGE};
+use crate::{Boxed, CLIENT, Options};
+use budget::{Bound, Budgets};
 use model::{Endpoint, Redactor};
 
 const MAX_REDIRECTS: usize = 5;
@@ -35,6 +36,7 @@ pub struct HttpClient {
     /// The OAuth credentials for this server, where its registration has no credentials.
     credentials: Option<Arc<Credentials>>,
     tls: Tls,
+    budgets: Budgets,
     pool: Arc<ConnectionPool>,
 }
 
@@ -71,7 +73,7 @@ impl HttpClient {
         endpoint: &Endpoint,
         redactor: Redactor,
         credentials: Option<Arc<Credentials>>,
-        tls: Tls,
+        options: &Options,
     ) -> Self {
         Self {
             target: Target::new(endpoint.url.clone()),
@@ -79,7 +81,8 @@ impl HttpClient {
             redactor,
             fixed: fixed_headers(endpoint),
             credentials,
-            tls,
+            tls: options.tls.clone(),
+            budgets: options.budgets.clone(),
             pool: Arc::default(),
         }
     }
@@ -240,6 +243,7 @@ impl HttpClient {
 
     pub fn status_text(&self, status: u16, body: &[u8]) -> CallError {
         // Redacted before it is shortened: afterwards a part of a secret would not be recognized.
+        let body = &body[..body.len().min(DISCARD_LIMIT)];
         let text = self.redactor.redact(&String::from_utf8_lossy(body));
         let excerpt: String =
             text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
@@ -256,6 +260,28 @@ impl HttpClient {
         CallError::Lost(self.redactor.redact(&format!("{}: {reason}", self.masked_url)))
     }
 
+    /// The error for a message that is larger than allowed; it is counted.
+    pub fn too_large(&self) -> CallError {
+        self.budgets.refusals.count(Bound::MessageSize);
+        CallError::too_large(&self.budgets.limits)
+    }
+
+    /// The error for a body that could not be read.
+    pub fn unread(&self, error: BodyError) -> CallError {
+        match error {
+            BodyError::Broken(reason) => self.lost(&reason),
+            BodyError::TooLarge => self.too_large(),
+        }
+    }
+
+    pub fn largest_message(&self) -> usize {
+        self.budgets.limits.message_bytes
+    }
+
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
+    }
+
     pub fn session_lost(&self) -> CallError {
         CallError::SessionLost(format!("{} no longer knows the session", self.masked_url))
     }
@@ -266,6 +292,18 @@ pub struct IncomingBody {
     incoming: Incoming,
     connection: Option<Connection>,
     pool: Arc<ConnectionPool>,
+}
+
+/// Why a body could not be read.
+pub enum BodyError {
+    Broken(String),
+    TooLarge,
+}
+
+impl From<String> for BodyError {
+    fn from(reason: String) -> Self {
+        BodyError::Broken(reason)
+    }
 }
 
 impl IncomingBody {
@@ -295,9 +333,9 @@ impl IncomingBody {
     }
 
     /// Reads the whole body; not copied if it came in one piece.
-    pub async fn collect(mut self, limit: usize) -> Result<Bytes, String> {
+    pub async fn collect(mut self, limit: usize) -> Result<Bytes, BodyError> {
         let fits = |length: usize| match length > limit {
-            true => Err(format!("the answer is larger than {limit} bytes")),
+            true => Err(BodyError::TooLarge),
             false => Ok(()),
         };
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
@@ -323,10 +361,6 @@ impl IncomingBody {
         }
         read.truncate(length);
         read.freeze()
-    }
-
-    pub async fn message(self) -> Result<Bytes, String> {
-        self.collect(MAX_MESSAGE).await
     }
 
     pub async fn discard(self) {

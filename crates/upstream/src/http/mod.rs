@@ -7,7 +7,7 @@ mod dial;
 mod pool;
 mod streamable;
 
-pub use answer::{AnswerStream, EventReader, is_event_stream};
+pub use answer::{AnswerStream, EventReader, Received, is_event_stream};
 pub use client::{HttpClient, Target};
 pub use dial::Tls;
 pub use streamable::{Streamable, start_listening};

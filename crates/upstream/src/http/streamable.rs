@@ -10,7 +10,7 @@ use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 
-use super::answer::{AnswerEvents, AnswerStream, EventReader, content_type, is_event_stream};
+use super::answer::{AnswerEvents, AnswerStream, EventReader, Received, content_type, is_event_stream};
 use super::client::{HttpClient, HttpResponse, IncomingBody};
 use super::{EVENTS, JSON, JSON_OR_EVENTS};
 use crate::error::CallError;
@@ -78,7 +78,7 @@ impl Streamable {
             self.learn_session(&received.headers);
             return Ok(AnswerStream::Json {
                 client: self.client.clone(),
-                reading: Some(Box::pin(received.body.message())),
+                reading: Some(Box::pin(received.body.collect(self.client.largest_message()))),
             });
         }
         if is_json && !matches!(received.status, 401 | 403) {
@@ -96,7 +96,8 @@ impl Streamable {
     /// Reads a response with an error status. If it carries a JSON-RPC error, that is the answer.
     async fn read_error(&self, received: HttpResponse) -> Result<AnswerStream, CallError> {
         let status = received.status;
-        let body = received.body.message().await.map_err(|reason| self.client.lost(&reason))?;
+        let body = received.body.collect(self.client.largest_message()).await;
+        let body = body.map_err(|error| self.client.unread(error))?;
         match Head::parse(&body) {
             Ok(Head { kind: MessageKind::Error, id: None, .. })
                 if status == 400 && self.session.get().is_some() && blames_session(&body) =>
@@ -170,12 +171,14 @@ impl Streamable {
                 None => reader.insert(EventReader::new(self.client.clone(), received.body)),
             };
             broken = loop {
-                match (reader.next_data().await, link.upgrade()) {
+                match (reader.next().await, link.upgrade()) {
                     // Every call has a stream of its own, so no answer belongs here.
-                    (Ok(Some(data)), Some(_)) if answered_id(&data).is_some() => {
+                    (Ok(Some(Received::Event(event))), Some(_)) if answered_id(&event.data).is_some() => {
                         tracing::debug!("dropped an answer that came outside of any call");
                     }
-                    (Ok(Some(data)), Some(link)) => link.take_in(data, None),
+                    (Ok(Some(Received::Event(event))), Some(link)) => link.take_in(event.data, None),
+                    (Ok(Some(Received::TooLarge(None))), Some(_)) => drop(self.client.too_large()),
+                    (Ok(Some(Received::TooLarge(Some(_)))), Some(_)) => {}
                     (Ok(None), Some(_)) => break false,
                     (Err(_), Some(_)) => break true,
                     (_, None) => return,

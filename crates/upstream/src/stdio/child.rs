@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -13,11 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::guard::{self, Leash};
 use super::guards::Started;
+use super::lines::{Line, LineReader};
+use super::slot::ProcessSlot;
 use super::stderr::ProcessStderr;
 use super::{Guards, processes};
+use crate::Options;
 use crate::error::CallError;
 use crate::link::Link;
-use crate::{MAX_MESSAGE, Options};
+use budget::Budgets;
 use model::{Process, Redactor};
 
 /// The most messages queued for a server that does not read; beyond that callers wait.
@@ -43,10 +46,13 @@ pub struct Running {
     guards: Guards,
     leash: Leash,
     inbox: mpsc::Receiver<Bytes>,
+    budgets: Budgets,
     stderr: ProcessStderr,
     /// Ends when the last writer of standard error is gone.
     collecting: JoinHandle<()>,
     command: String,
+    /// Dropped when the process and all its descendants are gone.
+    slot: ProcessSlot,
 }
 
 impl Child {
@@ -56,6 +62,7 @@ impl Child {
         options: &Options,
         redactor: Redactor,
         stderr: ProcessStderr,
+        slot: ProcessSlot,
     ) -> Result<(Self, Running), String> {
         let mut command = Command::new(&options.guard);
         command.arg(guard::COMMAND).arg("--").arg(&process.command).args(&process.args);
@@ -80,9 +87,11 @@ impl Child {
             guards: options.guards.clone(),
             leash: leash.started(),
             inbox,
+            budgets: options.budgets.clone(),
             stderr,
             collecting,
             command: process.command.clone(),
+            slot,
         };
         Ok((Self { inbox: sender, command: process.command.clone() }, running))
     }
@@ -104,7 +113,7 @@ impl Running {
     pub async fn run(mut self, link: Weak<Link>, stop: CancellationToken) {
         let stdin = self.process.stdin.take().expect("stdin is piped");
         let stdout = self.process.stdout.take().expect("stdout is piped");
-        let Self { process, guard, guards, inbox, .. } = &mut self;
+        let Self { process, guard, guards, inbox, budgets, .. } = &mut self;
         // A guard that ended by itself left no processes; output that is still in the pipe is read. A killed guard may
         // leave descendants that keep the pipes open.
         let guard_end = async {
@@ -115,7 +124,7 @@ impl Running {
         let end = tokio::select! {
             () = stop.cancelled() => None,
             () = write_lines(stdin, inbox) => Some("closed its standard input".to_owned()),
-            end = read_lines(stdout, &link) => Some(end),
+            end = read_lines(stdout, budgets, &link) => Some(end),
             () = guard_end => Some("lost its guard".to_owned()),
         };
         if let Some(end) = end {
@@ -153,6 +162,7 @@ impl Running {
     /// Releases the guard, which then ends its descendants, and waits for that without a timeout: the code that awaits
     /// this task has one.
     async fn end(mut self) {
+        self.slot.ends();
         drop(self.leash);
         // A stopped guard would not notice, so it is continued.
         if self.process.id().is_some() {
@@ -209,24 +219,18 @@ fn append_line(out: &mut Vec<u8>, message: &[u8]) {
     out.push(b'\n');
 }
 
-async fn read_lines(stdout: ChildStdout, link: &Weak<Link>) -> String {
-    let mut reader = BufReader::with_capacity(64 * 1024, stdout);
+async fn read_lines(stdout: ChildStdout, budgets: &Budgets, link: &Weak<Link>) -> String {
+    let mut reader = LineReader::new(stdout, budgets.limits.message_bytes);
     loop {
-        let mut line = Vec::new();
-        match (&mut reader).take(MAX_MESSAGE as u64).read_until(b'\n', &mut line).await {
-            Ok(0) => return "closed its standard output".to_owned(),
-            Ok(_) if !line.ends_with(b"\n") && line.len() >= MAX_MESSAGE => {
-                return "sent a line that is too long".to_owned();
+        match (reader.next().await, link.upgrade()) {
+            (Ok(None), _) => return "closed its standard output".to_owned(),
+            (Err(error), _) => return format!("cannot be read: {error}"),
+            (Ok(Some(_)), None) => return "is no longer needed".to_owned(),
+            (Ok(Some(Line::Whole(line))), Some(_)) if line.is_empty() => {}
+            (Ok(Some(Line::Whole(line))), Some(link)) => link.take_in(line, None),
+            (Ok(Some(Line::TooLong { ends, is_over })), Some(link)) => {
+                link.calls.drop_large(&ends, is_over, budgets);
             }
-            Ok(_) => {
-                line.truncate(line.trim_ascii_end().len());
-                match link.upgrade() {
-                    Some(_) if line.is_empty() => {}
-                    Some(link) => link.take_in(Bytes::from(line), None),
-                    None => return "is no longer needed".to_owned(),
-                }
-            }
-            Err(error) => return format!("cannot be read: {error}"),
         }
     }
 }

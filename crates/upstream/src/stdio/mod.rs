@@ -1,13 +1,17 @@
 //! Servers that run as our child processes and exchange lines over their standard input and output.
 //! `guard` is the small process between the gateway and a server; it ensures that no process of the server survives the
-//! gateway. `guards` ensures that none survives a guard. Both use `processes` to find and end descendants.
+//! gateway. `guards` ensures that none survives a guard. Both use `processes` to find and end descendants. `slot` counts
+//! the processes.
 
 mod child;
 pub mod guard;
 mod guards;
+mod lines;
 mod processes;
+mod slot;
 mod stderr;
 
 pub use child::Child;
 pub use guards::{Guards, adopt_orphans};
+pub use slot::{ProcessCount, ProcessSlot};
 pub use stderr::StderrTail;

@@ -1,0 +1,142 @@
+//! Slots for the processes of stdio servers: a bounded number for each server, and for all together. When all are taken,
+//! the process of a further link that is idle is ended to make room.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+use super::error::CallError;
+use super::link::Link;
+use super::pool::LinkPool;
+use super::stdio::{ProcessCount, ProcessSlot};
+use super::step::Step;
+use budget::{Bound, Budgets, SERVER_PROCESSES, Taken};
+
+/// The slots of a gateway. Clones share them.
+#[derive(Clone)]
+pub struct ProcessSlots(Arc<AllSlots>);
+
+struct AllSlots {
+    budgets: Budgets,
+    count: ProcessCount,
+    servers: Mutex<Vec<Weak<ServerSlots>>>,
+    /// Notified when a process is gone.
+    freed: Arc<Notify>,
+}
+
+/// The slots of one server, and its further links.
+pub struct ServerSlots {
+    all: ProcessSlots,
+    count: ProcessCount,
+    pub pool: LinkPool,
+}
+
+/// A link taken out of its pool, counted as ending until the guards are dropped.
+type IdleLink = (Arc<Link>, [Option<Taken>; 2]);
+
+/// The bound that leaves no slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Full {
+    Server,
+    All,
+}
+
+impl ProcessSlots {
+    pub fn new(budgets: &Budgets) -> Self {
+        Self(Arc::new(AllSlots {
+            count: ProcessCount::new(budgets.processes.clone(), &budgets.refusals),
+            budgets: budgets.clone(),
+            servers: Mutex::default(),
+            freed: Arc::default(),
+        }))
+    }
+
+    /// The slots of a server that is about to be connected.
+    pub fn of_server(&self) -> Arc<ServerSlots> {
+        let count = ProcessCount::of_server(SERVER_PROCESSES, &self.0.budgets.refusals);
+        let slots = Arc::new(ServerSlots { all: self.clone(), count, pool: LinkPool::default() });
+        let mut servers = self.0.servers.lock().expect("no code panics while it holds the servers");
+        servers.retain(|server| server.strong_count() > 0);
+        servers.push(Arc::downgrade(&slots));
+        slots
+    }
+
+    /// Takes the link that has been idle longest out of its pool, of whatever server.
+    fn take_idle(&self) -> Option<IdleLink> {
+        let servers = self.0.servers.lock().expect("no code panics while it holds the servers").clone();
+        let servers = servers.iter().filter_map(Weak::upgrade);
+        let mut idle: Vec<_> =
+            servers.filter_map(|server| Some((server.pool.idle_since()?, server))).collect();
+        idle.sort_by_key(|(since, _)| *since);
+        idle.iter().find_map(|(_, server)| server.take_idle())
+    }
+}
+
+impl ServerSlots {
+    /// Takes a slot for a process. Ends an idle process if there is none, and waits while one is ending.
+    pub async fn take(&self, tasks: &TaskTracker, step: &Step) -> Result<ProcessSlot, CallError> {
+        loop {
+            let mut freed = pin!(self.all.0.freed.notified());
+            freed.as_mut().enable();
+            let full = match self.try_take() {
+                Ok(slot) => return Ok(slot),
+                Err(full) => full,
+            };
+            let idle = match full {
+                Full::Server => self.take_idle(),
+                Full::All => self.take_idle().or_else(|| self.all.take_idle()),
+            };
+            if let Some((link, ending)) = idle {
+                // In a task of its own: the process must end even if the caller gives up.
+                let end = async move {
+                    link.close().await;
+                    drop(ending);
+                };
+                let _ = tasks.spawn(end).await;
+                continue;
+            }
+            if !self.has_ending(full) {
+                return Err(self.refusal(full));
+            }
+            step.set(format!("waiting for one of its {} processes to end", self.limit(full)));
+            freed.await;
+        }
+    }
+
+    fn take_idle(&self) -> Option<IdleLink> {
+        self.pool.take_idle(|| [self.count.ends(), self.all.0.count.ends()])
+    }
+
+    fn try_take(&self) -> Result<ProcessSlot, Full> {
+        let of_server = self.count.add().ok_or(Full::Server)?;
+        let of_all = self.all.0.count.add().ok_or(Full::All)?;
+        Ok(ProcessSlot::new(of_server, of_all, self.all.0.freed.clone()))
+    }
+
+    fn has_ending(&self, full: Full) -> bool {
+        match full {
+            Full::Server => self.count.has_ending(),
+            Full::All => self.all.0.count.has_ending(),
+        }
+    }
+
+    fn limit(&self, full: Full) -> u64 {
+        match full {
+            Full::Server => self.count.limit(),
+            Full::All => self.all.0.count.limit(),
+        }
+    }
+
+    fn refusal(&self, full: Full) -> CallError {
+        let limit = self.limit(full);
+        let exceeded = self.all.0.budgets.exceeded(Bound::Processes, limit);
+        CallError::Exceeded(match full {
+            Full::Server => {
+                format!("{limit} processes of this server run already, and none is idle; try again later")
+            }
+            Full::All => exceeded.to_string(),
+        })
+    }
+}

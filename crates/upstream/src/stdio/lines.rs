@@ -1,0 +1,129 @@
+//! The lines that a server writes to its standard output, one message each.
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use wire::Ends;
+
+const READ_SIZE: usize = 64 * 1024;
+/// Beyond this size a line takes its memory with it: an idle link must not keep the space of its largest message.
+const LARGE: usize = 1024 * 1024;
+
+/// Splits output into lines. A line is searched once, however many parts it arrives in, and is not copied.
+pub struct LineReader<R> {
+    source: R,
+    limit: usize,
+    buffer: BytesMut,
+    /// How much of the buffer has no line end.
+    searched: usize,
+    /// The ends of the current line, if it is too long and therefore dropped.
+    skipped: Option<Ends>,
+}
+
+pub enum Line {
+    /// A line without its end.
+    Whole(Bytes),
+    /// A line that is too long: reported when that is noticed, and again when the line is over.
+    TooLong { ends: Ends, is_over: bool },
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    pub fn new(source: R, limit: usize) -> Self {
+        Self { source, limit, buffer: BytesMut::new(), searched: 0, skipped: None }
+    }
+
+    /// The next line; `None` at the end of the output. Output after the last line end is a line too.
+    pub async fn next(&mut self) -> std::io::Result<Option<Line>> {
+        loop {
+            if let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
+                let line = self.buffer.split_to(self.searched + found + 1);
+                self.searched = 0;
+                return Ok(Some(self.finish(line)));
+            }
+            self.searched = self.buffer.len();
+            if let Some(skipped) = &mut self.skipped {
+                skipped.add(&self.buffer);
+                self.drop_buffer();
+            } else if self.buffer.len() > self.limit {
+                let mut ends = Ends::default();
+                ends.add(&self.buffer);
+                self.drop_buffer();
+                self.skipped = Some(ends.clone());
+                return Ok(Some(Line::TooLong { ends, is_over: false }));
+            }
+            self.buffer.reserve(READ_SIZE);
+            if self.source.read_buf(&mut self.buffer).await? == 0 {
+                let rest = self.buffer.split();
+                self.searched = 0;
+                return Ok((!rest.is_empty()).then(|| self.finish(rest)));
+            }
+        }
+    }
+
+    fn finish(&mut self, line: BytesMut) -> Line {
+        if line.len() > LARGE {
+            self.buffer = BytesMut::from(&self.buffer[..]);
+        }
+        if let Some(mut ends) = self.skipped.take() {
+            ends.add(&line);
+            return Line::TooLong { ends, is_over: true };
+        }
+        if line.len() > self.limit {
+            let mut ends = Ends::default();
+            ends.add(&line);
+            return Line::TooLong { ends, is_over: true };
+        }
+        let mut line = line.freeze();
+        line.truncate(line.trim_ascii_end().len());
+        Line::Whole(line)
+    }
+
+    fn drop_buffer(&mut self) {
+        self.buffer = BytesMut::new();
+        self.searched = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// Every line of an output that is written in parts of this size.
+    async fn lines(output: &[u8], limit: usize, size: usize) -> Vec<String> {
+        let (mut writer, reader) = tokio::io::duplex(size);
+        let output = output.to_vec();
+        let writing = tokio::spawn(async move { writer.write_all(&output).await });
+        let mut reader = LineReader::new(reader, limit);
+        let mut lines = Vec::new();
+        while let Some(line) = reader.next().await.unwrap() {
+            lines.push(match line {
+                Line::Whole(line) => String::from_utf8(line.to_vec()).unwrap(),
+                Line::TooLong { is_over: false, .. } => "too long".to_owned(),
+                Line::TooLong { ends, .. } => format!("{:?}", ends.answer_id(true)),
+            });
+            assert!(reader.buffer.len() <= limit + READ_SIZE);
+        }
+        writing.await.unwrap().unwrap();
+        lines
+    }
+
+    #[tokio::test]
+    async fn lines_are_the_same_however_they_arrive() {
+        for size in [1, 2, 5, 1000] {
+            let read = lines(b"one\r\n\n two\nthe rest", 100, size).await;
+            assert_eq!(read, ["one", "", " two", "the rest"], "{size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_dropped_and_the_next_one_read() {
+        let long = format!("{{\"result\":\"{}\",\"id\":7}}\nnext\n", "x".repeat(300_000));
+        for size in [1000, 1 << 20] {
+            let read = lines(long.as_bytes(), 10_000, size).await;
+            assert_eq!(read.last().unwrap(), "next");
+            assert!(read.contains(&format!("{:?}", Some(b"7"))), "{read:?}");
+        }
+    }
+}

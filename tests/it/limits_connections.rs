@@ -1,0 +1,94 @@
+//! Limits of connections and of bytes in transit: what is beyond them is refused with a clear answer, and everything
+//! works again when there is room.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{TestApp, client};
+
+const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+/// The beginning of a request whose body stops half-way.
+fn half_body(length: usize) -> Vec<u8> {
+    let head = format!("POST /init HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+    [head.into_bytes(), vec![b' '; length - 1]].concat()
+}
+
+async fn refusals(app: &TestApp, bound: &str) -> u64 {
+    let text = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
+    let name = format!("toolgate_refusals_total{{bound=\"{bound}\"}} ");
+    text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_resting_connection_closes_for_a_new_one() {
+    let app = TestApp::start_with(|config| config.limits.connections = 3).await;
+    let mut resting = Vec::new();
+    for _ in 0..3 {
+        let mut stream = client::raw(&app.address, REQUEST).await;
+        assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+        resting.push(stream);
+    }
+    let said = client::rest(client::raw(&app.address, LAST_REQUEST).await).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    assert_eq!(resting[0].read(&mut [0; 1]).await.unwrap(), 0, "the first one is closed");
+    resting[2].write_all(LAST_REQUEST).await.unwrap();
+    let said = client::rest(resting.pop().unwrap()).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_is_refused_while_all_are_in_use() {
+    let app = TestApp::start_with(|config| {
+        config.limits.connections = 2;
+        config.telemetry = true;
+    })
+    .await;
+    let held = [client::raw(&app.address, &half_body(10)).await, client::raw(&app.address, b"GET /he").await];
+    let said = client::rest(client::raw(&app.address, LAST_REQUEST).await).await;
+    assert!(said.starts_with("HTTP/1.1 503 "), "{said}");
+    assert!(said.contains("retry-after: 1") && said.contains("MAX_CONNECTIONS"), "{said}");
+    drop(held);
+    assert!(refusals(&app, "connections").await >= 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_beyond_the_budget_are_refused_and_the_rest_of_them_is_dropped() {
+    let app = TestApp::start_with(|config| {
+        config.limits.buffered_bytes = 1024 * 1024;
+        config.telemetry = true;
+    })
+    .await;
+    let held = client::raw(&app.address, &half_body(600_000)).await;
+    // Refused once the first one has arrived.
+    let whole = [half_body(600_000), b" ".to_vec()].concat();
+    let too_much = loop {
+        let mut stream = client::raw(&app.address, &whole).await;
+        let mut said = vec![0; 1024];
+        let length = stream.read(&mut said).await.unwrap();
+        if said.starts_with(b"HTTP/1.1 503") {
+            break String::from_utf8_lossy(&said[..length]).into_owned();
+        }
+    };
+    assert!(too_much.contains("MAX_BUFFERED_MB"), "{too_much}");
+    assert!(refusals(&app, "buffered_bytes").await >= 1);
+    drop(held);
+    while app.post("/init", json!({ "mode": " ".repeat(600_000) })).await.status == 503 {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_nobody_needs_is_not_kept() {
+    let app = TestApp::start_with(|config| config.limits.buffered_bytes = 256 * 1024).await;
+    for path in ["/health", "/nothing/here"] {
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3000000\r\n\r\n"
+        );
+        let said = client::rest(
+            client::raw(&app.address, &[head.into_bytes(), vec![b'x'; 3_000_000]].concat()).await,
+        )
+        .await;
+        assert!(!said.starts_with("HTTP/1.1 503"), "{path}: {said}");
+        assert!(said.starts_with("HTTP/1.1 200") || said.starts_with("HTTP/1.1 404"), "{path}: {said}");
+    }
+}
