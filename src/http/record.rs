@@ -20,7 +20,7 @@ pub struct ServerBody {
     transport: &'static str,
     enabled: bool,
     description: String,
-    /// The URL with credentials masked; empty for a process.
+    /// The URL with credentials masked, and without its path for the role `user`; empty for a process.
     url: String,
     /// The command of a process; empty for a server with a URL.
     command: String,

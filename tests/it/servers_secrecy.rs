@@ -230,3 +230,18 @@ async fn a_mistake_in_a_secret_is_named_without_its_value() {
         assert_clean("the error", &error);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_path_of_a_url_is_shown_to_admins_only() {
+    let app = TestApp::start_enterprise().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    let base = fake.url().trim_end_matches("/mcp").to_owned();
+    let host = base.trim_start_matches("http://");
+    let url = format!("http://me:pass@{host}/mcp?key=planted");
+    app.register(json!({"name": "s", "transport": "streamable_http", "url": url})).await;
+    let user = app.create_user("ada", "user").await;
+    assert_eq!(app.server("s").await["url"], format!("http://***@{host}/mcp?key=***"));
+    let one = app.send_as(&user, "GET", "/api/v0/servers/s", json!({})).await.expect(200).json();
+    let all = app.send_as(&user, "GET", "/api/v0/servers", json!({})).await.expect(200).json();
+    assert_eq!((one["url"].as_str(), all[0]["url"].as_str()), (Some(base.as_str()), Some(base.as_str())));
+}

@@ -33,14 +33,14 @@ pub struct ServerRecord {
 }
 
 impl ServerRecord {
-    /// The record for people who must not see secrets that arguments and the path of a URL may contain, nor what the
-    /// server says when it fails: of the reason they see the kind.
-    pub fn for_user(mut self) -> Self {
+    /// Masks the arguments, for people who must not see secrets that arguments may contain.
+    pub fn without_arguments(mut self) -> Self {
         self.args.fill(MASK.to_owned());
-        let authority = self.url.find("://").map_or(0, |at| at + "://".len());
-        if let Some(path) = self.url[authority..].find(['/', '?', '#']) {
-            self.url.truncate(authority + path);
-        }
+        self
+    }
+
+    /// Replaces the reason of a failure by its kind, for people who must not see what the server said.
+    pub fn with_kind_of_failure(mut self) -> Self {
         let unspecific = match self.status {
             Status::Degraded => "not all of what it offers can be used",
             Status::Failed => "the connection failed",
@@ -50,6 +50,16 @@ impl ServerRecord {
         };
         if !self.status_reason.is_empty() {
             self.status_reason = upstream::kind_of(&self.status_reason).unwrap_or_else(|| unspecific.into());
+        }
+        self
+    }
+
+    /// Shortens the URL to scheme, host and port: paths may contain secrets, too.
+    pub fn without_url_path(mut self) -> Self {
+        if let Some((scheme, rest)) = self.url.split_once("://") {
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = authority.rsplit('@').next().unwrap_or_default();
+            self.url = format!("{scheme}://{host}");
         }
         self
     }
