@@ -61,7 +61,7 @@ impl From<ServerRecord> for ServerBody {
             args: server.args,
             env: server.env,
             session_mode: server.session_mode,
-            status: server.status,
+            status: server.status.as_str(),
             status_reason: server.status_reason,
             protocol_version: server.protocol_version,
             server_info: server.server_info.unwrap_or_else(|| raw(NO_OBJECT).to_owned()),
