@@ -43,6 +43,7 @@ mod leaks_errors;
 mod leaks_tasks;
 mod limits_calls;
 mod limits_connections;
+mod limits_quotas;
 mod mcp_at_once;
 mod mcp_calls;
 mod mcp_fidelity;

@@ -4,7 +4,7 @@
 //! a failed one), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
 //! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
 //! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
-//! access), `usage` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
+//! access), `usage` and `quota` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
 //! server, and its outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
 //! `refusal`, `error` and `disclosure` (what comes back), `subscriptions`, `tasks`.
 //!
@@ -35,6 +35,7 @@ pub mod oauth;
 pub mod overview;
 pub mod principals;
 pub mod prompts;
+mod quota;
 mod reconcile;
 pub mod record;
 pub mod refusal;

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use super::Gateway;
 use super::tasks::OwnTasks;
-use budget::{Bound, Budget, Budgets, SUBSCRIPTIONS_OF_PRINCIPAL};
+use budget::{Bound, Budget, Budgets, RateLimiter, SUBSCRIPTIONS_OF_PRINCIPAL};
 use model::PrincipalId;
 
 /// The budgets of one principal, and what belongs to it elsewhere; in development mode, of everybody together.
@@ -20,6 +20,8 @@ pub struct Usage {
     pub calls: Budget,
     /// The tasks that it started at servers.
     pub tasks: OwnTasks,
+    /// Calls per minute, if the principal has such a limit.
+    pub rate: RateLimiter,
 }
 
 impl Usage {
@@ -30,6 +32,7 @@ impl Usage {
             subscriptions: Budget::new(Bound::Subscriptions, SUBSCRIPTIONS_OF_PRINCIPAL, refusals),
             calls: Budget::new(Bound::Calls, limits.calls, refusals),
             tasks: OwnTasks::default(),
+            rate: RateLimiter::default(),
         }
     }
 }

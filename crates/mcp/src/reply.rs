@@ -245,7 +245,8 @@ impl Message {
                 (code::MISSING_CLIENT_CAPABILITY, Some(data))
             }
             Refusal::Throttled(throttled) => {
-                let wait = throttled.retry_after.as_millis().max(1).to_string();
+                // Rounded up: a call that comes even a moment earlier is refused again.
+                let wait = throttled.retry_after.as_nanos().div_ceil(1_000_000).max(1).to_string();
                 (code::TOO_MANY_CALLS, Some(authored::object(&[("retryAfterMs", wait.as_bytes())])))
             }
             Refusal::Upstream(_) | Refusal::Revoked => (code::INTERNAL_ERROR, None),
