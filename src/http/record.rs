@@ -20,7 +20,7 @@ pub struct ServerBody {
     transport: &'static str,
     enabled: bool,
     description: String,
-    /// The URL with credentials masked; empty for a process.
+    /// The URL with credentials masked, and without its path for the role `user`; empty for a process.
     url: String,
     /// The command of a process; empty for a server with a URL.
     command: String,
@@ -73,7 +73,7 @@ impl From<ServerRecord> for ServerBody {
                 let limits = server.tool_limits.by_key().iter();
                 limits.map(|(key, limit)| (key.clone(), (*limit).into())).collect()
             },
-            status: server.status,
+            status: server.status.as_str(),
             status_reason: server.status_reason,
             protocol_version: server.protocol_version,
             server_info: server.server_info.unwrap_or_else(|| raw(NO_OBJECT).to_owned()),

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::support::{Answer, Behaviour, Fake, TestApp, eventually, request};
+use crate::support::{Answer, Behaviour, Fake, TestApp, eventually, request, stdio_command};
 
 /// The prefixes of all secrets below: not even a part of one may appear.
 const SECRETS: [&str; 9] =
@@ -139,6 +139,27 @@ async fn a_process_that_prints_its_environment_gives_no_secret_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn arguments_that_could_be_secrets_are_masked() {
+    let app = TestApp::start().await;
+    let input = |name: &str, script: &str| {
+        let args = ["-c", script, "x", "--api-key", "hunter-two", "db://mary:pass-word@host", "ordinary"];
+        json!({ "name": name, "transport": "stdio", "command": "sh", "args": args })
+    };
+    let error =
+        app.post("/api/v0/servers", input("s", "echo \"got $*\" >&2; exit 3")).await.expect(500).error();
+    assert!(error.contains("got --api-key *** db://***:***@host ordinary"), "{error}");
+    // The same in a failed call, its note and the lines of standard error.
+    let (command, args) = stdio_command(&Behaviour::default());
+    let script = format!("echo \"got $*\" >&2; exec {command} {} {} '{}'", args[0], args[1], args[2]);
+    app.register(input("s", &script)).await;
+    let error = app.invoke("s__die", json!({ "code": 3 })).await.expect(500).error();
+    let servers = app.get("/api/dashboard/servers").await.expect(200).text();
+    for text in [error, servers, app.server("s").await["status_reason"].to_string()] {
+        assert!(!text.contains("hunter-two") && !text.contains("pass-word"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_registered_server_gives_no_secret_away_until_admins_export_it() {
     let gateway = Process::start().await;
     let fake = Fake::start(Behaviour::of(json!({ "bearer": "quokka-0003" }))).await;
@@ -229,4 +250,19 @@ async fn a_mistake_in_a_secret_is_named_without_its_value() {
         assert!(error.contains(key), "{error}");
         assert_clean("the error", &error);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_path_of_a_url_is_shown_to_admins_only() {
+    let app = TestApp::start_enterprise().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    let base = fake.url().trim_end_matches("/mcp").to_owned();
+    let host = base.trim_start_matches("http://");
+    let url = format!("http://me:pass@{host}/mcp?key=planted");
+    app.register(json!({"name": "s", "transport": "streamable_http", "url": url})).await;
+    let user = app.create_user("ada", "user").await;
+    assert_eq!(app.server("s").await["url"], format!("http://***@{host}/mcp?key=***"));
+    let one = app.send_as(&user, "GET", "/api/v0/servers/s", json!({})).await.expect(200).json();
+    let all = app.send_as(&user, "GET", "/api/v0/servers", json!({})).await.expect(200).json();
+    assert_eq!((one["url"].as_str(), all[0]["url"].as_str()), (Some(base.as_str()), Some(base.as_str())));
 }

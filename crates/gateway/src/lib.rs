@@ -6,7 +6,7 @@
 //! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
 //! access), `usage` and `quota` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
 //! server, and its outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
-//! `refusal` and `error` (what comes back), `subscriptions`.
+//! `refusal`, `error` and `disclosure` (what comes back), `subscriptions`, `tasks`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
@@ -18,6 +18,7 @@ mod change;
 pub mod clients;
 pub mod destination;
 pub mod difference;
+mod disclosure;
 mod ending;
 mod engine;
 pub mod error;
@@ -46,6 +47,7 @@ mod revocation;
 mod server_change;
 pub mod servers;
 pub mod subscriptions;
+mod tasks;
 pub mod tools;
 pub mod usage;
 pub mod users;

@@ -23,7 +23,7 @@ pub struct ServerRecord {
     pub session_mode: &'static str,
     pub rate_limit: Option<RateLimit>,
     pub tool_limits: ToolLimits,
-    pub status: &'static str,
+    pub status: Status,
     pub status_reason: String,
     pub protocol_version: String,
     /// The name and version that the server reports, as it wrote them.
@@ -38,6 +38,31 @@ impl ServerRecord {
     /// Masks the arguments, for people who must not see secrets that arguments may contain.
     pub fn without_arguments(mut self) -> Self {
         self.args.fill(MASK.to_owned());
+        self
+    }
+
+    /// Replaces the reason of a failure by its kind, for people who must not see what the server said.
+    pub fn with_kind_of_failure(mut self) -> Self {
+        let unspecific = match self.status {
+            Status::Degraded => "not all of what it offers can be used",
+            Status::Failed => "the connection failed",
+            Status::Connecting => "",
+            // A remark about names that everybody sees.
+            Status::Connected | Status::Disabled => return self,
+        };
+        if !self.status_reason.is_empty() {
+            self.status_reason = upstream::kind_of(&self.status_reason).unwrap_or_else(|| unspecific.into());
+        }
+        self
+    }
+
+    /// Shortens the URL to scheme, host and port: paths may contain secrets, too.
+    pub fn without_url_path(mut self) -> Self {
+        if let Some((scheme, rest)) = self.url.split_once("://") {
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = authority.rsplit('@').next().unwrap_or_default();
+            self.url = format!("{scheme}://{host}");
+        }
         self
     }
 
@@ -66,7 +91,7 @@ impl ServerRecord {
             session_mode: config.session_mode.as_str(),
             rate_limit: config.rate_limit,
             tool_limits: config.tool_limits.clone(),
-            status: status.as_str(),
+            status,
             status_reason,
             protocol_version: offering.protocol_version.clone(),
             server_info: offering.server_info.clone(),

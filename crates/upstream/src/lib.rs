@@ -1,11 +1,12 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
 //! Reading order: `handle`, `start` and `supervisor` (one server, kept alive), `connect` with `step`, `probe` and
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
-//! and `ticket` (routing of messages to calls), `pool`, `slots` and `further` (further links), then the transports. `oauth` and
-//! `credentials` are for servers that require OAuth.
+//! and `ticket` (routing of messages to calls), `pool`, `slots` and `further` (further links), then the transports.
+//! `oauth` and `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
 
 mod calls;
+mod charge;
 mod connect;
 pub mod credentials;
 mod error;
@@ -15,6 +16,7 @@ mod further;
 mod handle;
 mod http;
 mod inbound;
+mod kind;
 mod link;
 mod lists;
 mod news;
@@ -31,7 +33,6 @@ mod step;
 mod supervisor;
 mod ticket;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
@@ -48,6 +49,7 @@ pub use failures::FailureNote;
 pub use handle::{LinkState, ServerEvent, Upstream};
 pub use http::Tls;
 pub use inbound::Inbound;
+pub use kind::kind_of;
 pub use link::Link;
 pub use lists::Discovery;
 pub use news::{News, Newsroom};
@@ -65,8 +67,7 @@ pub struct Options {
     /// The guards that are running.
     pub guards: stdio::Guards,
     pub processes: ProcessSlots,
-    /// The environment that child processes inherit, without the gateway's own variables.
-    pub child_env: Vec<(OsString, OsString)>,
+    pub children: stdio::ChildSettings,
     pub tls: Tls,
     /// Background work that must finish although no caller waits for it: closing a link, renewing a grant. Stopping the
     /// gateway waits for these tasks.

@@ -126,10 +126,11 @@ pub async fn get(
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
-/// Masks the arguments of processes for plain users, since they often contain secrets.
+/// Masks the arguments of processes and the paths of URLs for plain users, since they often contain secrets, and shows
+/// them only the kind of a failure.
 fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     match caller.role() {
-        Some(Role::User) => server.without_arguments().into(),
+        Some(Role::User) => server.without_arguments().without_url_path().with_kind_of_failure().into(),
         Some(Role::Admin) | None => server.into(),
     }
 }

@@ -1794,7 +1794,7 @@ export interface components {
             tool_count: number;
             /** @description `stdio`, `streamable_http` or `sse`. */
             transport: string;
-            /** @description The URL with credentials masked; empty for a process. */
+            /** @description The URL with credentials masked, and without its path for the role `user`; empty for a process. */
             url: string;
         };
         /** @description The status of an authorization. */
