@@ -50,10 +50,10 @@ impl Gateway {
     ) -> Result<(), Throttled> {
         let (config, catalog) = (&entry.registration.config, self.catalog.load());
         let principal = payer.principal().and_then(|id| catalog.principals().by_id(id));
-        let listed = tool.filter(|tool| entry.tool(tool).is_some());
+        let listed = || tool.filter(|tool| entry.tool(tool).is_some());
         let of_tool = tool.and_then(|tool| config.tool_limits.find(tool)).map(|(key, limit)| {
             // Callers can invent names of tools that are not listed: those that match a pattern share one count.
-            (entry.quota.tool(listed.unwrap_or(key)), limit)
+            (entry.quota.tool(listed().unwrap_or(key)), limit)
         });
         let limits = [
             principal.and_then(Principal::rate_limit).map(|limit| (&usage.rate, limit)),
@@ -68,7 +68,7 @@ impl Gateway {
                 limiter.give_back();
             }
             let name = principal.map_or("", |principal| principal.name().as_str());
-            self.metrics.call_refused(name, entry.name().as_str(), listed.unwrap_or_default());
+            self.metrics.call_refused(name, entry.name().as_str(), listed().unwrap_or_default());
             let exceeded = self.budgets().exceeded(Bound::RateLimit, limit.calls_per_minute.into());
             return Err(Throttled { exceeded, retry_after });
         }
