@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_methods)] // The environment is read here.
 
+mod children;
 mod limits;
 mod variables;
 
@@ -67,8 +68,12 @@ pub struct Config {
     pub oauth_session_life: Duration,
     pub telemetry: bool,
     pub limits: Limits,
-    /// Environment of child processes: that of the gateway without its own settings.
+    /// Environment of child processes: a part of that of the gateway.
     pub child_env: Vec<(OsString, OsString)>,
+    /// `STDIO_USER`: name or number of the user that runs child processes.
+    pub stdio_user: Option<String>,
+    /// The number of descriptors that a child process may have open, if it is not that of the gateway.
+    pub child_descriptors: Option<u64>,
     /// Path of this program, which is also the guard of child processes.
     pub program: PathBuf,
     /// Where the settings came from, for the dashboard.
@@ -155,7 +160,9 @@ impl Config {
             oauth_session_life: Duration::from_secs(600),
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
             limits: limits::read(variables)?,
-            child_env: environment.into_iter().filter(|(name, _)| !is_our_own(name)).collect(),
+            child_env: children::environment(environment, variables.get("STDIO_ENV").as_deref()),
+            stdio_user: variables.get("STDIO_USER"),
+            child_descriptors: None,
             program,
             source: variables.source(flags),
         })
@@ -265,14 +272,6 @@ fn sqlite_path<E: Fn(&str) -> Option<String>>(
     Ok(variables.get("SQLITE_DB_PATH").map_or_else(|| PathBuf::from("./toolgate.db"), PathBuf::from))
 }
 
-/// Tells whether a variable is hidden from child processes, because it may hold credentials of the gateway.
-fn is_our_own(name: &OsString) -> bool {
-    let name = name.to_string_lossy();
-    name.starts_with("TOOLGATE_")
-        || name.starts_with("POSTGRES_")
-        || matches!(&*name, "DATABASE_URL" | "INIT_SECRET")
-}
-
 #[cfg(test)]
 mod tests {
     use super::variables::parse_env_file;
@@ -341,15 +340,6 @@ mod tests {
             assert!(error.to_string().starts_with(name), "{name}={value}: {error}");
         }
         assert!(load(&StartFlags::default(), &[], "PORT").unwrap_err().to_string().contains("line 1"));
-    }
-
-    #[test]
-    fn children_do_not_see_what_is_the_gateways_own() {
-        let env = [("PATH", "/bin"), ("TOOLGATE_SECRET_KEY", "k"), ("INIT_SECRET", "i"), ("HOME", "/root")];
-        let config = load(&StartFlags::default(), &env, "").unwrap();
-        let names: Vec<_> =
-            config.child_env.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
-        assert_eq!(names, ["PATH", "HOME"]);
     }
 
     #[test]

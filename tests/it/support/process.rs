@@ -125,7 +125,7 @@ impl Process {
         Self::start_as(shell, folder).await
     }
 
-    async fn start_as(mut command: Command, folder: TempDir) -> Self {
+    pub async fn start_as(mut command: Command, folder: TempDir) -> Self {
         let mut child = command.spawn().expect("the program was built");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("it says something").unwrap();
