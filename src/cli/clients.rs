@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use super::error::UsageError;
 use super::files;
-use super::flags::names;
+use super::flags::{RateLimitFlags, names};
 use super::invocation::Invocation;
 use super::output::{self, Table};
-use super::record::text;
+use super::record::{rate_limit, text};
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain};
 
@@ -25,9 +25,11 @@ pub struct ListClients {}
 #[command(after_help = "Examples:
   toolgate create mcp-client cursor --allow \"github, files\"
   toolgate create mcp-client ci --allow \"*\" --access-token \"$CI_TOKEN\"
+  toolgate create mcp-client bot --allow \"files\" --rate-limit 60 --rate-limit-burst 10
   toolgate create mcp-client --conf cursor.json
 
-A file has `name`, `description`, `allowed_servers`, and `access_token` or `access_token_ref` with `env` or `file`.")]
+A file has `name`, `description`, `allowed_servers`, `rate_limit` with `calls_per_minute` and `burst`, and `access_token`
+or `access_token_ref` with `env` or `file`.")]
 pub struct CreateClient {
     /// Name of the client; with --conf the file names it
     name: Option<String>,
@@ -71,6 +73,8 @@ struct ClientFlags {
     /// A token of your choice, at least 8 characters [default: a generated one]
     #[arg(long, allow_hyphen_values = true, value_name = "TOKEN")]
     access_token: Option<String>,
+    #[command(flatten)]
+    limit: RateLimitFlags,
 }
 
 impl ClientFlags {
@@ -85,6 +89,7 @@ impl ClientFlags {
         put("allow_list", self.allow.as_deref().map(|list| names(list).into()));
         put("description", self.description.clone().map(Value::from));
         put("access_token", self.access_token.clone().map(Value::from));
+        put("rate_limit", self.limit.to_value());
         let Some(conf) = &self.conf else { return Ok(given) };
         files::warn_about_flags(given.is_empty());
         let mut object = files::object(conf).await?;
@@ -149,7 +154,7 @@ pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Re
     // The route replaces all fields, so unchanged ones must be sent, too.
     let clients = invocation.remote.ask(ApiRequest::get(&["clients"])).await?.json()?;
     let current = clients.as_array().into_iter().flatten().find(|client| client["name"] == name.as_str());
-    for key in ["description", "allow_list"] {
+    for key in ["description", "allow_list", "rate_limit"] {
         if let Some(value) = current.and_then(|client| client.get(key)) {
             changes.entry(key).or_insert_with(|| value.clone());
         }
@@ -172,6 +177,7 @@ fn page(client: &Value) -> String {
         ("Name", text(client, "name")),
         ("Description", text(client, "description")),
         ("May use", allowed(client)),
+        ("Rate limit", rate_limit(&client["rate_limit"])),
         ("Access token", text(client, "access_token")),
     ])
 }

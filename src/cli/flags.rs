@@ -1,7 +1,7 @@
 //! Flags that several commands share, and parsing of flags with several values.
 
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::error::UsageError;
 
@@ -38,6 +38,8 @@ pub struct ServerFlags {
     /// Largest number of concurrent calls; 0 = no limit
     #[arg(long, value_name = "N")]
     max_concurrency: Option<u64>,
+    #[command(flatten)]
+    limit: RateLimitFlags,
     /// Client id for OAuth, where the server does not give one
     #[arg(long, value_name = "ID")]
     oauth_client_id: Option<String>,
@@ -78,6 +80,7 @@ impl ServerFlags {
         put("session_mode", text(&self.session_mode));
         put("timeout_ms", self.timeout_ms.map(Value::from));
         put("max_concurrency", self.max_concurrency.map(Value::from));
+        put("rate_limit", self.limit.to_value());
         put("oauth_client_id", text(&self.oauth_client_id));
         put("oauth_client_secret", text(&self.oauth_client_secret));
         put("oauth_redirect_uri", text(&self.oauth_redirect_uri));
@@ -97,6 +100,29 @@ impl ServerFlags {
         };
         put("transport", transport.map(Value::from));
         Ok(object)
+    }
+}
+
+/// The flags of servers, clients and users that limit their calls.
+#[derive(Args)]
+pub struct RateLimitFlags {
+    /// Largest number of calls per minute; 0 = no limit
+    #[arg(long, value_name = "N")]
+    rate_limit: Option<u32>,
+    /// Largest number of calls at once [default: as many as per minute]
+    #[arg(long, value_name = "N", requires = "rate_limit")]
+    rate_limit_burst: Option<u32>,
+}
+
+impl RateLimitFlags {
+    /// Returns the limit for the REST API, if it is given; `null` removes it.
+    pub fn to_value(&self) -> Option<Value> {
+        let limit = match (self.rate_limit?, self.rate_limit_burst) {
+            (0, _) => Value::Null,
+            (calls, None) => json!({ "calls_per_minute": calls }),
+            (calls, Some(burst)) => json!({ "calls_per_minute": calls, "burst": burst }),
+        };
+        Some(limit)
     }
 }
 

@@ -9,6 +9,15 @@ pub fn text(object: &Value, key: &str) -> String {
     object[key].as_str().unwrap_or_default().to_owned()
 }
 
+/// Returns a rate limit in words; empty if there is none.
+pub fn rate_limit(limit: &Value) -> String {
+    match (&limit["calls_per_minute"], &limit["burst"]) {
+        (Value::Null, _) => String::new(),
+        (calls, Value::Null) => format!("{calls} calls per minute"),
+        (calls, burst) => format!("{calls} calls per minute, {burst} at once"),
+    }
+}
+
 /// Makes an object with one field.
 pub fn one(key: &str, value: impl Into<Value>) -> Map<String, Value> {
     Map::from_iter([(key.to_owned(), value.into())])

@@ -11,7 +11,7 @@ use super::files;
 use super::flags::ServerFlags;
 use super::invocation::Invocation;
 use super::output::{self, Cell, Spinner, Table, Tone};
-use super::record::text;
+use super::record::{rate_limit, text};
 use super::remote::{ApiRequest, ApiResponse};
 use super::suggestion::{ListedNoun, explain};
 use super::switch::Switch;
@@ -208,6 +208,8 @@ pub fn page(server: &Value) -> String {
     let command = std::iter::once(text(server, "command"))
         .chain(server["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
     let command = command.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+    let tool_limits = server["tool_limits"].as_object().into_iter().flatten();
+    let tool_limits = tool_limits.map(|(tool, limit)| format!("{tool}: {}", rate_limit(limit)));
     let info = &server["server_info"];
     let implementation = [text(info, "name"), text(info, "version")].join(" ");
     let offers = format!(
@@ -224,6 +226,8 @@ pub fn page(server: &Value) -> String {
         ("Command", command),
         ("Variables", names("env")),
         ("Session mode", text(server, "session_mode")),
+        ("Rate limit", rate_limit(&server["rate_limit"])),
+        ("Tool limits", tool_limits.collect::<Vec<_>>().join("\n")),
         ("Protocol", text(server, "protocol_version")),
         ("Server", implementation.trim().to_owned()),
         ("Offers", offers),

@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 
 use super::error::UsageError;
 use super::files;
+use super::flags::RateLimitFlags;
 use super::invocation::Invocation;
 use super::output::{self, Table};
-use super::record::text;
+use super::record::{rate_limit, text};
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain};
 
@@ -24,9 +25,11 @@ pub struct ListUsers {}
 #[command(after_help = "Examples:
   toolgate create user alice
   toolgate create user bob --role admin
+  toolgate create user carol --rate-limit 60
   toolgate create user --conf alice.json
 
-A file has `name`, `role`, and `access_token` or `access_token_ref` with `env` or `file`.")]
+A file has `name`, `role`, `rate_limit` with `calls_per_minute` and `burst`, and `access_token` or `access_token_ref`
+with `env` or `file`.")]
 pub struct CreateUser {
     /// Name of the user; with --conf the file names it
     username: Option<String>,
@@ -71,16 +74,19 @@ struct UserFlags {
     /// A token of your choice, at least 8 characters [default: a generated one]
     #[arg(long, allow_hyphen_values = true, value_name = "TOKEN")]
     access_token: Option<String>,
+    #[command(flatten)]
+    limit: RateLimitFlags,
 }
 
 impl UserFlags {
     /// Returns the fields for the REST API, from the file or the flags, and the name in the file.
     async fn to_object(&self) -> anyhow::Result<(Map<String, Value>, Option<Value>)> {
         let given = [("role", &self.role), ("access_token", &self.access_token)];
-        let given: Map<String, Value> = given
+        let mut given: Map<String, Value> = given
             .into_iter()
             .filter_map(|(key, value)| value.clone().map(|value| (key.to_owned(), value.into())))
             .collect();
+        given.extend(self.limit.to_value().map(|limit| ("rate_limit".to_owned(), limit)));
         let Some(conf) = &self.conf else { return Ok((given, None)) };
         files::warn_about_flags(given.is_empty());
         let mut object = files::object(conf).await?;
@@ -132,6 +138,12 @@ pub async fn update(invocation: &Invocation, update: UpdateUser) -> anyhow::Resu
     if changes.is_empty() {
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
+    // The route removes a limit that is not sent.
+    let users = invocation.remote.ask(ApiRequest::get(&["users"])).await?.json()?;
+    let user = users.as_array().into_iter().flatten().find(|user| user["username"] == current.as_str());
+    if let Some(limit) = user.and_then(|user| user.get("rate_limit")) {
+        changes.entry("rate_limit").or_insert_with(|| limit.clone());
+    }
     let answer = invocation.remote.ask(ApiRequest::put(&["users", &current]).object(&changes)).await;
     let answer = explain(invocation, ListedNoun::User, &current, answer).await?;
     output::message(&format!("Changed user {current:?}."));
@@ -150,6 +162,7 @@ pub fn page(user: &Value) -> String {
     output::card(&[
         ("Username", text(user, "username")),
         ("Role", text(user, "role")),
+        ("Rate limit", rate_limit(&user["rate_limit"])),
         ("Access token", text(user, "access_token")),
     ])
 }

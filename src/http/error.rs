@@ -142,7 +142,8 @@ impl From<Error> for ErrorResponse {
             ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Upstream | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let seconds = error.retry_after.map_or(1, |wait| wait.as_millis().div_ceil(1000).max(1) as u64);
+        let seconds =
+            error.retry_after.map_or(1, |wait| wait.as_nanos().div_ceil(1_000_000_000).max(1) as u64);
         let header = match error.kind {
             // Lets programs tell this error from others with the same status.
             ErrorKind::OAuthRequired => {

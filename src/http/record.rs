@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use gateway::Entry;
 use gateway::record::ServerRecord;
-use model::{Prompt, Resource, Template, Tool, offering, uri};
+use model::{Prompt, RateLimit, Resource, Template, Tool, offering, uri};
 
 /// A registered server, without secrets.
 #[derive(Clone, Serialize, ToSchema)]
@@ -30,6 +30,13 @@ pub struct ServerBody {
     env: BTreeMap<String, &'static str>,
     /// `stateless` or `stateful`.
     session_mode: &'static str,
+    /// The limit of all callers together, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_limit: Option<RateLimitBody>,
+    /// Limits of single tools, by native name or pattern.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false)]
+    tool_limits: BTreeMap<String, RateLimitBody>,
     /// `connecting`, `connected`, `degraded`, `failed` or `disabled`.
     status: &'static str,
     /// The reason for the status; empty if there is none.
@@ -61,7 +68,12 @@ impl From<ServerRecord> for ServerBody {
             args: server.args,
             env: server.env,
             session_mode: server.session_mode,
-            status: server.status,
+            rate_limit: server.rate_limit.map(RateLimitBody::from),
+            tool_limits: {
+                let limits = server.tool_limits.by_key().iter();
+                limits.map(|(key, limit)| (key.clone(), (*limit).into())).collect()
+            },
+            status: server.status.as_str(),
             status_reason: server.status_reason,
             protocol_version: server.protocol_version,
             server_info: server.server_info.unwrap_or_else(|| raw(NO_OBJECT).to_owned()),
@@ -70,6 +82,24 @@ impl From<ServerRecord> for ServerBody {
             prompt_count: server.prompt_count,
             resource_count: server.resource_count,
         }
+    }
+}
+
+/// A limit of calls per minute.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[schema(as = RateLimit)]
+pub struct RateLimitBody {
+    /// From 1 on.
+    pub calls_per_minute: u32,
+    /// How many calls may come at once, from 1 on; `calls_per_minute` if omitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+}
+
+impl From<RateLimit> for RateLimitBody {
+    fn from(limit: RateLimit) -> Self {
+        let RateLimit { calls_per_minute, burst } = limit;
+        Self { calls_per_minute, burst }
     }
 }
 

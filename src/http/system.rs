@@ -15,7 +15,7 @@ use super::error::{ErrorResponse, HandlerResult};
 use super::extract::json_object;
 use super::reply::{Json, serialized};
 use super::{Face, VERSION};
-use gateway::record::ServerRecord;
+use gateway::record::state_of;
 use model::{FieldError, Fields, Mode};
 use telemetry::GatewayState;
 
@@ -98,7 +98,7 @@ pub async fn metrics(State(face): State<Face>) -> HandlerResult<Response> {
         return Err(ErrorResponse::not_here("metrics are off; start the gateway with OTEL_ENABLED=true"));
     }
     let catalog = face.gateway.catalog();
-    let statuses = catalog.entries().map(|entry| ServerRecord::of(entry).status);
+    let statuses = catalog.entries().map(|entry| state_of(entry).0.as_str());
     let health = face.gateway.store_health().borrow().clone();
     let refusals = face.gateway.budgets().refusals.all();
     let state = GatewayState {

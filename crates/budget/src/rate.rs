@@ -1,22 +1,30 @@
 //! A limit on a pace: so many calls per minute, with a burst.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 const MINUTE: u64 = 60_000_000_000;
 
-/// A limit of calls per minute. The whole state is one number: the time at which all calls so far will be "paid off" if
-/// each takes its share of a minute. A call is refused if that time is further ahead than the burst allows.
+/// A limit of calls per minute. The state is the time at which all calls so far will be "paid off" if each takes its
+/// share of a minute. A call is refused if that time is further ahead than the burst allows. The limit itself may
+/// change from call to call: calls that are not paid off yet count as calls, whatever share they had.
 #[derive(Debug)]
 pub struct RateLimiter {
     begun: Instant,
-    /// Nanoseconds since `begun`.
-    paid_off: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// Times are in nanoseconds, since `begun`.
+#[derive(Debug)]
+struct State {
+    paid_off: u64,
+    /// The share of a call in `paid_off`.
+    share: u64,
 }
 
 impl Default for RateLimiter {
     fn default() -> Self {
-        Self { begun: Instant::now(), paid_off: AtomicU64::default() }
+        Self { begun: Instant::now(), state: Mutex::new(State { paid_off: 0, share: 1 }) }
     }
 }
 
@@ -26,19 +34,37 @@ impl RateLimiter {
         let now = u64::try_from(now.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX);
         let share = MINUTE / u64::from(calls_per_minute.max(1));
         let ahead = share.saturating_mul(burst.max(1).into());
-        let next = |paid_off: u64| paid_off.max(now).saturating_add(share);
-        let taken = self.paid_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_off| {
-            Some(next(paid_off)).filter(|next| *next <= now.saturating_add(ahead))
-        });
-        taken.map(drop).map_err(|paid_off| Duration::from_nanos(next(paid_off) - now - ahead))
+        let mut state = self.state();
+        // More than the burst is unpaid if a larger burst was allowed before: the rest is forgotten, so that the new
+        // limit holds at once.
+        let unpaid = state.unpaid(now, share).min(ahead);
+        let next = unpaid.saturating_add(share);
+        let taken = if next <= ahead { Ok(next) } else { Err(Duration::from_nanos(next - ahead)) };
+        let unpaid = taken.unwrap_or(unpaid);
+        *state = State { paid_off: now.saturating_add(unpaid), share };
+        taken.map(drop)
     }
 
     /// Takes back a call that was counted but not made, since another limit refused it.
-    pub fn give_back(&self, calls_per_minute: u32) {
-        let share = MINUTE / u64::from(calls_per_minute.max(1));
-        let _ = self.paid_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_off| {
-            Some(paid_off.saturating_sub(share))
-        });
+    pub fn give_back(&self) {
+        let mut state = self.state();
+        state.paid_off = state.paid_off.saturating_sub(state.share);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while it holds the state")
+    }
+}
+
+impl State {
+    /// The time until all calls so far are paid off, if each takes this share.
+    fn unpaid(&self, now: u64, share: u64) -> u64 {
+        let unpaid = self.paid_off.saturating_sub(now);
+        if self.share == share {
+            return unpaid;
+        }
+        let scaled = u128::from(unpaid) * u128::from(share) / u128::from(self.share.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 }
 
@@ -57,8 +83,21 @@ mod tests {
         assert!(take(1.0).is_ok() && take(1.0).is_err());
         // A pause refills the burst, and no more than that.
         assert_eq!((0..10).filter(|_| take(1000.0).is_ok()).count(), 3);
-        limiter.give_back(60);
+        limiter.give_back();
         assert!(take(1000.0).is_ok() && take(1000.0).is_err());
+    }
+
+    #[test]
+    fn a_changed_limit_holds_at_once_and_earlier_calls_count_as_calls() {
+        let limiter = RateLimiter::default();
+        let now = limiter.begun;
+        assert!((0..5).all(|_| limiter.take(1, 5, now).is_ok()));
+        assert_eq!(limiter.take(1, 5, now), Err(Duration::from_secs(60)));
+        // A raised limit has room at once, less the calls that are not paid off.
+        assert_eq!((0..20).filter(|_| limiter.take(600, 10, now).is_ok()).count(), 5);
+        // A lowered one has none, and no more than its own burst has to be paid off.
+        assert_eq!(limiter.take(60, 2, now), Err(Duration::from_secs(1)));
+        assert!(limiter.take(60, 2, now + Duration::from_secs(1)).is_ok());
     }
 
     #[test]
@@ -68,7 +107,7 @@ mod tests {
         for (pace, burst) in [(0, 0), (1, u32::MAX), (u32::MAX, u32::MAX), (u32::MAX, 1)] {
             let _ = limiter.take(pace, burst, limiter.begun);
             let _ = limiter.take(pace, burst, later);
-            limiter.give_back(pace);
+            limiter.give_back();
         }
     }
 }

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::Error;
 use super::members::GroupMembers;
 use super::principals::Principals;
+use super::quota::ServerQuota;
 use model::name::SEPARATOR;
 use model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,
@@ -107,8 +108,12 @@ impl Catalog {
         self.groups.get(group).map(|entry| &entry.members)
     }
 
-    pub fn with(&self, entry: Entry) -> Self {
+    pub fn with(&self, mut entry: Entry) -> Self {
         let mut changed = self.clone();
+        if let Some(before) = changed.servers.get(entry.name()) {
+            entry.quota = before.quota.clone();
+            entry.quota.keep_tools_of(&entry);
+        }
         changed.servers.insert(entry.name().clone(), Arc::new(entry));
         changed
     }
@@ -165,6 +170,8 @@ pub struct Entry {
     pub upstream: Option<Upstream>,
     pub updated_at_ms: i64,
     pub discovered_at_ms: Option<i64>,
+    /// What is used of its rate limits; an entry that replaces this one takes it over.
+    pub quota: Arc<ServerQuota>,
 }
 
 /// An offering with its indexes.
@@ -195,6 +202,7 @@ impl Entry {
             upstream,
             updated_at_ms,
             discovered_at_ms,
+            quota: Arc::default(),
         }
     }
 

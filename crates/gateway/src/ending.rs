@@ -29,6 +29,11 @@ impl Ending {
         Self { metrics: gateway.metrics.clone(), entry, tool, begun, outcome, reason: None }
     }
 
+    /// The tool that is called, if it is one.
+    pub fn tool(&self) -> Option<&str> {
+        self.tool.as_deref()
+    }
+
     /// Sets the outcome, replacing any earlier one.
     pub fn set(&mut self, outcome: Outcome, reason: impl FnOnce() -> String) {
         self.outcome = outcome;

@@ -122,7 +122,7 @@ impl Gateway {
             ending.denied();
             return Err(Failure::Disabled);
         };
-        let in_flight = match self.charge(&request) {
+        let in_flight = match self.charge(&request, ending.tool()) {
             Ok(in_flight) => in_flight,
             Err(throttled) => {
                 ending.set(Outcome::Limited, || throttled.to_string());
@@ -160,9 +160,12 @@ impl Gateway {
 
 impl Gateway {
     /// Charges a call to the limits of its payer, before anything is sent.
-    fn charge(&self, request: &CallRequest) -> Result<Option<Taken>, Throttled> {
+    fn charge(&self, request: &CallRequest, tool: Option<&str>) -> Result<Option<Taken>, Throttled> {
         let Some(payer) = request.payer else { return Ok(None) };
-        Ok(Some(self.usage(payer.principal()).calls.take(1)?))
+        let usage = self.usage(payer.principal());
+        let in_flight = usage.calls.take(1)?;
+        self.charge_quotas(payer, &usage, &request.entry, tool)?;
+        Ok(Some(in_flight))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::engine::Throttled;
+use budget::Exceeded;
 use model::{FieldError, excerpt};
 use store::{self, StoreError};
 use upstream::{CallError, ConnectError};
@@ -129,6 +130,13 @@ impl From<Throttled> for Error {
 impl From<FieldError> for Error {
     fn from(error: FieldError) -> Self {
         Self::invalid(error.to_string())
+    }
+}
+
+/// A request that is larger than a bound allows.
+impl From<Exceeded> for Error {
+    fn from(exceeded: Exceeded) -> Self {
+        Self::invalid(exceeded.to_string())
     }
 }
 

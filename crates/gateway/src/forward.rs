@@ -11,11 +11,13 @@ use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::destination::{self, ReturnedState};
+use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::lists::Caching;
 use super::refusal::Refusal;
+use super::tasks::{self, TaskAccess};
 use super::wording::{Passed, Wording};
-use model::{Mode, Redactor};
+use model::Mode;
 use upstream::Inbound;
 use wire::{Era, Head, Patch, Response};
 
@@ -43,6 +45,9 @@ pub struct Forward {
     /// The resource that is read, as the caller names it.
     reads: Option<String>,
     reads_are_private: bool,
+    /// `None` in development mode.
+    tasks: Option<TaskAccess>,
+    disclosure: Disclosure,
 }
 
 impl Gateway {
@@ -55,6 +60,7 @@ impl Gateway {
         message: &Bytes,
         state: Option<ReturnedState>,
     ) -> Result<Forward, Refusal> {
+        self.check_uris(head)?;
         let catalog = self.catalog();
         let found = destination::find(&catalog, &caller, head)
             .and_then(|destination| destination.returning(head, state));
@@ -63,7 +69,14 @@ impl Gateway {
                 self.deny_call();
             }
         })?;
-        let revoked = caller.revoked.clone();
+        let tasks = match caller.viewer.client {
+            None => None,
+            client => {
+                let server = destination.entry.name().as_str();
+                Some(TaskAccess::check(self.usage(client), server, head)?)
+            }
+        };
+        let (revoked, client) = (caller.revoked.clone(), caller.viewer.client);
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         let token =
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
@@ -79,10 +92,22 @@ impl Gateway {
             revoked,
             payer,
         };
+        let disclosure = self.disclosure(client);
         let begun = self.begin_call(request, destination.tool, Some(head)).await;
-        let call = begun.map_err(|failure| explain(&entry, failure))?;
+        let call = begun.map_err(|failure| explain(&entry, failure, disclosure))?;
         let reads_are_private = self.mode == Mode::Enterprise;
-        Ok(Forward { call, era, id, token, reads: destination.reads, reads_are_private })
+        Ok(Forward { call, era, id, token, reads: destination.reads, reads_are_private, tasks, disclosure })
+    }
+}
+
+impl Gateway {
+    fn check_uris(&self, head: &Head<'_>) -> Result<(), Refusal> {
+        let Some(params) = &head.params else { return Ok(()) };
+        let reference = params.reference.as_ref().and_then(|reference| reference.uri.as_ref());
+        for uri in params.uri.iter().chain(reference) {
+            self.check_uri(&uri.value)?;
+        }
+        Ok(())
     }
 }
 
@@ -90,7 +115,7 @@ impl Forward {
     pub async fn next(&mut self) -> Result<Outbound, Refusal> {
         loop {
             match self.call.next().await {
-                Ok(Inbound::Answer(answer)) => return self.finish(&answer),
+                Ok(Inbound::Answer(answer)) => return self.finish(answer),
                 Ok(Inbound::Notice(notice)) => {
                     if let Some(notice) = self.for_caller(notice) {
                         return Ok(Outbound::Notice(notice));
@@ -101,7 +126,7 @@ impl Forward {
                         return Ok(Outbound::Request { message, replier });
                     }
                 }
-                Err(failure) => return Err(explain(self.call.entry(), failure)),
+                Err(failure) => return Err(explain(self.call.entry(), failure, self.disclosure)),
             }
         }
     }
@@ -111,7 +136,12 @@ impl Forward {
         self.call.entry().name().as_str()
     }
 
-    fn finish(&mut self, response: &Response) -> Result<Outbound, Refusal> {
+    fn finish(&mut self, mut response: Response) -> Result<Outbound, Refusal> {
+        let own_tasks = self.tasks.as_ref().and_then(|tasks| tasks.respond(self.server(), &response));
+        if let Some(own_tasks) = own_tasks {
+            let unreadable = || Refusal::Upstream("the server's list of tasks cannot be read".into());
+            response = tasks::replaced(&response, own_tasks).ok_or_else(unreadable)?;
+        }
         let caching = Caching { ttl_ms: 0, is_private: self.reads_are_private };
         let asked = Asked {
             id: &self.id,
@@ -120,7 +150,7 @@ impl Forward {
             refused_with: self.call.refused_with(),
             reads: self.reads.as_deref().map(|uri| (uri, caching)),
         };
-        match asked.settle(response) {
+        match asked.settle(&response) {
             Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),
             Some(Settled::InputRequired(answer)) => Ok(Outbound::InputRequired(answer)),
             None => {
@@ -139,6 +169,9 @@ impl Forward {
     /// Restores the caller's own progress token in a notice; `None` if the notice is not for this caller.
     fn for_caller(&self, notice: Bytes) -> Option<Bytes> {
         let head = Head::parse(&notice).ok()?;
+        if self.tasks.as_ref().is_some_and(|tasks| !tasks.admits(self.server(), &head)) {
+            return None;
+        }
         let token = head.params.as_ref().and_then(|params| params.progress_token.as_ref());
         let Some(token) = token else {
             drop(head);
@@ -150,13 +183,12 @@ impl Forward {
     }
 }
 
-fn explain(entry: &Entry, failure: Failure) -> Refusal {
+fn explain(entry: &Entry, failure: Failure, disclosure: Disclosure) -> Refusal {
     let error = match failure {
         Failure::Revoked => return Refusal::Revoked,
         Failure::Throttled(throttled) => return Refusal::Throttled(throttled),
         Failure::Disabled => return Refusal::Upstream("the server is disabled".into()),
         Failure::Call(error) => error,
     };
-    let sentence = format!("server {:?} failed: {error}", entry.name().as_str());
-    Refusal::Upstream(Redactor::of(&entry.registration.config).redact(&sentence))
+    Refusal::Upstream(disclosure.sentence(&format!("server {:?}", entry.name().as_str()), &error, entry))
 }

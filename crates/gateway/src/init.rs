@@ -66,5 +66,6 @@ pub async fn reset_admin(store: &Store) -> Result<User, Error> {
 
 fn first_admin() -> Result<User, Error> {
     let username = HolderName::parse(FIRST_ADMIN).map_err(Error::internal)?;
-    Ok(User { id: PrincipalId::random(), username, role: Role::Admin, token: Token::generate() })
+    let (id, token) = (PrincipalId::random(), Token::generate());
+    Ok(User { id, username, role: Role::Admin, token, rate_limit: None })
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::caller::Owner;
-use super::request::{OwnRequest, disabled};
+use super::request::{NoResult, OwnRequest, disabled};
 use super::result::members;
 use super::{Error, Gateway};
 use wire::{authored, text};
@@ -43,7 +43,8 @@ impl Gateway {
             owner: Some(owner),
         };
         let result = self.ask(entry, request).await;
-        result.map(InvokedResult).map_err(|no_result| no_result.explain(full_name, entry))
+        let explain = |no_result: NoResult| no_result.explain(full_name, entry, self.disclosure_to(owner));
+        result.map(InvokedResult).map_err(explain)
     }
 }
 

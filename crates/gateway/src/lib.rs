@@ -4,9 +4,9 @@
 //! a failed one), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
 //! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
 //! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
-//! access), `usage` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
+//! access), `usage` and `quota` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
 //! server, and its outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
-//! `refusal` and `error` (what comes back), `subscriptions`.
+//! `refusal`, `error` and `disclosure` (what comes back), `subscriptions`, `tasks`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
@@ -18,6 +18,7 @@ mod change;
 pub mod clients;
 pub mod destination;
 pub mod difference;
+mod disclosure;
 mod ending;
 mod engine;
 pub mod error;
@@ -34,6 +35,7 @@ pub mod oauth;
 pub mod overview;
 pub mod principals;
 pub mod prompts;
+mod quota;
 mod reconcile;
 pub mod record;
 pub mod refusal;
@@ -45,6 +47,7 @@ mod revocation;
 mod server_change;
 pub mod servers;
 pub mod subscriptions;
+mod tasks;
 pub mod tools;
 pub mod usage;
 pub mod users;

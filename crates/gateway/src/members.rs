@@ -14,6 +14,8 @@ pub struct GroupMembers {
     resources: Named,
     /// URIs without a server, which match at any server.
     any_server_resources: HashSet<String>,
+    /// All servers that the configuration names, by themselves or with a tool, prompt or resource.
+    named_servers: HashSet<String>,
 }
 
 impl GroupMembers {
@@ -28,18 +30,37 @@ impl GroupMembers {
                 Err(_) => {}
             }
         }
+        let servers: HashSet<_> = group.included_servers.iter().cloned().collect();
+        // All tools of the included servers are members, in addition to those that are named.
+        let tools = Named { everything: true, ..Named::of(&group.included_tools) };
+        let prompts = Named {
+            everything: has_everything(&group.included_prompts),
+            ..Named::of(&group.included_prompts)
+        };
+        let named = [&tools, &prompts, &resources].into_iter().flat_map(|named| named.by_server.keys());
         Self {
-            servers: group.included_servers.iter().cloned().collect(),
-            // All tools of the included servers are members, in addition to those that are named.
-            tools: Named { everything: true, ..Named::of(&group.included_tools) },
+            named_servers: named.chain(&servers).cloned().collect(),
+            servers,
+            tools,
             excluded: Named::of(&group.excluded_tools),
-            prompts: Named {
-                everything: has_everything(&group.included_prompts),
-                ..Named::of(&group.included_prompts)
-            },
+            prompts,
             resources,
             any_server_resources,
         }
+    }
+
+    /// All servers that the configuration names, whether or not they exist.
+    pub fn named_servers(&self) -> impl Iterator<Item = &str> {
+        self.named_servers.iter().map(String::as_str)
+    }
+
+    /// URIs without a server, which match at any server.
+    pub fn any_server_resources(&self) -> &HashSet<String> {
+        &self.any_server_resources
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.named_servers.is_empty() && self.any_server_resources.is_empty()
     }
 
     pub fn has_tool(&self, server: &str, tool: &str) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use model::{AllowList, Client, HolderName, PrincipalId, Role, Token, User};
+use model::{AllowList, Client, HolderName, PrincipalId, RateLimit, Role, Token, User};
 use store::{Store, TokenHash};
 
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct Principals {
     users: BTreeMap<HolderName, Arc<TokenHolder<User>>>,
     clients: BTreeMap<HolderName, Arc<TokenHolder<Client>>>,
     by_token: HashMap<TokenHash, Principal>,
-    by_id: HashMap<PrincipalId, Arc<TokenHolder<Client>>>,
+    by_id: HashMap<PrincipalId, Principal>,
     /// The allow list of viewers without a client, as in development mode.
     everything: AllowList,
 }
@@ -49,6 +49,20 @@ impl Principal {
         match self {
             Principal::User(user) => user.holder.id,
             Principal::Client(client) => client.holder.id,
+        }
+    }
+
+    pub fn name(&self) -> &HolderName {
+        match self {
+            Principal::User(user) => &user.holder.username,
+            Principal::Client(client) => &client.holder.name,
+        }
+    }
+
+    pub fn rate_limit(&self) -> Option<RateLimit> {
+        match self {
+            Principal::User(user) => user.holder.rate_limit,
+            Principal::Client(client) => client.holder.rate_limit,
         }
     }
 
@@ -100,6 +114,10 @@ impl Principals {
         self.by_token.get(hash)
     }
 
+    pub fn by_id(&self, id: PrincipalId) -> Option<&Principal> {
+        self.by_id.get(&id)
+    }
+
     /// All users and clients.
     pub fn all(&self) -> impl Iterator<Item = &Principal> {
         self.by_token.values()
@@ -109,7 +127,10 @@ impl Principals {
     pub fn allow_list(&self, client: Option<PrincipalId>) -> Option<&AllowList> {
         match client {
             None => Some(&self.everything),
-            Some(client) => self.by_id.get(&client).map(|held| &held.holder.allow_list),
+            Some(client) => match self.by_id.get(&client)? {
+                Principal::Client(client) => Some(&client.holder.allow_list),
+                Principal::User(_) => None,
+            },
         }
     }
 
@@ -149,19 +170,21 @@ impl Principals {
     fn add_user(&mut self, store: &Store, user: User, before: Option<Arc<TokenHolder<User>>>) {
         let held = Arc::new(TokenHolder::new(store, user, before, |user| &user.token));
         self.by_token.insert(held.hash, Principal::User(held.clone()));
+        self.by_id.insert(held.holder.id, Principal::User(held.clone()));
         self.users.insert(held.holder.username.clone(), held);
     }
 
     fn remove_user(&mut self, name: &HolderName) -> Option<Arc<TokenHolder<User>>> {
         let held = self.users.remove(name)?;
         self.by_token.remove(&held.hash);
+        self.by_id.remove(&held.holder.id);
         Some(held)
     }
 
     fn add_client(&mut self, store: &Store, client: Client, before: Option<Arc<TokenHolder<Client>>>) {
         let held = Arc::new(TokenHolder::new(store, client, before, |client| &client.token));
         self.by_token.insert(held.hash, Principal::Client(held.clone()));
-        self.by_id.insert(held.holder.id, held.clone());
+        self.by_id.insert(held.holder.id, Principal::Client(held.clone()));
         self.clients.insert(held.holder.name.clone(), held);
     }
 

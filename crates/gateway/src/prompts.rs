@@ -57,7 +57,8 @@ impl Gateway {
             owner: Some(owner),
         };
         let result = self.ask(entry, request).await;
-        let result = result.map_err(|no_result| no_result.explain(full_name, entry))?;
+        let result =
+            result.map_err(|no_result| no_result.explain(full_name, entry, self.disclosure_to(owner)))?;
         let members = members(&result);
         let get = |key: &str| members.get(key).map(|value| value.get().as_bytes());
         let mut shown: Vec<(&str, &[u8])> = Vec::new();

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::catalog::Entry;
 use model::redact::MASK;
-use model::{Status, Transport};
+use model::{RateLimit, Status, ToolLimits, Transport};
 
 /// A server as people see it.
 #[derive(Clone, Debug)]
@@ -21,7 +21,9 @@ pub struct ServerRecord {
     /// Names of the variables; the values are masked.
     pub env: BTreeMap<String, &'static str>,
     pub session_mode: &'static str,
-    pub status: &'static str,
+    pub rate_limit: Option<RateLimit>,
+    pub tool_limits: ToolLimits,
+    pub status: Status,
     pub status_reason: String,
     pub protocol_version: String,
     /// The name and version that the server reports, as it wrote them.
@@ -36,6 +38,21 @@ impl ServerRecord {
     /// Masks the arguments, for people who must not see secrets that arguments may contain.
     pub fn without_arguments(mut self) -> Self {
         self.args.fill(MASK.to_owned());
+        self
+    }
+
+    /// Replaces the reason of a failure by its kind, for people who must not see what the server said.
+    pub fn with_kind_of_failure(mut self) -> Self {
+        let unspecific = match self.status {
+            Status::Degraded => "not all of what it offers can be used",
+            Status::Failed => "the connection failed",
+            Status::Connecting => "",
+            // A remark about names that everybody sees.
+            Status::Connected | Status::Disabled => return self,
+        };
+        if !self.status_reason.is_empty() {
+            self.status_reason = upstream::kind_of(&self.status_reason).unwrap_or_else(|| unspecific.into());
+        }
         self
     }
 
@@ -72,7 +89,9 @@ impl ServerRecord {
             args,
             env,
             session_mode: config.session_mode.as_str(),
-            status: status.as_str(),
+            rate_limit: config.rate_limit,
+            tool_limits: config.tool_limits.clone(),
+            status,
             status_reason,
             protocol_version: offering.protocol_version.clone(),
             server_info: offering.server_info.clone(),

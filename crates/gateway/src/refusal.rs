@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 pub use super::engine::Throttled;
+use budget::Exceeded;
 
 /// Why a request does not reach a server, or its response does not reach the caller.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -17,6 +18,8 @@ pub enum Refusal {
     UnknownPrompt(String),
     #[error("resource not found: {0}")]
     UnknownResource(String),
+    #[error("unknown task: {0}")]
+    UnknownTask(String),
     /// The server needs a capability that the client did not declare; the value is its name.
     #[error("the server needs the client capability {0:?}, which the request does not declare")]
     MissingCapability(&'static str),
@@ -29,4 +32,11 @@ pub enum Refusal {
     /// The upstream's own error, passed on.
     #[error("{message}")]
     Rpc { code: i64, message: String, data: Option<Bytes> },
+}
+
+/// A request that is larger than a bound allows.
+impl From<Exceeded> for Refusal {
+    fn from(exceeded: Exceeded) -> Self {
+        Self::Invalid(exceeded.to_string())
+    }
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::caller::Owner;
 use super::catalog::Entry;
+use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
@@ -125,12 +126,12 @@ impl NoResult {
     }
 
     /// The error for the caller; `what` names the thing that was requested of this server.
-    pub fn explain(self, what: &str, entry: &Entry) -> Error {
+    pub fn explain(self, what: &str, entry: &Entry, disclosure: Disclosure) -> Error {
         let sentence = match self {
             NoResult::Failed(Failure::Disabled) => return disabled(entry),
             NoResult::Failed(Failure::Throttled(throttled)) => return throttled.into(),
             NoResult::Failed(Failure::Revoked) => format!("{what} was ended: the token was revoked"),
-            NoResult::Failed(Failure::Call(error)) => format!("{what} failed: {error}"),
+            NoResult::Failed(Failure::Call(error)) => disclosure.sentence(what, &error, entry),
             NoResult::Rpc { code, message, .. } => format!("{what} failed: {message} (code {code})"),
             NoResult::NeedsInput => {
                 format!("{what} asks for input while it runs, which needs an MCP client; connect one to /mcp")

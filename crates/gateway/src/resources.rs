@@ -11,6 +11,7 @@ use super::result::members;
 use super::tools::Coverage;
 use super::view::{Lens, Part};
 use super::{Error, Gateway};
+use budget::{Bound, Exceeded, URI_BYTES};
 use model::{FieldError, Redactor, Resource, ResourceUri, Template, uri};
 use wire::error::code;
 use wire::{authored, text};
@@ -142,8 +143,20 @@ impl Entry {
 }
 
 impl Gateway {
+    /// Checks the length of a URI in a request; that of a qualified one is the length of the URI in it.
+    pub fn check_uri(&self, text: &str) -> Result<(), Exceeded> {
+        // A qualified URI is longer than the URI in it.
+        let is_short = text.len() <= URI_BYTES
+            || matches!(ResourceUri::parse(text), Ok(ResourceUri::Qualified { uri, .. }) if uri.len() <= URI_BYTES);
+        match is_short {
+            true => Ok(()),
+            false => Err(self.budgets().exceeded(Bound::UriLength, URI_BYTES as u64)),
+        }
+    }
+
     /// Reads a resource: `contents` as the upstream sent them.
     pub async fn read_resource(&self, owner: Owner, text: &str) -> Result<Vec<u8>, Error> {
+        self.check_uri(text)?;
         let catalog = self.catalog();
         let (entry, uri) = catalog.reader_of(text)?;
         let uri = text::quote(&uri);
@@ -160,7 +173,7 @@ impl Gateway {
                 let message = Redactor::of(&entry.registration.config).redact(&message);
                 Error::not_found(format!("server {:?} says: {message}", entry.name().as_str()))
             }
-            other => other.explain(&format!("reading {text}"), entry),
+            other => other.explain(&format!("reading {text}"), entry, self.disclosure_to(owner)),
         })?;
         let contents = members(&result).get("contents").map_or("[]", |contents| contents.get()).as_bytes();
         Ok(authored::object(&[("contents", contents)]))

@@ -17,6 +17,9 @@ impl Gateway {
         let known: HashSet<_> = principals.all().map(Principal::id).collect();
         let revoked: Vec<_> =
             before.filter(|principal| !valid.contains(&principal.token_id())).cloned().collect();
+        let names: HashSet<_> = principals.all().map(Principal::name).collect();
+        let gone = catalog.principals().all().map(Principal::name).filter(|name| !names.contains(name));
+        let gone: Vec<_> = gone.collect();
         // Before the tokens stop working: nobody who sends one must seem to guess.
         for principal in &revoked {
             self.retired_tokens.add(*principal.token_hash(), now_ms());
@@ -27,6 +30,9 @@ impl Gateway {
             principal.revoked().cancel();
         }
         self.usages.keep(&known);
+        for name in gone {
+            self.metrics.forget_principal(name.as_str());
+        }
         self.changed.send_replace(());
         let gateway = self.clone();
         self.tasks.spawn(async move {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::Gateway;
 use super::caller::Viewer;
 use super::catalog::Entry;
+use super::disclosure::Disclosure;
 use super::refusal::Refusal;
 use super::request::{NoResult, OwnRequest};
 use upstream::Upstream;
@@ -100,7 +101,10 @@ impl Gateway {
         let asked = {
             let _held = turn.take().await;
             let asked = match self.subscriptions.count(&key) {
-                0 => self.tell_server(entry, "resources/subscribe", &key.1).await,
+                0 => {
+                    let disclosure = self.disclosure(viewer.client);
+                    self.tell_server(entry, "resources/subscribe", &key.1, disclosure).await
+                }
                 _ => Ok(()),
             };
             if asked.is_ok() {
@@ -128,8 +132,12 @@ impl Gateway {
         let is_last = self.subscriptions.remove(&key);
         if let Some(entry) = self.catalog().get(server) {
             self.share_wanted(entry, &key);
-            if is_last && let Err(refusal) = self.tell_server(entry, "resources/unsubscribe", uri).await {
-                tracing::debug!(server, %refusal, "a server refused to unsubscribe");
+            if is_last {
+                // Only the log gets to know it.
+                let told = self.tell_server(entry, "resources/unsubscribe", uri, Disclosure::Full).await;
+                if let Err(refusal) = told {
+                    tracing::debug!(server, %refusal, "a server refused to unsubscribe");
+                }
             }
         }
     }
@@ -155,7 +163,13 @@ impl Gateway {
 impl Gateway {
     /// Sends a subscribe or unsubscribe request. Modern servers have none: `upstream` lists what is wanted in its one
     /// subscription there.
-    async fn tell_server(&self, entry: &Arc<Entry>, method: &'static str, uri: &str) -> Result<(), Refusal> {
+    async fn tell_server(
+        &self,
+        entry: &Arc<Entry>,
+        method: &'static str,
+        uri: &str,
+        disclosure: Disclosure,
+    ) -> Result<(), Refusal> {
         if entry.upstream.as_ref().is_some_and(|upstream| upstream.is_modern()) {
             return Ok(());
         }
@@ -172,7 +186,9 @@ impl Gateway {
         match self.ask(entry, request).await {
             Ok(_) => Ok(()),
             Err(NoResult::Rpc { code, message, data }) => Err(Refusal::Rpc { code, message, data }),
-            Err(no_result) => Err(Refusal::Upstream(no_result.explain(method, entry).to_string())),
+            Err(no_result) => {
+                Err(Refusal::Upstream(no_result.explain(method, entry, disclosure).to_string()))
+            }
         }
     }
 }

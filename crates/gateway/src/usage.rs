@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 use super::Gateway;
-use budget::{Bound, Budget, Budgets, SUBSCRIPTIONS_OF_PRINCIPAL};
+use super::tasks::OwnTasks;
+use budget::{Bound, Budget, Budgets, RateLimiter, SUBSCRIPTIONS_OF_PRINCIPAL};
 use model::PrincipalId;
 
-/// The budgets of one principal; in development mode, of everybody together.
+/// The budgets of one principal, and what belongs to it elsewhere; in development mode, of everybody together.
 #[derive(Debug)]
 pub struct Usage {
     /// Open event streams.
@@ -17,6 +18,10 @@ pub struct Usage {
     pub subscriptions: Budget,
     /// Calls in flight.
     pub calls: Budget,
+    /// The tasks that it started at servers.
+    pub tasks: OwnTasks,
+    /// Calls per minute, if the principal has such a limit.
+    pub rate: RateLimiter,
 }
 
 impl Usage {
@@ -26,6 +31,8 @@ impl Usage {
             streams: Budget::new(Bound::Streams, limits.streams, refusals),
             subscriptions: Budget::new(Bound::Subscriptions, SUBSCRIPTIONS_OF_PRINCIPAL, refusals),
             calls: Budget::new(Bound::Calls, limits.calls, refusals),
+            tasks: OwnTasks::default(),
+            rate: RateLimiter::default(),
         }
     }
 }

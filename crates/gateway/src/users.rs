@@ -51,6 +51,7 @@ impl Gateway {
                 user.username = username;
             }
             user.role = change.role.unwrap_or(before.role);
+            user.rate_limit = change.rate_limit;
             check_admin_remains(principals, before, user.role)?;
             // The same text is not a new token.
             if let Some(token) = change.token.filter(|token| token.secret() != before.token.secret()) {

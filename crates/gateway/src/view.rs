@@ -92,7 +92,8 @@ pub struct View<'a> {
 }
 
 impl Catalog {
-    /// Resolves a viewer; `None` if there is no such group, no such enabled server for this viewer, or no such client.
+    /// Resolves a viewer; `None` if there is no such group for this viewer, no such enabled server for this viewer, or no
+    /// such client.
     pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
         self.lens_for(&viewer.scope, self.principals().allow_list(viewer.client)?)
     }
@@ -100,13 +101,28 @@ impl Catalog {
     fn lens_for<'a>(&'a self, scope: &'a Scope, allowed: &'a AllowList) -> Option<Lens<'a>> {
         let part = match scope {
             Scope::Everything => Part::Everything,
-            Scope::Group(name) => Part::Group(self.members(name)?),
+            Scope::Group(name) => {
+                let members = self.members(name).filter(|members| self.may_enter(members, allowed))?;
+                Part::Group(members)
+            }
             Scope::Server(name) => {
                 self.get(name).filter(|entry| entry.is_enabled() && allowed.allows(name))?;
                 Part::Server(name)
             }
         };
         Some(Lens { part, allowed })
+    }
+
+    /// Whether a group exists for viewers with this allow list: not if it has members and they may use none of them,
+    /// since its name and description would tell them about servers that do not exist for them.
+    fn may_enter(&self, members: &GroupMembers, allowed: &AllowList) -> bool {
+        let has_resource = |entry: &Arc<Entry>| {
+            members.any_server_resources().iter().any(|uri| entry.resource(uri).is_some())
+        };
+        allowed.allows_everything()
+            || members.is_empty()
+            || members.named_servers().any(|server| allowed.allows(server))
+            || self.entries().any(|entry| allowed.allows(entry.name().as_str()) && has_resource(entry))
     }
 
     pub fn view(&self, lens: &Lens<'_>) -> View<'_> {
@@ -205,6 +221,38 @@ mod tests {
         assert_eq!(seen_in_group(named), ["b q", "a x://1", "b x://1", "b x://2"]);
         let both = json!({"included_servers": ["a"], "included_prompts": ["*", "b__q"]});
         assert_eq!(seen_in_group(both), ["a t", "a p", "b q"]);
+    }
+
+    #[test]
+    fn a_group_exists_for_viewers_who_may_use_one_of_its_members() {
+        let exists = |group: Value, allowed: &[&str]| {
+            let mut object = group.as_object().unwrap().clone();
+            object.insert("name".into(), json!("g"));
+            let catalog = catalog().with_group(Group::parse(object).unwrap());
+            let allowed = AllowList::new(allowed.iter().map(|name| name.to_string()).collect());
+            catalog.lens_for(&Scope::Group("g".into()), &allowed).is_some()
+        };
+        let qualified = uri::qualify(entry("b", json!({})).name(), "x://2");
+        for group in [
+            json!({"included_servers": ["b"]}),
+            json!({"included_tools": ["b__t"]}),
+            json!({"included_tools": ["gone__t"], "included_prompts": ["b__p"]}),
+            json!({"included_tools": ["gone__t"], "included_resources": [qualified]}),
+        ] {
+            for (allowed, expected) in
+                [(&["*"][..], true), (&["b"], true), (&["a", "b"], true), (&["a"], false), (&[], false)]
+            {
+                assert_eq!(exists(group.clone(), allowed), expected, "{group} {allowed:?}");
+            }
+        }
+        // A server that is gone or disabled may be allowed all the same.
+        assert!(exists(json!({"included_servers": ["off"]}), &["off"]));
+        assert!(exists(json!({"included_servers": ["gone"]}), &["gone"]));
+        // A URI without a server is a member wherever it is listed.
+        let anywhere = json!({"included_tools": ["gone__t"], "included_resources": ["x://1"]});
+        assert!(exists(anywhere.clone(), &["a"]) && !exists(anywhere, &[]));
+        // Names that cannot be members are none.
+        assert!(exists(json!({"included_tools": ["nothing"]}), &[]));
     }
 
     #[test]

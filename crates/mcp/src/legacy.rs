@@ -95,6 +95,9 @@ impl Mcp {
         body: &Bytes,
         sender: &Sender,
     ) -> Option<Reply> {
+        if let Some(reply) = Reply::misspelled_method(Era::Legacy, head) {
+            return Some(reply);
+        }
         match head.kind {
             MessageKind::Request => self.answer_request(head, body, sender).await,
             MessageKind::Notice => {
@@ -159,6 +162,12 @@ impl Mcp {
         sender: &Sender,
     ) -> Option<Reply> {
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+        if let Some(key) = head.params.as_ref().and_then(|params| params.round_key) {
+            let refusal = Refusal::Invalid(format!(
+                "params.{key} belongs to revision 2026-07-28, not to this request's"
+            ));
+            return Some(Reply::refusal(Era::Legacy, &id, &refusal));
+        }
         let result = match head.method.as_deref().unwrap_or_default() {
             "initialize" => return Some(self.initialize(head, &id, &sender.viewer)),
             "ping" => Ok(Bytes::from_static(b"{}")),

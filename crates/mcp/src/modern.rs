@@ -29,12 +29,15 @@ impl Mcp {
         match head.kind {
             MessageKind::Request => {}
             // No notification needs an action: a request is cancelled by closing its connection.
-            MessageKind::Notice => return Reply::accepted(),
+            MessageKind::Notice => {
+                return Reply::misspelled_method(Era::Modern, &head).unwrap_or_else(Reply::accepted);
+            }
             MessageKind::Result | MessageKind::Error => {
                 return Reply::invalid_message(None, "no request of a server is waiting for an answer");
             }
         }
-        if let Some(refusal) = self.object(&ask, &head) {
+        let misspelled = || Reply::misspelled_method(Era::Modern, &head);
+        if let Some(refusal) = self.object(&ask, &head).or_else(misspelled) {
             return refusal;
         }
         let method = head.method.as_deref().unwrap_or_default();

@@ -16,7 +16,7 @@ use budget::Exceeded;
 use gateway::answer::Answer;
 use gateway::refusal::Refusal;
 use wire::error::code;
-use wire::{Era, HeadError, Version, authored, text};
+use wire::{Era, Head, HeadError, Version, authored, method, text};
 
 pub struct Reply {
     pub status: StatusCode,
@@ -112,6 +112,19 @@ impl Reply {
     pub fn invalid_message(id: Option<&[u8]>, sentence: &str) -> Self {
         let message = authored::error(id, code::INVALID_REQUEST, sentence, None);
         Self::new(StatusCode::BAD_REQUEST, ReplyBody::Json(vec![message]))
+    }
+
+    /// Refuses a message whose method differs from one of MCP in case only; `None` for all others.
+    pub fn misspelled_method(era: Era, head: &Head<'_>) -> Option<Self> {
+        let method = head.method.as_deref().filter(|method| method::is_misspelled(method))?;
+        let refusal = Refusal::UnknownMethod(method.to_owned());
+        Some(match &head.id {
+            Some(id) => Self::refusal(era, id.raw(), &refusal),
+            None => {
+                let message = authored::error(None, code::METHOD_NOT_FOUND, &refusal.to_string(), None);
+                Self::new(StatusCode::BAD_REQUEST, ReplyBody::Json(vec![message]))
+            }
+        })
     }
 
     /// An answer of a server. Modern clients also use the HTTP status of an error.
@@ -215,9 +228,10 @@ impl Message {
     pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
         let (code, data) = match refusal {
             Refusal::UnknownMethod(_) => (code::METHOD_NOT_FOUND, None),
-            Refusal::Invalid(_) | Refusal::UnknownTool(_) | Refusal::UnknownPrompt(_) => {
-                (code::INVALID_PARAMS, None)
-            }
+            Refusal::Invalid(_)
+            | Refusal::UnknownTool(_)
+            | Refusal::UnknownPrompt(_)
+            | Refusal::UnknownTask(_) => (code::INVALID_PARAMS, None),
             Refusal::UnknownResource(uri) => {
                 let code = match era {
                     Era::Legacy => code::RESOURCE_NOT_FOUND,
@@ -231,7 +245,8 @@ impl Message {
                 (code::MISSING_CLIENT_CAPABILITY, Some(data))
             }
             Refusal::Throttled(throttled) => {
-                let wait = throttled.retry_after.as_millis().max(1).to_string();
+                // Rounded up: a call that comes even a moment earlier is refused again.
+                let wait = throttled.retry_after.as_nanos().div_ceil(1_000_000).max(1).to_string();
                 (code::TOO_MANY_CALLS, Some(authored::object(&[("retryAfterMs", wait.as_bytes())])))
             }
             Refusal::Upstream(_) | Refusal::Revoked => (code::INTERNAL_ERROR, None),

@@ -12,7 +12,7 @@ use super::stream;
 use super::{Ask, Mcp};
 use gateway::caller::Scope;
 use model::Capabilities;
-use wire::{Head, Version};
+use wire::{Era, Head, Version};
 
 impl Mcp {
     pub(super) fn open_sse(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
@@ -62,8 +62,14 @@ impl Mcp {
             self.lives.look(session.serial, held).flatten()
         });
         let Some((session, outlet)) = held else { return Reply::unknown_session() };
-        if let Err(error) = Head::parse(&ask.body) {
-            return Reply::unreadable(&error);
+        // The stream has no message for a refused notice.
+        let refused = match Head::parse(&ask.body) {
+            Ok(head) if head.id.is_none() => Reply::misspelled_method(Era::Legacy, &head),
+            Ok(_) => None,
+            Err(error) => Some(Reply::unreadable(&error)),
+        };
+        if let Some(reply) = refused {
+            return reply;
         }
         let serial = session.serial;
         let beside = Beside::Stream(outlet.clone());

@@ -67,8 +67,8 @@ impl SubscribedResources {
             return Ok(held.room.clone());
         }
         let of_session = || Budget::new(Bound::Subscriptions, SUBSCRIPTIONS_OF_SESSION, &budgets.refusals);
-        let session = self.budget.get_or_insert_with(of_session).take(1).map_err(refuse)?;
-        let principal = usage.subscriptions.take(1).map_err(refuse)?;
+        let session = self.budget.get_or_insert_with(of_session).take(1)?;
+        let principal = usage.subscriptions.take(1)?;
         Ok(Arc::new(Room { _session: Some(session), _principal: principal }))
     }
 }
@@ -79,7 +79,7 @@ impl Mcp {
         head: &Head<'_>,
         session: &Session,
     ) -> Result<Bytes, Refusal> {
-        let uri = uri_of(head)?;
+        let uri = self.uri_of(head)?;
         let (serial, viewer) = (session.serial, &session.viewer);
         let (usage, budgets) = (self.gateway.usage(viewer.client), self.gateway.budgets());
         let room = self.lives.with(serial, viewer, |live| live.subscriptions.room(&uri, &usage, budgets))?;
@@ -99,7 +99,7 @@ impl Mcp {
         head: &Head<'_>,
         session: &Session,
     ) -> Result<Bytes, Refusal> {
-        let uri = uri_of(head)?;
+        let uri = self.uri_of(head)?;
         let held = self.lives.look(session.serial, |live| live.subscriptions.by_uri.remove(&uri)).flatten();
         self.unsubscribe_from(held.map(|held| (held.server, held.uri))).await;
         Ok(Bytes::from_static(b"{}"))
@@ -126,11 +126,16 @@ impl Mcp {
     pub(super) fn room_for(&self, viewer: &Viewer, uris: &[String]) -> Result<Taken, Refusal> {
         let wanted = uris.len() as u64;
         if wanted > SUBSCRIPTIONS_OF_SESSION {
-            return Err(refuse(
-                self.gateway.budgets().exceeded(Bound::Subscriptions, SUBSCRIPTIONS_OF_SESSION),
-            ));
+            return Err(self
+                .gateway
+                .budgets()
+                .exceeded(Bound::Subscriptions, SUBSCRIPTIONS_OF_SESSION)
+                .into());
         }
-        self.gateway.usage(viewer.client).subscriptions.take(wanted).map_err(refuse)
+        for uri in uris {
+            self.gateway.check_uri(uri)?;
+        }
+        Ok(self.gateway.usage(viewer.client).subscriptions.take(wanted)?)
     }
 
     /// Subscribes to all URIs of a listen request; returns the accepted subscriptions. They keep as much of `room` as
@@ -168,13 +173,11 @@ impl Mcp {
         let by_uri = accepted.into_iter().map(|(uri, there)| (uri, held(there))).collect();
         SubscribedResources { by_uri, budget: None }
     }
-}
 
-fn refuse(exceeded: budget::Exceeded) -> Refusal {
-    Refusal::Invalid(exceeded.to_string())
-}
-
-fn uri_of(head: &Head<'_>) -> Result<String, Refusal> {
-    let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
-    uri.map(|uri| uri.value.to_string()).ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))
+    fn uri_of(&self, head: &Head<'_>) -> Result<String, Refusal> {
+        let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
+        let uri = uri.ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))?;
+        self.gateway.check_uri(&uri.value)?;
+        Ok(uri.value.to_string())
+    }
 }

@@ -41,8 +41,12 @@ impl AllowList {
 
     pub fn allows(&self, server: &str) -> bool {
         let allowed = &self.0.allowed;
-        allowed.binary_search_by(|name| name.as_str().cmp(server)).is_ok()
-            || allowed.first().is_some_and(|name| name == EVERYTHING)
+        allowed.binary_search_by(|name| name.as_str().cmp(server)).is_ok() || self.allows_everything()
+    }
+
+    /// Whether all servers are allowed, including those registered later.
+    pub fn allows_everything(&self) -> bool {
+        self.0.allowed.first().is_some_and(|name| name == EVERYTHING)
     }
 
     pub fn names(&self) -> &[String] {

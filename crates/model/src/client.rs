@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::user::token;
-use super::{AllowList, FieldError, Fields, HolderName, PrincipalId, Token};
+use super::{AllowList, FieldError, Fields, HolderName, PrincipalId, RateLimit, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
@@ -14,6 +14,7 @@ pub struct Client {
     pub token: Token,
     /// Whether the token was supplied by a person instead of generated here.
     pub is_custom_token: bool,
+    pub rate_limit: Option<RateLimit>,
 }
 
 impl Client {
@@ -31,6 +32,7 @@ impl Client {
             allow_list: given.allow_list.unwrap_or_default(),
             is_custom_token: given.token.is_some(),
             token: given.token.unwrap_or_else(Token::generate),
+            rate_limit: given.rate_limit,
         })
     }
 
@@ -50,6 +52,7 @@ impl Client {
             allow_list: given.allow_list.unwrap_or(kept),
             is_custom_token: self.is_custom_token || new.is_some(),
             token: new.unwrap_or_else(|| self.token.clone()),
+            rate_limit: given.rate_limit,
         })
     }
 }
@@ -59,6 +62,7 @@ struct ClientFields {
     description: String,
     allow_list: Option<AllowList>,
     token: Option<Token>,
+    rate_limit: Option<RateLimit>,
 }
 
 impl ClientFields {
@@ -67,6 +71,7 @@ impl ClientFields {
             description: fields.text("description")?.unwrap_or_default(),
             allow_list: fields.texts("allow_list")?.map(AllowList::new),
             token: token(&mut fields)?,
+            rate_limit: RateLimit::take(&mut fields, "rate_limit")?,
         };
         // Responses contain it, so a response that is sent back as a body contains it too.
         fields.take("is_custom_access_token");
@@ -95,6 +100,7 @@ mod tests {
         assert_eq!(field(json!({"name": "a", "allowed_servers": []})), "allowed_servers");
         assert_eq!(field(json!({"name": "a", "access_token": "1234 5678"})), "access_token");
         assert_eq!(field(json!({"name": "a", "description": 1})), "description");
+        assert_eq!(field(json!({"name": "a", "rate_limit": {"burst": 1}})), "rate_limit.calls_per_minute");
     }
 
     #[test]
@@ -112,5 +118,8 @@ mod tests {
         let other = client.replaced(object(json!({"access_token": "12345678"}))).unwrap();
         assert_ne!(other.token.id(), client.token.id());
         assert!(other.is_custom_token);
+        let limited = client.replaced(object(json!({"rate_limit": {"calls_per_minute": 1}}))).unwrap();
+        assert_eq!(limited.rate_limit, Some(RateLimit { calls_per_minute: 1, burst: None }));
+        assert_eq!(limited.replaced(object(json!({}))).unwrap().rate_limit, None);
     }
 }

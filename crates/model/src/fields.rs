@@ -17,6 +17,11 @@ impl FieldError {
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into() }
     }
+
+    /// The same mistake, seen from the object that has the object with the mistake as its field `outer`.
+    pub fn within(self, outer: &str) -> Self {
+        Self { field: format!("{outer}.{}", self.field), ..self }
+    }
 }
 
 pub struct Fields(Map<String, Value>);
@@ -84,6 +89,14 @@ impl Fields {
             other => Err(wrong_type(&format!("{field}.{key}"), "a string", &other)),
         });
         texts.collect::<Result<_, _>>().map(Some)
+    }
+
+    pub fn object(&mut self, field: &str) -> Result<Option<Map<String, Value>>, FieldError> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(other) => Err(wrong_type(field, "an object", &other)),
+        }
     }
 
     /// Fails if there is a field that was not read.

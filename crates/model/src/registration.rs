@@ -8,8 +8,8 @@ use url::Url;
 
 use super::server::DEFAULT_TIMEOUT_MS;
 use super::{
-    Endpoint, FieldError, Fields, Flags, Issued, OAuthSettings, Process, Secret, ServerConfig, ServerName,
-    SessionMode, Transport,
+    Endpoint, FieldError, Fields, Flags, Issued, OAuthSettings, Process, RateLimit, Secret, ServerConfig,
+    ServerName, SessionMode, ToolLimits, Transport,
 };
 
 /// Keys that apply only to servers reached over HTTP.
@@ -83,6 +83,8 @@ impl Registration {
             session_mode,
             timeout_ms: fields.count("timeout_ms")?.unwrap_or(DEFAULT_TIMEOUT_MS),
             max_concurrency: fields.count("max_concurrency")?.unwrap_or(0),
+            rate_limit: RateLimit::take(&mut fields, "rate_limit")?,
+            tool_limits: ToolLimits::take(&mut fields, "tool_limits")?,
         };
         let flags = Flags {
             enabled: fields.flag("enabled")?.unwrap_or(true),
@@ -94,8 +96,8 @@ impl Registration {
     }
 
     /// Returns this registration with the given keys replaced. Omitted keys stay, and `null` resets a key to its
-    /// default. `env` and `headers` are merged entry by entry, and `null` removes an entry. A new transport starts
-    /// without the settings specific to the old one.
+    /// default. `env`, `headers` and `tool_limits` are merged entry by entry, and `null` removes an entry. A new transport
+    /// starts without the settings specific to the old one.
     pub fn amended(&self, mut changes: Map<String, Value>) -> Result<Self, FieldError> {
         if changes.contains_key("name") {
             return Err(FieldError::new("name", "cannot be changed; register the server under its new name"));
@@ -108,6 +110,7 @@ impl Registration {
         }
         merge(&mut object, &mut changes, "env", str::to_owned);
         merge(&mut object, &mut changes, "headers", str::to_ascii_lowercase);
+        merge(&mut object, &mut changes, "tool_limits", str::to_owned);
         object.extend(changes);
         Self::parse(object)
     }
@@ -125,6 +128,12 @@ impl Registration {
         put("session_mode", json!(config.session_mode.as_str()));
         put("timeout_ms", json!(config.timeout_ms));
         put("max_concurrency", json!(config.max_concurrency));
+        if let Some(limit) = &config.rate_limit {
+            put("rate_limit", json!(limit));
+        }
+        if !config.tool_limits.is_empty() {
+            put("tool_limits", json!(config.tool_limits.by_key()));
+        }
         put("enabled", json!(self.flags.enabled));
         put("disabled_tools", json!(self.flags.disabled_tools));
         put("disabled_prompts", json!(self.flags.disabled_prompts));
@@ -386,6 +395,24 @@ mod tests {
         assert_eq!(amended(json!({"headers": {"X-a": null}}))["headers"], json!({"B": "3"}));
         assert_eq!(amended(json!({"headers": {}}))["headers"], old.to_json()["headers"]);
         assert_eq!(amended(json!({"headers": null}))["headers"], json!({}));
+    }
+
+    #[test]
+    fn limits_are_read_written_and_amended_tool_by_tool() {
+        let limit = |number: u32| json!({"calls_per_minute": number});
+        let old = parse(json!({
+            "name": "a", "transport": "stdio", "command": "npx", "rate_limit": {"calls_per_minute": 9, "burst": 2},
+            "tool_limits": {"x": limit(1), "y*": limit(2)},
+        }))
+        .unwrap();
+        assert_eq!(Registration::parse(old.to_json()).unwrap(), old);
+        let amended = |value: Value| old.amended(value.as_object().unwrap().clone()).unwrap().to_json();
+        let new = amended(json!({"tool_limits": {"x": null, "z": limit(3)}}));
+        assert_eq!(new["tool_limits"], json!({"y*": limit(2), "z": limit(3)}));
+        assert_eq!(new["rate_limit"], json!({"calls_per_minute": 9, "burst": 2}));
+        let new = amended(json!({"tool_limits": null, "rate_limit": limit(1)}));
+        assert_eq!((new.get("tool_limits"), &new["rate_limit"]), (None, &limit(1)));
+        assert_eq!(amended(json!({"rate_limit": null})).get("rate_limit"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use url::Url;
 
-use super::{Issued, Secret, ServerName};
+use super::{Issued, RateLimit, Secret, ServerName, ToolLimits};
 
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 
@@ -21,6 +21,9 @@ pub struct ServerConfig {
     pub timeout_ms: u64,
     /// Maximum number of calls in flight; 0 = no limit.
     pub max_concurrency: u64,
+    /// The limit of all callers together.
+    pub rate_limit: Option<RateLimit>,
+    pub tool_limits: ToolLimits,
 }
 
 impl ServerConfig {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{FieldError, Fields, PrincipalId, Token};
+use super::{FieldError, Fields, PrincipalId, RateLimit, Token};
 
 const MAX_LENGTH: usize = 128;
 
@@ -77,6 +77,7 @@ pub struct User {
     pub username: HolderName,
     pub role: Role,
     pub token: Token,
+    pub rate_limit: Option<RateLimit>,
 }
 
 impl User {
@@ -89,18 +90,21 @@ impl User {
             username: username(&name)?,
             role: role(&mut fields)?.unwrap_or(Role::User),
             token: token(&mut fields)?.unwrap_or_else(Token::generate),
+            rate_limit: RateLimit::take(&mut fields, "rate_limit")?,
         };
         fields.finish()?;
         Ok(user)
     }
 }
 
-/// A change to a user; absent fields stay as they are.
+/// A change to a user; absent fields stay as they are, except for the rate limit.
 #[derive(Debug)]
 pub struct UserChange {
     pub username: Option<HolderName>,
     pub role: Option<Role>,
     pub token: Option<Token>,
+    /// The new limit; `None` removes it.
+    pub rate_limit: Option<RateLimit>,
 }
 
 impl UserChange {
@@ -111,6 +115,7 @@ impl UserChange {
             username: name.as_deref().map(username).transpose()?,
             role: role(&mut fields)?,
             token: token(&mut fields)?,
+            rate_limit: RateLimit::take(&mut fields, "rate_limit")?,
         };
         fields.finish()?;
         Ok(change)
@@ -154,6 +159,7 @@ mod tests {
         }
         assert_eq!(field(json!({"username": "a", "access_token": "short"})), "access_token");
         assert_eq!(field(json!({"username": "a", "name": "b"})), "name");
+        assert_eq!(field(json!({"username": "a", "rate_limit": []})), "rate_limit");
     }
 
     #[test]

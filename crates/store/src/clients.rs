@@ -2,7 +2,7 @@
 
 use super::db::on;
 use super::retired_tokens::{Retiring, retire};
-use super::{Store, StoreError};
+use super::{Store, StoreError, rate_limits};
 use model::{AllowList, Client, HolderName, PrincipalId};
 
 impl Store {
@@ -14,13 +14,13 @@ impl Store {
     /// Reads each client, or what is wrong with it.
     pub(super) async fn read_clients(&self) -> Result<Vec<Result<Client, StoreError>>, StoreError> {
         const SQL: &str = "SELECT id, name, description, allow_list, is_custom_token, token_hash, token,
-            token_id FROM clients ORDER BY name";
-        type Row = (i64, String, String, String, i64, Vec<u8>, Vec<u8>, i64);
+            token_id, rate_limit FROM clients ORDER BY name";
+        type Row = (i64, String, String, String, i64, Vec<u8>, Vec<u8>, i64, Option<String>);
         let mut tx = self.read().await?;
         let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         tx.commit().await?;
         let clients = rows.into_iter().map(|row| {
-            let (principal, name, description, allow_list, is_custom, hash, token, id) = row;
+            let (principal, name, description, allow_list, is_custom, hash, token, id, rate_limit) = row;
             let corrupt = |problem: String| StoreError::Corrupt(format!("client \"{name}\": {problem}"));
             let allow_list = serde_json::from_str(&allow_list)
                 .map_err(|_| corrupt("its allow list is not a JSON array of strings".into()))?;
@@ -31,6 +31,7 @@ impl Store {
                 allow_list: AllowList::new(allow_list),
                 token: self.tokens.read((hash, token, id)).map_err(corrupt)?,
                 is_custom_token: is_custom != 0,
+                rate_limit: rate_limits::read(rate_limit.as_deref()).map_err(corrupt)?,
             })
         });
         Ok(clients.collect())
@@ -39,11 +40,12 @@ impl Store {
     /// Stores a new or changed client.
     pub async fn put_client(&self, client: &Client, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO clients (name, description, allow_list, is_custom_token, token_hash,
-            token, token_id, created_at, updated_at, id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)
+            token, token_id, created_at, updated_at, id, rate_limit)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10)
             ON CONFLICT (name) DO UPDATE SET description = excluded.description,
             allow_list = excluded.allow_list, is_custom_token = excluded.is_custom_token,
             token_hash = excluded.token_hash, token = excluded.token, token_id = excluded.token_id,
-            updated_at = excluded.updated_at";
+            updated_at = excluded.updated_at, rate_limit = excluded.rate_limit";
         let allow_list =
             serde_json::to_string(client.allow_list.names()).expect("a list of strings can be serialized");
         let (hash, sealed, id) = self.tokens.to_columns(&client.token);
@@ -53,6 +55,7 @@ impl Store {
             let query = sqlx::query(SQL).bind(client.name.as_str()).bind(&client.description);
             let query = query.bind(allow_list).bind(i64::from(client.is_custom_token));
             let query = query.bind(hash).bind(sealed).bind(id).bind(now_ms).bind(client.id.0.cast_signed());
+            let query = query.bind(rate_limits::to_column(client.rate_limit));
             query.execute(db).await.map(|_| ())
         })?;
         tx.commit().await

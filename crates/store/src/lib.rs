@@ -19,6 +19,7 @@ mod lock;
 mod migrate;
 mod open;
 mod open_error;
+mod rate_limits;
 mod retired_tokens;
 mod server_config;
 mod servers;

@@ -12,7 +12,7 @@ use super::open_error::OpenStoreError;
 /// Version, name and SQL of a migration.
 type MigrationText = (i64, &'static str, &'static str);
 
-pub(super) const MIGRATIONS: [MigrationText; 7] = [
+pub(super) const MIGRATIONS: [MigrationText; 8] = [
     (1, "servers", include_str!("../../../migrations/0001_servers.sql")),
     (2, "groups", include_str!("../../../migrations/0002_groups.sql")),
     (3, "users", include_str!("../../../migrations/0003_users.sql")),
@@ -20,6 +20,7 @@ pub(super) const MIGRATIONS: [MigrationText; 7] = [
     (5, "principals", include_str!("../../../migrations/0005_principals.sql")),
     (6, "authorizations", include_str!("../../../migrations/0006_authorizations.sql")),
     (7, "retired tokens", include_str!("../../../migrations/0007_retired_tokens.sql")),
+    (8, "rate limits", include_str!("../../../migrations/0008_rate_limits.sql")),
 ];
 
 pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenStoreError> {

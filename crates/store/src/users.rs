@@ -3,7 +3,7 @@
 use super::db::{Tx, on};
 use super::retired_tokens::{Retiring, retire};
 use super::tokens::Columns;
-use super::{Store, StoreError, settings};
+use super::{Store, StoreError, rate_limits, settings};
 use model::{HolderName, Mode, PrincipalId, Role, User};
 
 impl Store {
@@ -14,19 +14,20 @@ impl Store {
 
     /// Reads each user, or what is wrong with it.
     pub(super) async fn read_users(&self) -> Result<Vec<Result<User, StoreError>>, StoreError> {
-        const SQL: &str =
-            "SELECT id, username, role, token_hash, token, token_id FROM users ORDER BY username";
-        type Row = (i64, String, String, Vec<u8>, Vec<u8>, i64);
+        const SQL: &str = "SELECT id, username, role, token_hash, token, token_id, rate_limit FROM users
+            ORDER BY username";
+        type Row = (i64, String, String, Vec<u8>, Vec<u8>, i64, Option<String>);
         let mut tx = self.read().await?;
         let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         tx.commit().await?;
-        let users = rows.into_iter().map(|(principal, name, role, hash, token, id)| {
+        let users = rows.into_iter().map(|(principal, name, role, hash, token, id, rate_limit)| {
             let corrupt = |problem: String| StoreError::Corrupt(format!("user \"{name}\": {problem}"));
             Ok(User {
                 id: PrincipalId(principal.cast_unsigned()),
                 username: HolderName::parse(&name).map_err(corrupt)?,
                 role: Role::parse(&role).ok_or_else(|| corrupt("its role is unknown".into()))?,
                 token: self.tokens.read((hash, token, id)).map_err(corrupt)?,
+                rate_limit: rate_limits::read(rate_limit.as_deref()).map_err(corrupt)?,
             })
         });
         Ok(users.collect())
@@ -74,14 +75,15 @@ impl Store {
 
 async fn put(tx: &mut Tx, user: &User, token: Columns, now_ms: i64) -> Result<(), sqlx::Error> {
     const SQL: &str =
-        "INSERT INTO users (username, role, token_hash, token, token_id, created_at, updated_at, id)
-        VALUES ($1, $2, $3, $4, $5, $6, $6, $7) ON CONFLICT (username) DO UPDATE SET role = excluded.role,
+        "INSERT INTO users (username, role, token_hash, token, token_id, created_at, updated_at, id, rate_limit)
+        VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8) ON CONFLICT (username) DO UPDATE SET role = excluded.role,
         token_hash = excluded.token_hash, token = excluded.token, token_id = excluded.token_id,
-        updated_at = excluded.updated_at";
+        updated_at = excluded.updated_at, rate_limit = excluded.rate_limit";
     let (hash, sealed, id) = token;
     on!(tx, |db| {
         let query = sqlx::query(SQL).bind(user.username.as_str()).bind(user.role.as_str());
         let query = query.bind(hash).bind(sealed).bind(id).bind(now_ms).bind(user.id.0.cast_signed());
+        let query = query.bind(rate_limits::to_column(user.rate_limit));
         query.execute(db).await.map(|_| ())
     })
 }

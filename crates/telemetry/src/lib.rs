@@ -1,5 +1,7 @@
 //! Logs and metrics. Metrics are always counted, and served at `/metrics` when telemetry is on. Labels are bounded:
-//! only names of registered servers and tools are ever used.
+//! only names of registered servers, their tools, users and clients are ever used.
+
+mod refused_calls;
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -15,6 +17,8 @@ use prometheus_client::registry::Registry;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+use refused_calls::{RefusedCalls, RefusedLabels};
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -88,6 +92,7 @@ pub struct Metrics {
     store_failures: Counter,
     runtime_tasks: Gauge<u64, AtomicU64>,
     refusals: Family<BoundLabel, Counter>,
+    refused_calls: RefusedCalls,
     /// Locked during rendering: servers are counted anew each time, and two renderings at once would count them twice.
     rendering: Mutex<()>,
 }
@@ -111,6 +116,8 @@ impl Default for Metrics {
         registry.register("runtime_tasks", "Live tasks of the runtime", runtime_tasks.clone());
         let refusals = Family::default();
         registry.register("refusals", "What was refused because of a bound, by bound", refusals.clone());
+        let refused_calls = RefusedCalls::default();
+        refused_calls.register(&mut registry);
         let rendering = Mutex::default();
         Self {
             registry,
@@ -121,6 +128,7 @@ impl Default for Metrics {
             store_failures,
             runtime_tasks,
             refusals,
+            refused_calls,
             rendering,
         }
     }
@@ -135,6 +143,12 @@ impl Metrics {
             latency.observe(elapsed.as_secs_f64());
         }
         self.calls.get_or_create(&CallLabels { server, tool, outcome }).inc();
+    }
+
+    /// Counts a call that a rate limit refused. The principal is empty in development mode, the tool if none is called.
+    pub fn call_refused(&self, principal: &str, server: &str, tool: &str) {
+        let [principal, server, tool] = [principal, server, tool].map(str::to_owned);
+        self.refused_calls.count(RefusedLabels { principal, server, tool });
     }
 
     /// The text for `/metrics`. `statuses` has one item per registered server.
@@ -159,6 +173,7 @@ impl Metrics {
     /// Removes the time series of a removed server, so that they do not accumulate.
     pub fn forget_server<'a>(&self, server: &str, tools: impl IntoIterator<Item = &'a str>) {
         self.latency.remove(&ServerLabel { server: server.to_owned() });
+        self.refused_calls.forget(|labels| labels.server == server);
         // Calls of tools that it did not list are counted under an empty name.
         for tool in tools.into_iter().chain([""]) {
             for outcome in Outcome::ALL {
@@ -166,6 +181,11 @@ impl Metrics {
                 self.calls.remove(&CallLabels { server, tool, outcome });
             }
         }
+    }
+
+    /// Removes the time series of a user or client that no longer exists under this name.
+    pub fn forget_principal(&self, principal: &str) {
+        self.refused_calls.forget(|labels| labels.principal == principal);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::kind::kind_of;
 use super::oauth::Challenge;
 use budget::{Bound, Exceeded, Limits};
 use model::ServerName;
@@ -63,6 +64,21 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The kind of the failure, in words that quote nothing of the server.
+    pub fn kind(&self) -> String {
+        match self {
+            CallError::NotSent(reason) | CallError::Lost(reason) => {
+                kind_of(reason).unwrap_or_else(|| "the connection failed".into())
+            }
+            CallError::SessionLost(_) => "lost its session".into(),
+            CallError::Unauthorized(_) => "requires authorization".into(),
+            CallError::Status { status, .. } => format!("answered HTTP {status}"),
+            // The sentence of the bound.
+            CallError::Exceeded(sentence) => sentence.clone(),
+            CallError::TimedOut(limit) => format!("timed out after {}", seconds(*limit)),
+        }
+    }
+
     /// The error of a call whose answer is larger than a message may be.
     pub fn too_large(limits: &Limits) -> Self {
         let limit = limits.message_bytes as u64;

@@ -1,8 +1,8 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
 //! Reading order: `handle`, `start` and `supervisor` (one server, kept alive), `connect` with `step`, `probe` and
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
-//! and `ticket` (routing of messages to calls), `pool`, `slots` and `further` (further links), then the transports. `oauth` and
-//! `credentials` are for servers that require OAuth.
+//! and `ticket` (routing of messages to calls), `pool`, `slots` and `further` (further links), then the transports.
+//! `oauth` and `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
 
 mod calls;
@@ -16,6 +16,7 @@ mod further;
 mod handle;
 mod http;
 mod inbound;
+mod kind;
 mod link;
 mod lists;
 mod news;
@@ -48,6 +49,7 @@ pub use failures::FailureNote;
 pub use handle::{LinkState, ServerEvent, Upstream};
 pub use http::Tls;
 pub use inbound::Inbound;
+pub use kind::kind_of;
 pub use link::Link;
 pub use lists::Discovery;
 pub use news::{News, Newsroom};

@@ -59,9 +59,7 @@ pub fn routed_name<'a>(head: &'a Head<'_>) -> Option<Cow<'a, str>> {
     let text = match head.method.as_deref()? {
         "tools/call" | "prompts/get" => params.name.as_ref()?,
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params.uri.as_ref()?,
-        "tasks/get" | "tasks/update" | "tasks/cancel" => {
-            return text::unescape(&head.body[walk::member(head.body, &params.span, "taskId")?]);
-        }
+        "tasks/get" | "tasks/update" | "tasks/cancel" => params.task_id.as_ref()?,
         _ => return None,
     };
     Some(Cow::Borrowed(text.as_str()))

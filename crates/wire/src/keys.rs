@@ -66,9 +66,9 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Whether the keys are equal for a parser that ignores case. Go's encoding/json is one, and also folds the long s and
+/// Whether two keys or names are equal for a peer that ignores case. Go's encoding/json is one, and also folds the long s and
 /// the Kelvin sign into ASCII.
-fn same_folded(known: &str, key: &str) -> bool {
+pub(super) fn same_folded(known: &str, key: &str) -> bool {
     let fold = |letter: char| match letter {
         'ſ' => 's',
         '\u{212a}' => 'k',

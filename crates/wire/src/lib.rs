@@ -4,7 +4,7 @@
 //! Reading order: [`scan`] with `token` and `word`, [`walk`] (JSON as spans), [`text`] and [`id`] with `ends` (the values
 //! of tokens), [`head`], [`params`] and [`keys`] (the contents of a message), [`response`] with `marks` (a server's
 //! response), [`patch`] (changes), [`authored`] and [`error`] (messages that we write), [`sse`] (event streams),
-//! [`era`], [`meta`] and [`headers`] with `annotation` (differences between protocol revisions).
+//! [`method`], [`era`], [`meta`] and [`headers`] with `annotation` (differences between protocol revisions).
 
 mod annotation;
 pub mod authored;
@@ -18,6 +18,7 @@ pub mod id;
 pub mod keys;
 mod marks;
 pub mod meta;
+pub mod method;
 pub mod params;
 pub mod patch;
 pub mod response;

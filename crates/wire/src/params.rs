@@ -19,6 +19,8 @@ const KEYS: &[&str] = &[
     "progressToken",
     "requestState",
     "inputResponses",
+    "task",
+    "taskId",
     "_meta",
 ];
 const META_KEYS: &[&str] = &[
@@ -47,6 +49,11 @@ pub struct Params<'a> {
     pub request_state: Option<Text<'a>>,
     /// An object.
     pub input_responses: Option<Span>,
+    /// The first of `requestState` and `inputResponses` that is present, with any value.
+    pub round_key: Option<&'static str>,
+    /// An object: the request is to run as a task.
+    pub task: Option<Span>,
+    pub task_id: Option<Text<'a>>,
     pub meta: Option<Meta<'a>>,
     /// Known keys, those of `ref` and `_meta` included, whose value is of the wrong type.
     pub mistyped: Vec<&'static str>,
@@ -95,6 +102,9 @@ impl<'a> Params<'a> {
     }
 
     fn take(&mut self, member: Member<'a>, mistyped: &mut Vec<&'static str>) {
+        if ["requestState", "inputResponses"].contains(&member.key) {
+            self.round_key.get_or_insert(member.key);
+        }
         match member.key {
             "name" => self.name = member.text(mistyped),
             "uri" => self.uri = member.text(mistyped),
@@ -105,6 +115,8 @@ impl<'a> Params<'a> {
             "progressToken" => self.progress_token = member.id(mistyped),
             "arguments" => self.arguments = member.object(mistyped),
             "inputResponses" => self.input_responses = member.object(mistyped),
+            "task" => self.task = member.object(mistyped),
+            "taskId" => self.task_id = member.text(mistyped),
             _ => _ = member.object(mistyped),
         }
     }

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use crate::http::Face;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
+use crate::http::record::RateLimitBody;
 use crate::http::reply::{Created, Json, NoContent};
 use model::{Client, HolderName};
 
@@ -22,6 +23,9 @@ pub struct ClientRecord {
     is_custom_access_token: bool,
     /// The names of the servers that the client may use; `*` means all of them.
     allow_list: Vec<String>,
+    /// The limit of its calls, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_limit: Option<RateLimitBody>,
 }
 
 impl From<Client> for ClientRecord {
@@ -30,6 +34,7 @@ impl From<Client> for ClientRecord {
             access_token: client.token.secret().expose().to_owned(),
             is_custom_access_token: client.is_custom_token,
             allow_list: client.allow_list.names().to_vec(),
+            rate_limit: client.rate_limit.map(RateLimitBody::from),
             name: client.name,
             description: client.description,
         }
@@ -46,6 +51,8 @@ pub struct ClientInput {
     pub access_token: Option<String>,
     /// The names of the servers that the client may use, or `*` for all of them.
     pub allow_list: Option<Vec<String>>,
+    /// The limit of its calls; none if omitted.
+    pub rate_limit: Option<RateLimitBody>,
 }
 
 /// Lists all clients.

@@ -61,6 +61,7 @@ pub async fn templates(State(face): State<Face>, query: Query) -> HandlerResult<
 pub async fn get(State(face): State<Face>, body: Bytes) -> HandlerResult<Response> {
     let uri = uri(&body)?;
     let catalog = face.gateway.catalog();
+    face.gateway.check_uri(&uri).map_err(gateway::Error::from)?;
     let (entry, resource) = catalog.resource(&uri)?;
     Ok(Json(ResourceRecord::of(entry, resource)).into_response())
 }

@@ -14,7 +14,7 @@ use crate::http::access::CurrentPrincipal;
 use crate::http::authorization::AuthorizationRequired;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
-use crate::http::record::ServerBody;
+use crate::http::record::{RateLimitBody, ServerBody};
 use crate::http::reply::{Accepted, Created, Json, NoContent};
 use gateway::oauth::RegistrationOutcome;
 use gateway::record::ServerRecord;
@@ -89,6 +89,10 @@ pub struct RegistrationBody {
     pub timeout_ms: Option<u64>,
     /// The largest number of concurrent calls; 0 or omitted for no limit.
     pub max_concurrency: Option<u64>,
+    /// The limit of the calls of all callers together; none if omitted.
+    pub rate_limit: Option<RateLimitBody>,
+    /// Limits of single tools, by native name or by a pattern with `*`; each tool has its own count.
+    pub tool_limits: Option<HashMap<String, RateLimitBody>>,
     /// Whether the server is enabled; true if omitted.
     pub enabled: Option<bool>,
     /// Names of tools, as the server calls them, that are disabled from the start.
@@ -122,10 +126,11 @@ pub async fn get(
     Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
 }
 
-/// Masks the arguments of processes and the paths of URLs for plain users, since they often contain secrets.
+/// Masks the arguments of processes and the paths of URLs for plain users, since they often contain secrets, and shows
+/// them only the kind of a failure.
 fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     match caller.role() {
-        Some(Role::User) => server.without_arguments().without_url_path().into(),
+        Some(Role::User) => server.without_arguments().without_url_path().with_kind_of_failure().into(),
         Some(Role::Admin) | None => server.into(),
     }
 }

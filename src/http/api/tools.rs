@@ -1,6 +1,8 @@
 //! `/api/v0/tools`: listing, calling, enabling and disabling tools.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -18,6 +20,7 @@ use crate::http::extract::Query;
 use crate::http::record::ToolRecord;
 use crate::http::reply::{Json, Written};
 use crate::http::stream::SseBody;
+use gateway::ErrorKind;
 use model::FieldError;
 use wire::{authored, sse, text, walk};
 
@@ -115,16 +118,26 @@ pub async fn run(
     face.gateway.check_callable(&call.name)?;
     let (sender, mut params) = mpsc::channel(PROGRESS_BACKLOG);
     let (frames, notices) = mpsc::channel(PROGRESS_BACKLOG);
+    let mut invoked = Box::pin(async move {
+        face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(sender)).await
+    });
+    // Most limits refuse a call when it begins.
+    let mut ended = match poll_fn(|context| Poll::Ready(invoked.as_mut().poll(context))).await {
+        Poll::Ready(Err(error)) if error.kind == ErrorKind::Throttled => return Err(error.into()),
+        Poll::Ready(ended) => Some(ended),
+        Poll::Pending => None,
+    };
     let work = async move {
-        let invoked = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(sender));
-        tokio::pin!(invoked);
         let invoked = loop {
+            if let Some(ended) = ended.take() {
+                break ended;
+            }
             tokio::select! {
                 biased;
                 Some(params) = params.recv() => {
                     let _ = frames.try_send(sse::frame(Some("progress"), &params));
                 }
-                invoked = &mut invoked => break invoked,
+                invoked = &mut invoked => ended = Some(invoked),
             }
         };
         // The last progress events may have arrived together with the result.

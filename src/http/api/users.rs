@@ -9,6 +9,7 @@ use crate::http::Face;
 use crate::http::access::CurrentPrincipal;
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
+use crate::http::record::RateLimitBody;
 use crate::http::reply::{Created, Json, NoContent};
 use gateway::principals::Principal;
 use model::{HolderName, Role, User};
@@ -21,6 +22,9 @@ pub struct UserRecord {
     /// `admin` or `user`.
     #[schema(value_type = String)]
     role: Role,
+    /// The limit of the user's calls, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_limit: Option<RateLimitBody>,
 }
 
 /// A user with its token, as returned on creation and change.
@@ -41,6 +45,8 @@ pub struct UserInput {
     pub role: Option<String>,
     /// A token of at least 8 characters. On creation, one is generated if this is omitted.
     pub access_token: Option<String>,
+    /// The limit of the user's calls; none if omitted, on a change too.
+    pub rate_limit: Option<RateLimitBody>,
 }
 
 /// Lists all users.
@@ -58,7 +64,7 @@ pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Crea
     Ok(Created(with_token(face.gateway.create_user(json_object(&body)?).await?)))
 }
 
-/// Changes the given fields of a user; omitted fields stay the same.
+/// Changes the given fields of a user; omitted fields stay the same, except that the rate limit is removed.
 #[utoipa::path(put, path = "/api/v0/users/{name}", tag = "users", params(("name" = String, Path)),
     request_body = UserInput, responses((status = 200, body = UserWithToken)))]
 pub async fn change(
@@ -89,7 +95,8 @@ pub async fn whoami(State(face): State<Face>, caller: CurrentPrincipal) -> Handl
 }
 
 fn record(user: User) -> UserRecord {
-    UserRecord { username: user.username, role: user.role }
+    let rate_limit = user.rate_limit.map(RateLimitBody::from);
+    UserRecord { username: user.username, role: user.role, rate_limit }
 }
 
 fn with_token(user: User) -> UserWithToken {

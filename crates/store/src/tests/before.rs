@@ -4,7 +4,8 @@ use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
-use super::open_with_key;
+use super::people::{client, user};
+use super::{open, open_with_key};
 use crate::migrate::{MIGRATIONS, migrator};
 use crate::{AuthorizationKey, AuthorizationStatus, OpenOptions, check};
 use model::Secret;
@@ -41,4 +42,34 @@ async fn an_authorization_outlives_the_renaming_of_its_table() {
         assert_eq!(found.content.unwrap().expose(), "content");
     }
     assert!(store.claim_authorization("i", 4).await.unwrap());
+}
+
+#[tokio::test]
+async fn users_and_clients_of_a_database_without_rate_limits_have_none() {
+    const USER: &str =
+        "INSERT INTO users (username, role, token_hash, token, token_id, created_at, updated_at, id)
+        SELECT username, role, token_hash, token, token_id, created_at, updated_at, id FROM new.users";
+    const CLIENT: &str = "INSERT INTO clients (name, description, allow_list, is_custom_token, token_hash, token,
+        token_id, created_at, updated_at, id) SELECT name, description, allow_list, is_custom_token, token_hash,
+        token, token_id, created_at, updated_at, id FROM new.clients";
+    let directory = tempfile::tempdir().unwrap();
+    let [new, old] = ["new.db", "toolgate.db"].map(|name| directory.path().join(name));
+    let store = open(&new).await.unwrap();
+    let (ada, agent) = (user("ada", "12345678"), client("agent", "abcdefgh"));
+    store.put_user(&ada, 1).await.unwrap();
+    store.put_client(&agent, 1).await.unwrap();
+    store.close().await;
+    let options = SqliteConnectOptions::new().filename(&old).create_if_missing(true);
+    let mut before = options.connect().await.unwrap();
+    migrator(&MIGRATIONS[..7]).run_direct(None, &mut before, false).await.unwrap();
+    let attach = format!("ATTACH '{}' AS new", new.display());
+    sqlx::query(sqlx::AssertSqlSafe(attach)).execute(&mut before).await.unwrap();
+    for copy in [USER, CLIENT] {
+        sqlx::query(copy).execute(&mut before).await.unwrap();
+    }
+    before.close().await.unwrap();
+
+    let store = open(&old).await.unwrap();
+    assert_eq!(store.load_users().await.unwrap(), [ada]);
+    assert_eq!(store.load_clients().await.unwrap(), [agent]);
 }

@@ -13,7 +13,8 @@ fn full_http() -> Registration {
         "bearer_token": "t", "headers": {"X-Key": "k"}, "session_mode": "stateful", "timeout_ms": 0,
         "max_concurrency": 3, "enabled": false, "disabled_tools": ["x", "gone"], "disabled_prompts": ["y"],
         "oauth_redirect_uri": "http://localhost:1/cb", "oauth_client_id": "c", "oauth_client_secret": "s",
-        "oauth_scopes": ["one"],
+        "oauth_scopes": ["one"], "rate_limit": {"calls_per_minute": 60, "burst": 5},
+        "tool_limits": {"get_*": {"calls_per_minute": 1}, "x": {"calls_per_minute": 2}},
     }))
 }
 

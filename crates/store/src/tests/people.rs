@@ -5,11 +5,14 @@ use serde_json::json;
 use super::open;
 use crate::db::on;
 use crate::{Store, StoreError};
-use model::{Client, HolderName, Mode, PrincipalId, Role, Token, User};
+use model::{Client, HolderName, Mode, PrincipalId, RateLimit, Role, Token, User};
+
+const LIMIT: RateLimit = RateLimit { calls_per_minute: u32::MAX, burst: Some(1) };
 
 pub fn user(name: &str, token: &str) -> User {
     let username = HolderName::parse(name).unwrap();
-    User { id: PrincipalId::random(), username, role: Role::Admin, token: Token::parse(token).unwrap() }
+    let token = Token::parse(token).unwrap();
+    User { id: PrincipalId::random(), username, role: Role::Admin, token, rate_limit: None }
 }
 
 pub fn client(name: &str, token: &str) -> Client {
@@ -19,10 +22,10 @@ pub fn client(name: &str, token: &str) -> Client {
 }
 
 /// The fields of users that are compared, in order.
-fn shown(users: &[User]) -> Vec<(PrincipalId, &str, Role, &str, u64)> {
-    fn show(user: &User) -> (PrincipalId, &str, Role, &str, u64) {
-        let User { id, username, role, token } = user;
-        (*id, username.as_str(), *role, token.secret().expose(), token.id())
+fn shown(users: &[User]) -> Vec<(PrincipalId, &str, Role, &str, u64, Option<RateLimit>)> {
+    fn show(user: &User) -> (PrincipalId, &str, Role, &str, u64, Option<RateLimit>) {
+        let User { id, username, role, token, rate_limit } = user;
+        (*id, username.as_str(), *role, token.secret().expose(), token.id(), *rate_limit)
     }
     users.iter().map(show).collect()
 }
@@ -37,12 +40,14 @@ async fn users_come_back_after_every_kind_of_change() {
     assert_eq!(store.mode().await.unwrap().as_deref(), Some("enterprise"));
     store.put_user(&bob, 2).await.unwrap();
     let before = bob.username.clone();
-    bob = User { id: bob.id, role: Role::User, ..user("álvaro", "ijklmnop") };
+    bob = User { id: bob.id, role: Role::User, rate_limit: Some(LIMIT), ..user("álvaro", "ijklmnop") };
     store.change_user(&before, &bob, 3).await.unwrap();
     store.close().await;
     let store = open(&path).await.unwrap();
     assert_eq!(shown(&store.load_users().await.unwrap()), shown(&[admin, bob.clone()]));
     store.delete_user(&HolderName::parse("admin").unwrap(), 3).await.unwrap();
+    bob.rate_limit = None;
+    store.put_user(&bob, 4).await.unwrap();
     assert_eq!(shown(&store.load_users().await.unwrap()), shown(&[bob]));
 }
 
@@ -52,7 +57,7 @@ async fn clients_come_back_with_their_allow_lists_as_written() {
     let path = directory.path().join("toolgate.db");
     let store = open(&path).await.unwrap();
     let first = client("agent", "12345678");
-    store.put_client(&first, 1).await.unwrap();
+    store.put_client(&Client { rate_limit: Some(LIMIT), ..first.clone() }, 1).await.unwrap();
     store.put_client(&client("other", "abcdefgh"), 1).await.unwrap();
     store.close().await;
     let store = open(&path).await.unwrap();
@@ -62,6 +67,9 @@ async fn clients_come_back_with_their_allow_lists_as_written() {
     assert_eq!((agent.name.as_str(), agent.description.as_str()), ("agent", "d"));
     assert_eq!(agent.allow_list.names(), ["b", "*", "a"]);
     assert_eq!((agent.token.id(), agent.is_custom_token), (first.token.id(), true));
+    assert_eq!(agent.rate_limit, Some(LIMIT));
+    store.put_client(&first, 4).await.unwrap();
+    assert_eq!(store.load_clients().await.unwrap(), [first.clone()]);
     assert_eq!(store.token_hash(b"12345678"), store.token_hash(agent.token.secret().expose().as_bytes()));
 }
 

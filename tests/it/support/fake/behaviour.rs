@@ -73,6 +73,9 @@ pub struct Behaviour {
     pub redirect: Option<String>,
     /// Sent as the `endpoint` event of the legacy SSE transport instead of the real one.
     pub sse_endpoint: Option<String>,
+    /// The ids of the tasks that it has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<String>,
     /// A file with one line for each call that has a `mark` among its arguments: `ran <mark>`, `cancelled <mark>`.
     /// It outlives the process.
     pub journal: Option<PathBuf>,
@@ -155,6 +158,7 @@ impl Default for Behaviour {
             cache_scope: "public".into(),
             redirect: None,
             sse_endpoint: None,
+            tasks: Vec::new(),
             journal: None,
         }
     }

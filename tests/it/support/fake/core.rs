@@ -251,8 +251,23 @@ async fn dispatch(
             let typed = incoming.params()["argument"]["value"].as_str().unwrap_or_default();
             Ok(object(json!({"completion": {"values": [format!("{typed}-completed")], "hasMore": false}})))
         }
+        "tasks/list" => {
+            let tasks: Vec<_> = behaviour.tasks.iter().map(|id| task(id)).collect();
+            Ok(object(json!({"tasks": tasks})))
+        }
+        "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel" => {
+            let id = incoming.params()["taskId"].as_str().unwrap_or_default();
+            match behaviour.tasks.iter().any(|known| known == id) {
+                true => Ok(object(task(id))),
+                false => Err(error(-32602, "Task not found")),
+            }
+        }
         _ => Err(error(-32601, format!("Method not found: {method}"))),
     }
+}
+
+fn task(id: &str) -> Value {
+    json!({"taskId": id, "status": "working"})
 }
 
 fn initialize(state: &State, behaviour: &Behaviour, incoming: &Incoming, out: &Sender) -> Object {

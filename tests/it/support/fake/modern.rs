@@ -86,6 +86,7 @@ fn check_headers(behaviour: &Behaviour, incoming: &Incoming, version: &str) -> R
     let name = match method {
         "tools/call" | "prompts/get" => params["name"].as_str(),
         "resources/read" => params["uri"].as_str(),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => params["taskId"].as_str(),
         _ => None,
     };
     match name {
