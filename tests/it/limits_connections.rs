@@ -48,6 +48,7 @@ async fn a_connection_is_refused_while_all_are_in_use() {
     let held = [client::raw(&app.address, &half_body(10)).await, client::raw(&app.address, b"GET /he").await];
     let said = client::rest(client::raw(&app.address, LAST_REQUEST).await).await;
     assert!(said.starts_with("HTTP/1.1 503 "), "{said}");
+    assert!(said.contains("nosniff") && said.contains("no-store"), "{said}");
     assert!(said.contains("retry-after: 1") && said.contains("MAX_CONNECTIONS"), "{said}");
     drop(held);
     assert!(refusals(&app, "connections").await >= 1);
