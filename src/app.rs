@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,7 +28,7 @@ use mcp::{Mcp, Seals};
 use model::{Secret, time};
 use store::{self, OpenOptions, Store};
 use telemetry::Metrics;
-use upstream::stdio::Guards;
+use upstream::stdio::{ChildSettings, ChildUser, Guards};
 
 use front::Front;
 use resting::Connections;
@@ -37,6 +37,7 @@ use tls::Tls;
 /// Makes this process the subreaper of processes whose guard was killed, so that the gateway can end them. Only for a
 /// process that runs nothing but a gateway.
 pub use upstream::stdio::adopt_orphans;
+pub use upstream::stdio::{hide_memory, raise_descriptor_limit};
 
 /// How long a shutdown waits for requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -65,12 +66,17 @@ impl App {
         let store = open_store(config).await?;
         let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
         let guards = Guards::default();
+        let children = ChildSettings {
+            env: config.child_env.clone(),
+            user: config.stdio_user.as_deref().map(child_user).transpose()?,
+            descriptors: config.child_descriptors,
+        };
         let budgets = Budgets::new(config.limits);
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
             guards: guards.clone(),
-            child_env: config.child_env.clone(),
+            children,
             tls: upstream::Tls::default(),
             tasks: TaskTracker::new(),
             newsroom: upstream::Newsroom::default(),
@@ -156,6 +162,11 @@ impl App {
         // Callers of calls that were just ended still get their error.
         let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
     }
+}
+
+/// Finds the user that runs the processes of servers.
+fn child_user(user: &str) -> anyhow::Result<ChildUser> {
+    ChildUser::find(user).map_err(|reason| anyhow!("STDIO_USER={user} is wrong: {reason}"))
 }
 
 /// Replaces the admin's token. The database must exist, and no gateway may be running on it.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_methods)] // The environment is read here.
 
+mod children;
 mod limits;
 mod variables;
 
@@ -67,8 +68,12 @@ pub struct Config {
     pub oauth_session_life: Duration,
     pub telemetry: bool,
     pub limits: Limits,
-    /// Environment of child processes: that of the gateway without its own settings.
+    /// Environment of child processes: a part of that of the gateway.
     pub child_env: Vec<(OsString, OsString)>,
+    /// `STDIO_USER`: name or number of the user that runs child processes.
+    pub stdio_user: Option<String>,
+    /// The number of descriptors that a child process may have open, if it is not that of the gateway.
+    pub child_descriptors: Option<u64>,
     /// Path of this program, which is also the guard of child processes.
     pub program: PathBuf,
     /// Where the settings came from, for the dashboard.
@@ -149,13 +154,15 @@ impl Config {
             trust_proxy: variables.flag("TRUST_PROXY")?.unwrap_or(false),
             allowed_origins: variables.origins("ALLOWED_ORIGINS")?,
             allowed_hosts: variables.hosts("ALLOWED_HOSTS")?,
-            init_secret: variables.get("INIT_SECRET").map(Secret::new),
+            init_secret: init_secret(variables.get("INIT_SECRET")),
             tls: tls_files(variables)?,
             oauth_allow_private: variables.flag("OAUTH_ALLOW_PRIVATE")?.unwrap_or(false),
             oauth_session_life: Duration::from_secs(600),
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
             limits: limits::read(variables)?,
-            child_env: environment.into_iter().filter(|(name, _)| !is_our_own(name)).collect(),
+            child_env: children::environment(environment, variables.get("STDIO_ENV").as_deref()),
+            stdio_user: variables.get("STDIO_USER"),
+            child_descriptors: None,
             program,
             source: variables.source(flags),
         })
@@ -215,6 +222,12 @@ fn bind<E: Fn(&str) -> Option<String>>(
     }
 }
 
+/// Makes a secret of the value of `INIT_SECRET`. White space around it, such as the line end of a file, is not part of it,
+/// since a header cannot carry it.
+pub fn init_secret(value: Option<String>) -> Option<Secret> {
+    value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).map(Secret::new)
+}
+
 fn tls_files<E: Fn(&str) -> Option<String>>(
     variables: &EnvVariables<E>,
 ) -> Result<Option<TlsFiles>, ConfigError> {
@@ -257,14 +270,6 @@ fn sqlite_path<E: Fn(&str) -> Option<String>>(
         ));
     }
     Ok(variables.get("SQLITE_DB_PATH").map_or_else(|| PathBuf::from("./toolgate.db"), PathBuf::from))
-}
-
-/// Tells whether a variable is hidden from child processes, because it may hold credentials of the gateway.
-fn is_our_own(name: &OsString) -> bool {
-    let name = name.to_string_lossy();
-    name.starts_with("TOOLGATE_")
-        || name.starts_with("POSTGRES_")
-        || matches!(&*name, "DATABASE_URL" | "INIT_SECRET")
 }
 
 #[cfg(test)]
@@ -338,15 +343,6 @@ mod tests {
     }
 
     #[test]
-    fn children_do_not_see_what_is_the_gateways_own() {
-        let env = [("PATH", "/bin"), ("TOOLGATE_SECRET_KEY", "k"), ("INIT_SECRET", "i"), ("HOME", "/root")];
-        let config = load(&StartFlags::default(), &env, "").unwrap();
-        let names: Vec<_> =
-            config.child_env.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
-        assert_eq!(names, ["PATH", "HOME"]);
-    }
-
-    #[test]
     fn database_urls_name_a_file() {
         let path =
             |url: &str| load(&StartFlags::default(), &[("DATABASE_URL", url)], "").unwrap().sqlite_path;
@@ -361,6 +357,14 @@ mod tests {
         let config = load(&StartFlags::default(), &[("ALLOWED_HOSTS", text)], "").unwrap();
         let expected = ["gate.internal", "gate-2.example", "10.0.0.5", "[fd00::1]", "[fd00::2]"];
         assert_eq!(config.allowed_hosts, expected);
+    }
+
+    #[test]
+    fn white_space_around_the_init_secret_is_not_part_of_it() {
+        let secret =
+            |text: &str| load(&StartFlags::default(), &[("INIT_SECRET", text)], "").unwrap().init_secret;
+        assert_eq!(secret(" open sesame\n"), Some(Secret::new("open sesame")));
+        assert_eq!(secret(" \n"), None);
     }
 
     #[test]

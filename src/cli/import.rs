@@ -59,7 +59,7 @@ pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> 
     let mut items = plan(invocation, &import.files).await?;
     let work = items.iter().filter(|item| item.action != Action::Skip).count();
     if !import.dry_run && work > 0 && !import.yes {
-        output::message(&table(&items, false));
+        output::table_message(&table(&items, false));
         match output::ask(&format!("Import {work}?")).await {
             Some(true) => {}
             Some(false) => bail!("nothing was changed"),

@@ -1,5 +1,6 @@
 //! The only place that prints: results on standard output, messages on standard error. Colours and shortened text
-//! appear only on a terminal, and control characters in foreign text are removed there.
+//! appear only on a terminal. In text from elsewhere, characters that would steer a terminal are escaped, in a pipe too:
+//! what is written to a file may be shown on a terminal later.
 
 mod json;
 mod spinner;
@@ -37,14 +38,20 @@ pub fn page(text: &str) -> anyhow::Result<()> {
     if text.is_empty() || text.ends_with('\n') { write(text) } else { line(text) }
 }
 
-/// Prints JSON, indented; digits and the order of keys stay the same.
+/// Prints JSON, indented; digits and the order of keys stay the same. Characters that would steer a terminal are escaped
+/// as JSON does it.
 pub fn json(text: &str) -> anyhow::Result<()> {
     page(&indented(text))
 }
 
-/// Prints text from elsewhere: unchanged to a pipe, without control characters to a terminal.
+/// Prints text from elsewhere.
 pub fn foreign(text: &str) -> anyhow::Result<()> {
-    if std::io::stdout().is_terminal() { page(&printable(text)) } else { page(text) }
+    page(&printable(text))
+}
+
+/// Prints a rendered table as a message, without its colours.
+pub fn table_message(table: &str) {
+    message(&console::strip_ansi_codes(table));
 }
 
 /// Prints the error of a command that failed.
@@ -57,7 +64,7 @@ pub async fn ask(question: &str) -> Option<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return None;
     }
-    let _ = write!(std::io::stderr().lock(), "{question} [y/N] ");
+    let _ = write!(std::io::stderr().lock(), "{} [y/N] ", printable(question));
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).map(|_| answer)

@@ -9,6 +9,8 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
+use model::Secret;
+
 /// Error code of a registration without redirect URI, for a server that requires OAuth.
 pub const OAUTH_REQUIRED: &str = "upstream_oauth_required";
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -34,7 +36,7 @@ pub struct ApiRequest {
     query: Vec<(&'static str, String)>,
     body: Option<String>,
     /// Sent instead of the token of the settings.
-    token: Option<String>,
+    token: Option<Secret>,
 }
 
 impl ApiRequest {
@@ -72,7 +74,7 @@ impl ApiRequest {
         self.body(Value::Object(body.clone()).to_string())
     }
 
-    pub fn token(mut self, token: Option<String>) -> Self {
+    pub fn token(mut self, token: Option<Secret>) -> Self {
         self.token = token;
         self
     }
@@ -177,7 +179,7 @@ impl Remote {
             url.query_pairs_mut().extend_pairs(&request.query);
         }
         let mut builder = self.client.request(request.method, url);
-        let own = request.token.as_deref().map(authorization).transpose()?;
+        let own = request.token.as_ref().map(|token| authorization(token.expose())).transpose()?;
         if let Some(authorization) = own.or_else(|| self.authorization.clone()) {
             builder = builder.header(AUTHORIZATION, authorization);
         }

@@ -44,7 +44,11 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         sqlite_db_path: start.sqlite_db_path,
         enterprise: start.enterprise,
     };
-    let config = Config::load(&flags)?;
+    app::hide_memory();
+    // Before the settings are read: a default depends on this limit.
+    let descriptors = app::raise_descriptor_limit();
+    let mut config = Config::load(&flags)?;
+    config.child_descriptors = descriptors;
     // hyper panics when it formats a date before 1970.
     if SystemTime::now() < SystemTime::UNIX_EPOCH {
         anyhow::bail!("the clock of this machine shows a time before 1970; set it, then start the gateway");

@@ -52,6 +52,6 @@ pub async fn switch_entity(
             1 => format!("Now {}:", switch.done()),
             count => format!("{count} {route} are now {}:", switch.done()),
         });
-        names.join("\n")
+        output::printable(&names.join("\n"))
     })
 }

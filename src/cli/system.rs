@@ -12,7 +12,7 @@ use super::output::{self, Format};
 use super::record::{one, text};
 use super::remote::{ApiRequest, Remote, RemoteError};
 use super::{files, settings, users};
-use crate::config::variable;
+use crate::config::{init_secret, variable};
 
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 /// Timeout for the version of the gateway.
@@ -55,7 +55,7 @@ pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
     // Checked first, since the response shows the token only once.
     settings::path().context("there is no home directory to store the token in: set HOME")?;
     let request = ApiRequest::post(&["init"]).object(&one("mode", "enterprise"));
-    let request = request.token(variable("INIT_SECRET").filter(|secret| !secret.is_empty()));
+    let request = request.token(init_secret(variable("INIT_SECRET")));
     let answer = invocation.remote.ask_system(request).await?;
     let token = text(&answer.json()?, "admin_access_token");
     if token.is_empty() {
@@ -70,7 +70,7 @@ pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
             // The gateway shows the token only once, so it is printed.
             match invocation.format {
                 Format::Json => output::json(&answer.text)?,
-                Format::Table => output::line(&token)?,
+                Format::Table => output::foreign(&token)?,
             }
             return Err(error.context("initialized, but the administrator's token above could not be stored"));
         }

@@ -41,14 +41,16 @@ fn page(tool: &Value) -> String {
     if !description.trim().is_empty() {
         page.push_str(&format!("\n{}\n", description.trim()));
     }
+    // The table has colours of its own.
+    let mut page = output::printable(&page);
     let parameters = schema::parameters(&tool["input_schema"]);
     if parameters.is_empty() {
         page.push_str("\nIt takes no parameters.\n");
     } else {
         page.push_str(&format!("\nParameters:\n{}", table(&parameters)));
     }
-    page.push_str(&format!("\nExample:\n  {}\n", example(&name, &parameters)));
-    output::printable(&page)
+    page.push_str(&format!("\nExample:\n  {}\n", output::printable(&example(&name, &parameters))));
+    page
 }
 
 fn hints(annotations: &Value) -> Vec<&'static str> {

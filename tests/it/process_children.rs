@@ -1,4 +1,4 @@
-//! Servers that run as child processes: what they inherit, and that no process outlives the gateway.
+//! Servers that run as child processes: where they run, and that no process outlives the gateway.
 
 use std::time::{Duration, Instant};
 
@@ -91,44 +91,14 @@ async fn a_server_that_never_answers_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn children_inherit_all_but_what_is_the_gateways_own() {
-    let key = "cd".repeat(32);
-    let variables = [
-        ("TOOLGATE_SECRET_KEY", key.as_str()),
-        ("TOOLGATE_TOKEN", "t"),
-        ("DATABASE_URL", "sqlite:own.db"),
-        ("POSTGRES_PASSWORD", "p"),
-        ("POSTGRES_USER_FILE", "/f"),
-        ("MY_SETTING", "inherited"),
-        ("MY_OTHER", "inherited"),
-        ("DATABASE_URL_OTHER", "inherited"),
-    ];
-    let gateway = Process::start_in(TempDir::new().unwrap(), &variables).await;
+async fn children_run_in_the_directory_of_the_gateway_or_in_their_own() {
+    let gateway = Process::start().await;
     let mut input = stdio_input("plain", &Behaviour::default());
     gateway.post("/api/v0/servers", &input).await.expect(201);
-    input["name"] = json!("given");
-    input["env"] =
-        json!({ "MY_SETTING": "given", "TOOLGATE_TOKEN": "given", "DATABASE_URL": "given", "EMPTY": "" });
     let elsewhere = TempDir::new().unwrap();
     let place = elsewhere.path().canonicalize().unwrap().display().to_string();
-    input["cwd"] = json!(place);
+    (input["name"], input["cwd"]) = (json!("given"), json!(place));
     gateway.post("/api/v0/servers", &input).await.expect(201);
-    for (name, plain, given) in [
-        ("TOOLGATE_SECRET_KEY", "", ""),
-        ("TOOLGATE_TOKEN", "", "given"),
-        ("DATABASE_URL", "", "given"),
-        ("POSTGRES_PASSWORD", "", ""),
-        ("POSTGRES_USER_FILE", "", ""),
-        ("MY_SETTING", "inherited", "given"),
-        ("MY_OTHER", "inherited", "inherited"),
-        ("DATABASE_URL_OTHER", "inherited", "inherited"),
-    ] {
-        for (server, expected) in [("plain", plain), ("given", given)] {
-            let body = json!({ "name": format!("{server}__env"), "arguments": { "name": name } });
-            let result = gateway.post("/api/v0/tools/invoke", &body).await.expect(200).json();
-            assert_eq!(result["content"][0]["text"], expected, "{server} {name}");
-        }
-    }
     let ours = gateway.folder.path().canonicalize().unwrap().display().to_string();
     assert_eq!(gateway.call("plain__cwd", json!({})).await, ours);
     assert_eq!(gateway.call("given__cwd", json!({})).await, place);

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::support::{Answer, Behaviour, Fake, TestApp, eventually, request};
+use crate::support::{Answer, Behaviour, Fake, TestApp, eventually, request, stdio_command};
 
 /// The prefixes of all secrets below: not even a part of one may appear.
 const SECRETS: [&str; 9] =
@@ -136,6 +136,27 @@ async fn a_process_that_prints_its_environment_gives_no_secret_away() {
     assert!(error.contains("/no/such"), "{error}");
     assert_clean("the error", &error);
     gateway.assert_files_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_that_could_be_secrets_are_masked() {
+    let app = TestApp::start().await;
+    let input = |name: &str, script: &str| {
+        let args = ["-c", script, "x", "--api-key", "hunter-two", "db://mary:pass-word@host", "ordinary"];
+        json!({ "name": name, "transport": "stdio", "command": "sh", "args": args })
+    };
+    let error =
+        app.post("/api/v0/servers", input("s", "echo \"got $*\" >&2; exit 3")).await.expect(500).error();
+    assert!(error.contains("got --api-key *** db://***:***@host ordinary"), "{error}");
+    // The same in a failed call, its note and the lines of standard error.
+    let (command, args) = stdio_command(&Behaviour::default());
+    let script = format!("echo \"got $*\" >&2; exec {command} {} {} '{}'", args[0], args[1], args[2]);
+    app.register(input("s", &script)).await;
+    let error = app.invoke("s__die", json!({ "code": 3 })).await.expect(500).error();
+    let servers = app.get("/api/dashboard/servers").await.expect(200).text();
+    for text in [error, servers, app.server("s").await["status_reason"].to_string()] {
+        assert!(!text.contains("hunter-two") && !text.contains("pass-word"), "{text}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use toolgate::config::TlsFiles;
 
-use crate::support::{TestApp, client, process};
+use crate::support::{Process, TestApp, client, eventually, process};
 
 /// Longer than it takes until a connection counts as idle.
 const LONG: Duration = Duration::from_millis(150);
@@ -163,6 +163,24 @@ async fn changed_files_are_read_again_and_a_wrong_pair_is_not_used() {
     }
     open.write_all(REQUEST).await.unwrap();
     answered(&mut open).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pair_that_cannot_be_read_is_logged() {
+    let pair = Pair::new("first");
+    let (certificate, key) = (pair.path("cert"), pair.path("key"));
+    let variables =
+        [("TLS_CERT_FILE", certificate.to_str().unwrap()), ("TLS_KEY_FILE", key.to_str().unwrap())];
+    let gateway = Process::start_in(TempDir::new().unwrap(), &variables).await;
+    std::fs::remove_file(&key).unwrap();
+    let logged = async || {
+        let log = gateway.log.lock().unwrap().clone();
+        log.lines().any(|line| line.contains("last good TLS certificate") && line.contains("TLS_KEY_FILE"))
+    };
+    eventually("the missing file is logged", logged).await;
+    let mut stream = connect(&gateway.address, rustls::DEFAULT_VERSIONS).await;
+    stream.write_all(REQUEST).await.unwrap();
+    answered(&mut stream).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -167,8 +167,7 @@ impl Gateway {
         content.flow.announce(&endpoint.oauth.issued);
         endpoint.oauth.issued.add(code.clone());
         let redactor = Redactor::of(&registration.config);
-        let challenge = content.flow.challenge.as_deref();
-        let found = Provider::find(endpoint, challenge, &self.upstream_options).await;
+        let found = Provider::find(endpoint, &content.flow.challenge, &self.upstream_options).await;
         let gone = || Error::upstream("the server no longer publishes OAuth metadata");
         let provider = found.map_err(|reason| Error::upstream(redactor.redact(&reason)))?.ok_or_else(gone)?;
         let finished = provider.finish(content.flow.clone(), &code, response.issuer.as_deref()).await;

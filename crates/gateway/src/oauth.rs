@@ -11,7 +11,7 @@ use super::server_change::{Keeps, Unconnected};
 use super::{Error, Gateway, now_ms};
 use model::{Redactor, Registration, Secret, Status, time};
 use upstream::Denial;
-use upstream::oauth::{Flow, Grant, Provider};
+use upstream::oauth::{Challenge, Flow, Grant, Provider};
 
 /// The outcome of a registration, a change or a reauthorization.
 pub enum RegistrationOutcome {
@@ -77,7 +77,7 @@ impl Gateway {
         else {
             return Err(unusable(""));
         };
-        let found = Provider::find(endpoint, denial.challenge.as_deref(), &self.upstream_options).await;
+        let found = Provider::find(endpoint, &denial.challenge, &self.upstream_options).await;
         let mut provider = found.map_err(|reason| unusable(&reason))?.ok_or_else(|| unusable(""))?;
         let settings = &endpoint.oauth;
         if let Some(redirect_uri) = settings.redirect_uri.clone() {
@@ -125,9 +125,11 @@ impl Gateway {
         if known.is_none() && serves {
             return Err(without());
         }
-        let challenge = known.as_ref().and_then(|grant| grant.challenge.as_deref());
+        let known_challenge = known.as_ref().map(|grant| grant.challenge.clone()).unwrap_or_default();
+        let live = entry.upstream.as_ref().and_then(|upstream| upstream.credentials()?.peer());
+        let challenge = Challenge { peer: live.or(known_challenge.peer), ..known_challenge };
         let endpoint = registration.config.endpoint().ok_or_else(without)?;
-        let found = Provider::find(endpoint, challenge, &self.upstream_options).await;
+        let found = Provider::find(endpoint, &challenge, &self.upstream_options).await;
         let provider = found.map_err(Error::upstream)?.ok_or_else(without)?;
         let redirect_uri = redirect_uri.ok_or_else(|| Error::oauth_required(name))?;
         self.begin(provider, registration, &redirect_uri, AuthorizationPurpose::Reauthorize, Keeps::ALL).await

@@ -112,7 +112,7 @@ impl Mcp {
                     outlet.send(&message);
                 }
                 Beside::NewStream => {
-                    let (outlet, body) = stream::open();
+                    let (outlet, body) = stream::open(&self.gateway.budgets().buffered);
                     outlet.send(&message);
                     let mcp = self.clone();
                     self.tasks.spawn(async move { mcp.go_on(call, forward, outlet).await });

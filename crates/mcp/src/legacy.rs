@@ -311,7 +311,7 @@ impl Mcp {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
         let (outlet, body) = match self.stream_slot(&session.viewer) {
-            Ok(slot) => stream::open_in(slot),
+            Ok(slot) => stream::open_in(&self.gateway.budgets().buffered, slot),
             Err(reply) => return reply,
         };
         let known = self.gateway.fingerprint(&session.viewer);

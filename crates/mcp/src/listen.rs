@@ -39,7 +39,7 @@ impl Mcp {
             Err(refusal) => return Reply::refusal(Era::Modern, &id, &refusal),
         };
         let (outlet, body) = match self.stream_slot(&ask.viewer) {
-            Ok(slot) => stream::open_in(slot),
+            Ok(slot) => stream::open_in(&self.gateway.budgets().buffered, slot),
             Err(reply) => return reply,
         };
         let (mcp, viewer) = (self.clone(), ask.viewer.clone());

@@ -18,7 +18,7 @@ impl Mcp {
     pub(super) fn open_sse(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
         let viewer = ask.viewer.clone();
         let (outlet, body) = match self.stream_slot(&viewer) {
-            Ok(slot) => stream::open_in(slot),
+            Ok(slot) => stream::open_in(&self.gateway.budgets().buffered, slot),
             Err(reply) => return reply,
         };
         let session = Session {

@@ -1,6 +1,6 @@
 //! Event streams to clients. The queue of a stream is limited in messages and in bytes; one that is read slowly or not
 //! at all is closed at the limit, without effect on others. The largest message does not count, so one of any size
-//! passes.
+//! passes. What is queued is charged to the budget of bytes in transit.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,12 +15,16 @@ use http_body::{Body, Frame};
 use tokio::time::{Interval, interval};
 use tokio_util::sync::CancellationToken;
 
-use budget::Taken;
-use wire::sse;
+use budget::{Budget, Exceeded, Taken};
+use wire::error::code;
+use wire::{authored, find_answer_id, sse};
 
 const MAX_MESSAGES: usize = 1000;
 const MAX_BYTES: usize = 1024 * 1024;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// A message larger than this is charged by itself until it is sent; smaller ones are charged together, in steps of this
+/// size, and a queue with less than one step is free.
+const CHARGED: usize = 16 * 1024;
 /// How long a writer waits for a slow reader.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -32,10 +36,13 @@ pub struct Outlet {
     pub gone: CancellationToken,
 }
 
-#[derive(Default)]
 struct Queue {
     frames: VecDeque<Bytes>,
     bytes: usize,
+    budget: Budget,
+    /// What the small messages take of the budget.
+    charge: Option<Taken>,
+    small_bytes: usize,
     reader: Option<Waker>,
     /// Writers that wait until there is room again.
     writers: Vec<Waker>,
@@ -56,17 +63,17 @@ pub struct EventBody {
 }
 
 /// Opens the answer of a call.
-pub fn open() -> (Outlet, EventBody) {
-    open_with(None)
+pub fn open(budget: &Budget) -> (Outlet, EventBody) {
+    open_with(budget, None)
 }
 
 /// Opens a stream that lasts, with the part of its principal's budget that it takes until its body is dropped.
-pub fn open_in(slot: Taken) -> (Outlet, EventBody) {
-    open_with(Some(slot))
+pub fn open_in(budget: &Budget, slot: Taken) -> (Outlet, EventBody) {
+    open_with(budget, Some(slot))
 }
 
-fn open_with(slot: Option<Taken>) -> (Outlet, EventBody) {
-    let (queue, gone) = (Arc::<Mutex<Queue>>::default(), CancellationToken::new());
+fn open_with(budget: &Budget, slot: Option<Taken>) -> (Outlet, EventBody) {
+    let (queue, gone) = (Arc::new(Mutex::new(Queue::new(budget.clone()))), CancellationToken::new());
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.reset();
     (Outlet { queue: queue.clone(), gone: gone.clone() }, EventBody { queue, gone, keep_alive, _slot: slot })
@@ -78,19 +85,19 @@ impl Outlet {
     }
 
     pub fn send_event(&self, event: &str, data: &[u8]) {
-        let frame = sse::frame(Some(event), data);
         let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
         if queue.is_finished || queue.is_gone {
             return;
         }
-        if queue.frames.len() >= MAX_MESSAGES || queue.is_too_large_with(frame.len()) {
+        let queued = queue.push(sse::frame(Some(event), data)).or_else(|exceeded| match exceeded {
+            Some(exceeded) => queue.push(instead_of(data, exceeded).ok_or(Some(exceeded))?),
+            None => Err(None),
+        });
+        if queued.is_err() {
             tracing::warn!(waiting = queue.frames.len(), "closed an event stream that is not read");
-            queue.frames.clear();
+            queue.clear();
             queue.is_gone = true;
             self.gone.cancel();
-        } else {
-            queue.bytes += frame.len();
-            queue.frames.push_back(frame);
         }
         queue.wake();
     }
@@ -119,7 +126,75 @@ impl Outlet {
     }
 }
 
+/// The event in place of an answer that does not fit into the budget; `None` for other messages.
+fn instead_of(message: &[u8], exceeded: Exceeded) -> Option<Bytes> {
+    let id = find_answer_id(message)?;
+    let error = authored::error(Some(&message[id]), code::INTERNAL_ERROR, &exceeded.to_string(), None);
+    Some(sse::frame(Some("message"), &error))
+}
+
 impl Queue {
+    fn new(budget: Budget) -> Self {
+        Self {
+            frames: VecDeque::new(),
+            bytes: 0,
+            budget,
+            charge: None,
+            small_bytes: 0,
+            reader: None,
+            writers: Vec::new(),
+            is_stalled: false,
+            is_finished: false,
+            is_gone: false,
+        }
+    }
+
+    /// Queues a frame, unless the queue is full (`None`) or the budget is.
+    fn push(&mut self, frame: Bytes) -> Result<(), Option<Exceeded>> {
+        if self.frames.len() >= MAX_MESSAGES || self.is_too_large_with(frame.len()) {
+            return Err(None);
+        }
+        let length = frame.len();
+        let frame = match length > CHARGED {
+            true => budget::charged(frame, self.budget.take(length as u64)?),
+            false => {
+                self.charge_small(self.small_bytes + length)?;
+                self.small_bytes += length;
+                frame
+            }
+        };
+        self.bytes += length;
+        self.frames.push_back(frame);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let frame = self.frames.pop_front()?;
+        self.bytes -= frame.len();
+        if frame.len() <= CHARGED {
+            self.small_bytes -= frame.len();
+            if self.small_bytes == 0 {
+                self.charge = None;
+            }
+        }
+        Some(frame)
+    }
+
+    fn charge_small(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        let needed = (bytes / CHARGED * CHARGED) as u64;
+        match &mut self.charge {
+            _ if needed == 0 => {}
+            None => self.charge = Some(self.budget.take(needed)?),
+            Some(charge) => charge.grow(needed.saturating_sub(charge.amount()))?,
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.frames.clear();
+        (self.bytes, self.small_bytes, self.charge) = (0, 0, None);
+    }
+
     /// The largest message does not count, so that one of any size passes wherever it is in the queue.
     fn is_too_large_with(&self, more: usize) -> bool {
         let all = self.bytes + more;
@@ -154,8 +229,7 @@ impl Body for EventBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         {
             let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
-            if let Some(frame) = queue.frames.pop_front() {
-                queue.bytes -= frame.len();
+            if let Some(frame) = queue.pop() {
                 queue.is_stalled = false;
                 if !queue.writers.is_empty() && queue.has_room() {
                     queue.wake_writers();
@@ -178,6 +252,7 @@ impl Drop for EventBody {
     fn drop(&mut self) {
         let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
         queue.is_gone = true;
+        queue.clear();
         queue.wake_writers();
         drop(queue);
         self.gone.cancel();
@@ -189,10 +264,54 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use budget::Budgets;
+
+    fn plenty() -> Budget {
+        Budgets::default().buffered
+    }
+
+    #[tokio::test]
+    async fn what_is_queued_is_charged_until_it_is_sent() {
+        let budget = plenty();
+        let (outlet, mut body) = open(&budget);
+        outlet.send(b"small");
+        assert_eq!(budget.used(), 0);
+        outlet.send(&[b'x'; 2 * CHARGED]);
+        let large = budget.used();
+        assert!(large >= 2 * CHARGED as u64);
+        for _ in 0..20 {
+            outlet.send(&[b'x'; 1000]);
+        }
+        assert_eq!(budget.used(), large + CHARGED as u64);
+        body.frame().await.unwrap().unwrap();
+        let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(budget.used(), large + CHARGED as u64);
+        drop((sent, body));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_fit_is_an_error_and_another_message_ends_the_stream() {
+        let limits = budget::Limits { buffered_bytes: 1000, ..budget::Limits::default() };
+        let (outlet, mut body) = open(&Budgets::new(limits).buffered);
+        let text = "x".repeat(CHARGED);
+        outlet.send(format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"text":"{text}"}}}}"#).as_bytes());
+        let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let sent = str::from_utf8(&sent).unwrap();
+        assert!(
+            sent.contains(r#""id":7"#) && sent.contains("-32603") && !outlet.gone.is_cancelled(),
+            "{sent}"
+        );
+        outlet.send(
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"text":"{text}"}}}}"#)
+                .as_bytes(),
+        );
+        assert!(outlet.gone.is_cancelled());
+    }
 
     #[tokio::test]
     async fn an_unread_stream_is_closed_when_it_is_full() {
-        let (outlet, mut body) = open();
+        let (outlet, mut body) = open(&plenty());
         for _ in 0..MAX_MESSAGES {
             outlet.send(b"x");
         }
@@ -204,7 +323,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_who_reads_gets_any_number_of_messages() {
-        let (outlet, mut body) = open();
+        let (outlet, mut body) = open(&plenty());
         let all = 5 * MAX_MESSAGES;
         let writing = tokio::spawn(async move {
             for _ in 0..all {
@@ -223,7 +342,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_single_message_of_any_size_passes() {
-        let (outlet, mut body) = open();
+        let (outlet, mut body) = open(&plenty());
         outlet.send(&vec![b'x'; 3 * MAX_BYTES]);
         let sent = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(sent.len() > 3 * MAX_BYTES);

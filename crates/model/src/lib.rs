@@ -2,6 +2,7 @@
 //! no async; all other layers use these types.
 
 pub mod allow_list;
+pub mod arguments;
 pub mod capabilities;
 pub mod client;
 pub mod excerpt;

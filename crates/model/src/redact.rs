@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Issued, ServerConfig, Transport};
+use super::{Issued, ServerConfig, Transport, arguments};
 
 pub const MASK: &str = "***";
 
@@ -48,6 +48,7 @@ impl Redactor {
             }
             Transport::Stdio(process) => {
                 values.extend(process.env.values().map(|value| value.expose().to_owned()));
+                values.extend(arguments::secrets_in(&process.args));
             }
         }
         // A server may send a value back line by line, or escaped inside JSON.

@@ -141,7 +141,7 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
-fn percent_decoded(text: &str) -> String {
+pub(super) fn percent_decoded(text: &str) -> String {
     // A query string decodes `%xx` the same way, but would turn `+` into a space.
     let query = format!("x={}", text.replace('+', "%2B"));
     url::form_urlencoded::parse(query.as_bytes())

@@ -1,6 +1,7 @@
 //! The access token of one server: sent with every request, renewed before it expires and when the server refuses it.
 //! One renewal serves all waiting requests. A renewed grant is stored before it is used.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Options;
 use super::error::{CallError, Denial};
-use super::oauth::{Grant, Provider, Unrenewed, bare, now_ms};
+use super::oauth::{Challenge, Grant, Provider, Unrenewed, bare, now_ms};
 use model::{Endpoint, Issued, Secret, ServerConfig, ServerName};
 
 /// A token is renewed this long before it expires, or after four fifths of a short lifetime.
@@ -43,6 +44,8 @@ pub struct Credentials {
     over: Mutex<Option<String>>,
     /// Scopes that the server requires beyond those that were granted.
     lacking: Mutex<Vec<String>>,
+    /// The address of the last connection to the server.
+    peer: Mutex<Option<IpAddr>>,
 }
 
 struct LiveGrant {
@@ -98,6 +101,7 @@ impl Credentials {
             renewal: tokio::sync::Mutex::new(Renewal { is_kept, ..Renewal::default() }),
             over: Mutex::default(),
             lacking: Mutex::default(),
+            peer: Mutex::default(),
         };
         let fitting = grant.filter(|grant| grant.url == bare(&endpoint.url).as_str());
         if let Some(grant) = fitting {
@@ -227,7 +231,9 @@ impl Credentials {
         let mut provider = match known {
             Some(provider) => provider,
             None => {
-                let found = Provider::find(&self.endpoint, grant.challenge.as_deref(), &self.options).await;
+                let challenge =
+                    Challenge { peer: self.peer().or(grant.challenge.peer), ..grant.challenge.clone() };
+                let found = Provider::find(&self.endpoint, &challenge, &self.options).await;
                 let found = found.map_err(Unrenewed::NotNow)?;
                 let gone =
                     || Unrenewed::NotNow("the server names no authorization server at the moment".into());
@@ -299,6 +305,16 @@ impl Credentials {
     }
 
     /// The error for a grant that is no longer valid or not sufficient.
+    /// Remembers the address of a connection to the server.
+    pub fn met(&self, peer: Option<IpAddr>) {
+        *self.peer.lock().expect("no code panics while it holds the address") = peer;
+    }
+
+    /// The address of the last connection to the server; `None` before the first.
+    pub fn peer(&self) -> Option<IpAddr> {
+        *self.peer.lock().expect("no code panics while it holds the address")
+    }
+
     pub fn denial(&self, reason: &str) -> Denial {
         Denial::of_grant(&self.server, reason)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::kind::kind_of;
+use super::oauth::Challenge;
 use budget::{Bound, Exceeded, Limits};
 use model::ServerName;
 
@@ -19,13 +20,12 @@ pub enum ConnectError {
     Unauthorized(Denial),
 }
 
-/// An upstream's refusal because of missing authorization.
+/// An upstream's challenge because of missing authorization.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Denial {
     pub text: String,
-    /// The upstream's `WWW-Authenticate` challenge.
-    pub challenge: Option<String>,
+    pub challenge: Challenge,
     /// Whether there was a grant, which is not valid or not sufficient.
     pub had_grant: bool,
 }
@@ -36,7 +36,7 @@ impl Denial {
         let text = format!(
             "authorization required: {reason}; authorize it again with POST /api/v0/servers/{server}/reauthorize"
         );
-        Self { text, challenge: None, had_grant: true }
+        Self { text, challenge: Challenge::default(), had_grant: true }
     }
 }
 

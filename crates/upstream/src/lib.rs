@@ -6,6 +6,7 @@
 //! This crate knows neither the database nor the caller.
 
 mod calls;
+mod charge;
 mod connect;
 pub mod credentials;
 mod error;
@@ -32,7 +33,6 @@ mod step;
 mod supervisor;
 mod ticket;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
@@ -67,8 +67,7 @@ pub struct Options {
     /// The guards that are running.
     pub guards: stdio::Guards,
     pub processes: ProcessSlots,
-    /// The environment that child processes inherit, without the gateway's own variables.
-    pub child_env: Vec<(OsString, OsString)>,
+    pub children: stdio::ChildSettings,
     pub tls: Tls,
     /// Background work that must finish although no caller waits for it: closing a link, renewing a grant. Stopping the
     /// gateway waits for these tasks.

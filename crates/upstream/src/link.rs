@@ -182,8 +182,16 @@ impl Link {
         self.stop.cancel();
     }
 
+    /// Marks its process, if it has one, as ending. The link must be closed after that.
+    pub(super) fn begins_to_end(&self) {
+        if let Carrier::Stdio(child) = &self.carrier {
+            child.end.begins();
+        }
+    }
+
     /// Closes the link cleanly: ends the session at the upstream where possible, and ends the process.
     pub async fn close(&self) {
+        self.begins_to_end();
         self.calls.lose("the link was closed");
         if let Carrier::Http(http) = &self.carrier {
             http.end_session(self.version()).await;

@@ -48,6 +48,14 @@ impl PooledLink {
         *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
     }
 
+    /// Marks the process of a link that is taken out. While the pool is locked: nobody may find neither an idle process
+    /// nor one that is ending.
+    fn ends(&self) {
+        if let Some(link) = self.link.get() {
+            link.begins_to_end();
+        }
+    }
+
     /// When it was last used; `None` while it is in use or not open yet. Everybody who uses the link, or is about to,
     /// holds it or its slot.
     fn unused_since(self: &Arc<Self>) -> Option<Instant> {
@@ -118,12 +126,13 @@ impl LinkPool {
         longest_idle(&slots).map(|(_, since)| since)
     }
 
-    /// Takes out the link that has been idle longest. `mark` is called before others can see that it is gone.
-    pub fn take_idle<T>(&self, mark: impl FnOnce() -> T) -> Option<(Arc<Link>, T)> {
+    /// Takes out the link that has been idle longest.
+    pub fn take_idle(&self) -> Option<Arc<Link>> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
         let (key, _) = longest_idle(&slots)?;
-        let link = slots.remove(&key)?.link.get().cloned()?;
-        Some((link, mark()))
+        let slot = slots.remove(&key)?;
+        slot.ends();
+        slot.link.get().cloned()
     }
 
     pub fn take_links(&self) -> Vec<Arc<Link>> {
@@ -132,6 +141,7 @@ impl LinkPool {
 
     pub fn take(&self, is_meant: impl Fn(&LinkKey, &SharedLink) -> bool) -> Vec<SharedLink> {
         let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots.extract_if(|key, slot| is_meant(key, slot)).map(|(_, slot)| slot).collect()
+        let taken = slots.extract_if(|key, slot| is_meant(key, slot)).map(|(_, slot)| slot);
+        taken.inspect(|slot| slot.ends()).collect()
     }
 }

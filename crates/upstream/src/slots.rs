@@ -12,7 +12,7 @@ use super::link::Link;
 use super::pool::LinkPool;
 use super::stdio::{ProcessCount, ProcessSlot};
 use super::step::Step;
-use budget::{Bound, Budgets, SERVER_PROCESSES, Taken};
+use budget::{Bound, Budgets, SERVER_PROCESSES};
 
 /// The slots of a gateway. Clones share them.
 #[derive(Clone)]
@@ -32,9 +32,6 @@ pub struct ServerSlots {
     count: ProcessCount,
     pub pool: LinkPool,
 }
-
-/// A link taken out of its pool, counted as ending until the guards are dropped.
-type IdleLink = (Arc<Link>, [Option<Taken>; 2]);
 
 /// The bound that leaves no slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,13 +61,13 @@ impl ProcessSlots {
     }
 
     /// Takes the link that has been idle longest out of its pool, of whatever server.
-    fn take_idle(&self) -> Option<IdleLink> {
+    fn take_idle(&self) -> Option<Arc<Link>> {
         let servers = self.0.servers.lock().expect("no code panics while it holds the servers").clone();
         let servers = servers.iter().filter_map(Weak::upgrade);
         let mut idle: Vec<_> =
             servers.filter_map(|server| Some((server.pool.idle_since()?, server))).collect();
         idle.sort_by_key(|(since, _)| *since);
-        idle.iter().find_map(|(_, server)| server.take_idle())
+        idle.iter().find_map(|(_, server)| server.pool.take_idle())
     }
 }
 
@@ -85,34 +82,28 @@ impl ServerSlots {
                 Err(full) => full,
             };
             let idle = match full {
-                Full::Server => self.take_idle(),
-                Full::All => self.take_idle().or_else(|| self.all.take_idle()),
+                Full::Server => self.pool.take_idle(),
+                Full::All => self.pool.take_idle().or_else(|| self.all.take_idle()),
             };
-            if let Some((link, ending)) = idle {
+            if let Some(link) = idle {
                 // In a task of its own: the process must end even if the caller gives up.
-                let end = async move {
-                    link.close().await;
-                    drop(ending);
-                };
-                let _ = tasks.spawn(end).await;
+                let _ = tasks.spawn(async move { link.close().await }).await;
                 continue;
             }
             if !self.has_ending(full) {
-                return Err(self.refusal(full));
+                // The last one that was ending may have ended just now.
+                return self.try_take().map_err(|full| self.refusal(full));
             }
             step.set(format!("waiting for one of its {} processes to end", self.limit(full)));
             freed.await;
         }
     }
 
-    fn take_idle(&self) -> Option<IdleLink> {
-        self.pool.take_idle(|| [self.count.ends(), self.all.0.count.ends()])
-    }
-
     fn try_take(&self) -> Result<ProcessSlot, Full> {
         let of_server = self.count.add().ok_or(Full::Server)?;
         let of_all = self.all.0.count.add().ok_or(Full::All)?;
-        Ok(ProcessSlot::new(of_server, of_all, self.all.0.freed.clone()))
+        let counts = [self.count.clone(), self.all.0.count.clone()];
+        Ok(ProcessSlot::new(counts, [of_server, of_all], self.all.0.freed.clone()))
     }
 
     fn has_ending(&self, full: Full) -> bool {

@@ -22,6 +22,14 @@ use budget::{Bound, Budget, WAITING_CALLS};
 use model::{Offering, ServerConfig, Status};
 use wire::{Era, Version};
 
+/// What there is before the supervisor takes over.
+struct Beginning {
+    known_era: Option<Era>,
+    slots: Arc<ServerSlots>,
+    stderr: StderrTail,
+    connected: Option<(Arc<Link>, Discovery)>,
+}
+
 impl Upstream {
     /// Connects now and returns what the server offers; then the supervisor takes over.
     pub async fn connect(
@@ -40,9 +48,15 @@ impl Upstream {
             credentials: credentials.as_ref(),
         };
         let (link, discovery) = connect(&target, None).await?;
-        let known = link.version().map(|version| version.era());
+        let known_era = link.version().map(|version| version.era());
         let connected = Some((link, discovery.clone()));
-        let upstream = Self::start(config, options, events, credentials, known, slots, stderr, connected);
+        let upstream = Self::start(
+            config,
+            options,
+            events,
+            credentials,
+            Beginning { known_era, slots, stderr, connected },
+        );
         Ok((upstream, discovery))
     }
 
@@ -54,9 +68,10 @@ impl Upstream {
         credentials: Option<Arc<Credentials>>,
         offering: &Offering,
     ) -> Self {
-        let known = Version::parse(&offering.protocol_version).map(|version| version.era());
-        let slots = options.processes.of_server();
-        Self::start(config, options, events, credentials, known, slots, StderrTail::default(), None)
+        let known_era = Version::parse(&offering.protocol_version).map(|version| version.era());
+        let (slots, stderr) = (options.processes.of_server(), StderrTail::default());
+        let beginning = Beginning { known_era, slots, stderr, connected: None };
+        Self::start(config, options, events, credentials, beginning)
     }
 
     fn start(
@@ -64,11 +79,9 @@ impl Upstream {
         options: Options,
         events: mpsc::UnboundedSender<ServerEvent>,
         credentials: Option<Arc<Credentials>>,
-        known_era: Option<Era>,
-        slots: Arc<ServerSlots>,
-        stderr: StderrTail,
-        connected: Option<(Arc<Link>, Discovery)>,
+        beginning: Beginning,
     ) -> Self {
+        let Beginning { known_era, slots, stderr, connected } = beginning;
         let (refreshes, refresh_requests) = mpsc::unbounded_channel();
         let permits =
             usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);

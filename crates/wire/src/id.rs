@@ -61,7 +61,9 @@ pub fn find_answer_id_at_ends(beginning: &[u8], end: &[u8]) -> Option<Vec<u8>> {
     scan.enter().ok()?;
     while let Some(key) = scan.key().ok()? {
         match &beginning[key] {
-            br#""jsonrpc""# => drop(scan.value().ok()?),
+            br#""jsonrpc""# => {
+                scan.value().ok()?;
+            }
             br#""id""# => id = token(beginning, scan.value().ok()?).map(|span| beginning[span].to_vec()),
             br#""result""# | br#""error""# => {
                 return id.or_else(|| at_end(end).map(|span| end[span].to_vec()));

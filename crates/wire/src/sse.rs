@@ -115,6 +115,11 @@ impl Scanner {
         None
     }
 
+    /// The number of bytes that are buffered for events that are not complete.
+    pub fn held(&self) -> usize {
+        self.buffer.len() + self.partial.size
+    }
+
     /// The id after which to resume; events without data count too.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()

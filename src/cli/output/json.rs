@@ -1,15 +1,18 @@
 //! Indents JSON. It works on the text, so that the order of keys and the digits of numbers stay the same.
 
+use super::terminal::steers;
+
 const STEP: &str = "  ";
 
-/// Returns JSON text with line ends and indentation. Text that is not JSON gives unspecified output, but no error.
+/// Returns JSON text with line ends and indentation. Characters that would steer a terminal are escaped. Text that is not
+/// JSON gives unspecified output, but no error.
 pub fn indented(text: &str) -> String {
     let mut page = String::with_capacity(text.len() * 2);
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     let mut rest = text.trim().chars().peekable();
     while let Some(next) = rest.next() {
         if in_string {
-            page.push(next);
+            push(&mut page, next);
             in_string = next != '"' || escaped;
             escaped = next == '\\' && !escaped;
             continue;
@@ -40,10 +43,18 @@ pub fn indented(text: &str) -> String {
             }
             ':' => page.push_str(": "),
             _ if next.is_whitespace() => {}
-            _ => page.push(next),
+            _ => push(&mut page, next),
         }
     }
     page
+}
+
+/// Appends a character, escaped if a terminal would obey it. All of those have at most four hexadecimal digits.
+fn push(page: &mut String, next: char) {
+    match steers(next) {
+        true => page.push_str(&format!("\\u{:04x}", u32::from(next))),
+        false => page.push(next),
+    }
 }
 
 fn break_line(page: &mut String, depth: usize) {
@@ -62,5 +73,15 @@ mod tests {
         assert_eq!(indented(text), expected);
         assert_eq!(indented(expected), expected);
         assert_eq!(indented(" [] "), "[]");
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_with_the_same_meaning() {
+        let text = "{\"a\u{9b}\":\"\u{7f}\u{202e}\u{2069}\u{200e} é\\\\\u{85}\\u001b\"}";
+        let page = indented(text);
+        assert_eq!(page, "{\n  \"a\\u009b\": \"\\u007f\\u202e\\u2069\\u200e é\\\\\\u0085\\u001b\"\n}");
+        let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(parsed(&page), parsed(text));
+        assert!(!indented("no JSON \u{1b}[0m \u{202e}").contains(['\u{1b}', '\u{202e}']));
     }
 }

@@ -38,7 +38,7 @@ impl Spinner {
     }
 
     fn draw(text: &str, clock: impl Fn() -> String + Send + 'static) -> Self {
-        let text = Arc::new(Mutex::new(text.to_owned()));
+        let text = Arc::new(Mutex::new(printable(text)));
         let shown = text.clone();
         let drawing = std::io::stderr().is_terminal().then(|| {
             tokio::spawn(async move {

@@ -190,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn what_would_steer_a_terminal_is_left_out() {
+    fn what_would_steer_a_terminal_is_escaped() {
         let mut table = Table::new(["A"]);
-        table.row(["\u{1b}[31mred\u{1b}[0m\u{7}\u{9b}x".into()]);
-        assert!(!table.render(None).contains(['\u{1b}', '\u{7}', '\u{9b}']));
+        table.row(["\u{1b}[31mred\u{7}\u{9b}x\u{202e}".into()]);
+        assert_eq!(table.render(None), "A\n\\u{1b}[31mred\\u{7}\\u{9b}x\\u{202e}\n");
     }
 }

@@ -256,6 +256,8 @@ pub fn config(folder: &Path) -> Config {
         oauth_session_life: Duration::from_secs(600),
         telemetry: false,
         child_env: std::env::vars_os().collect(),
+        stdio_user: None,
+        child_descriptors: None,
         program: PathBuf::from(env!("CARGO_BIN_EXE_toolgate")),
         source: "defaults".into(),
     }

@@ -125,7 +125,7 @@ impl Process {
         Self::start_as(shell, folder).await
     }
 
-    async fn start_as(mut command: Command, folder: TempDir) -> Self {
+    pub async fn start_as(mut command: Command, folder: TempDir) -> Self {
         let mut child = command.spawn().expect("the program was built");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("it says something").unwrap();
@@ -134,7 +134,7 @@ impl Process {
             child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
             panic!("the program did not start: {said}");
         };
-        let (_, address) = first.split_once("http://").unwrap_or_else(|| panic!("no address in {first:?}"));
+        let (_, address) = first.split_once("://").unwrap_or_else(|| panic!("no address in {first:?}"));
         // Both pipes are read to the end: the program would fail to write to a closed pipe.
         let (address, errors) = (address.to_owned(), child.stderr.take());
         let log = Arc::new(Mutex::new(String::new()));

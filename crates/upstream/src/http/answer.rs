@@ -11,6 +11,7 @@ use hyper::header::HeaderMap;
 use super::client::{BodyError, HttpClient, IncomingBody};
 // A circular import: a broken stream is resumed by the transport that opened it.
 use super::streamable::Resumer;
+use crate::charge::Charge;
 use crate::error::CallError;
 use wire::Ends;
 use wire::sse::{Event, Scanner};
@@ -105,6 +106,7 @@ pub struct EventReader {
     client: Arc<HttpClient>,
     body: IncomingBody,
     scanner: Scanner,
+    charge: Charge,
     /// The last event id of the bodies before this one.
     earlier_event_id: Option<String>,
 }
@@ -112,7 +114,8 @@ pub struct EventReader {
 impl EventReader {
     pub fn new(client: Arc<HttpClient>, body: IncomingBody) -> Self {
         let scanner = Scanner::new(client.largest_message());
-        Self { client, body, scanner, earlier_event_id: None }
+        let charge = Charge::new(&client.budgets().buffered);
+        Self { client, body, scanner, charge, earlier_event_id: None }
     }
 
     pub fn last_event_id(&self) -> Option<&str> {
@@ -131,10 +134,20 @@ impl EventReader {
             match self.scanner.next_event() {
                 // Servers open a stream with an empty event to give it an id.
                 Some(Ok(event)) if event.data.is_empty() => {}
-                Some(Ok(event)) => return Ok(Some(Received::Event(event))),
-                Some(Err(large)) => return Ok(Some(Received::TooLarge(large.ends))),
+                Some(Ok(mut event)) => {
+                    event.data = self.charge.attach(event.data);
+                    return Ok(Some(Received::Event(event)));
+                }
+                Some(Err(large)) => {
+                    self.charge.release();
+                    return Ok(Some(Received::TooLarge(large.ends)));
+                }
                 None => match self.body.chunk().await {
-                    Ok(Some(chunk)) => self.scanner.feed(&chunk),
+                    Ok(Some(chunk)) => {
+                        self.scanner.feed(&chunk);
+                        let covered = self.charge.cover(self.scanner.held());
+                        covered.map_err(|exceeded| CallError::Exceeded(exceeded.to_string()))?;
+                    }
                     Ok(None) => return Ok(None),
                     Err(reason) => return Err(self.client.lost(&reason)),
                 },

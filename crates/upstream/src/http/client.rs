@@ -1,6 +1,7 @@
 //! Requests to one registered URL: sends its credentials with every request, takes connections from the pool, follows
 //! redirects only within the origin.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -15,10 +16,12 @@ use url::Url;
 
 use super::dial::{Connection, Tls, dial};
 use super::pool::ConnectionPool;
+use crate::charge::Charge;
 use crate::credentials::{Cause, Credentials};
 use crate::error::{CallError, Denial};
+use crate::oauth::Challenge;
 use crate::{Boxed, CLIENT, Options};
-use budget::{Bound, Budgets};
+use budget::{Bound, Budget, Budgets, Exceeded};
 use model::{Endpoint, Redactor};
 
 const MAX_REDIRECTS: usize = 5;
@@ -62,6 +65,8 @@ impl Target {
 pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
+    /// The address that it came from.
+    peer: Option<IpAddr>,
     pub body: IncomingBody,
 }
 
@@ -190,7 +195,12 @@ impl HttpClient {
                 Some(connection) => connection,
                 None => {
                     fresh = true;
-                    Box::pin(dial(&target.url, &self.tls)).await.map_err(|reason| self.not_sent(&reason))?
+                    let dialled = Box::pin(dial(&target.url, &self.tls)).await;
+                    let connection = dialled.map_err(|reason| self.not_sent(&reason))?;
+                    if let Some(credentials) = &self.credentials {
+                        credentials.met(connection.peer);
+                    }
+                    connection
                 }
             };
             let sent = connection.drive(async |sender| match sender.ready().await {
@@ -202,9 +212,11 @@ impl HttpClient {
                 Err(unsent) => request = unsent,
                 Ok(Ok(response)) => {
                     let (head, incoming) = response.into_parts();
+                    let peer = connection.peer;
                     let body =
                         IncomingBody { incoming, connection: Some(connection), pool: self.pool.clone() };
-                    return Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body });
+                    let status = head.status.as_u16();
+                    return Ok(HttpResponse { status, headers: head.headers, peer, body });
                 }
                 Ok(Err(mut error)) => match error.take_message() {
                     // hyper returns the request if no byte of it was sent.
@@ -218,7 +230,8 @@ impl HttpClient {
 
     /// The error for a response whose status says that it contains no message.
     pub async fn status_error(&self, received: HttpResponse) -> CallError {
-        let (status, challenge) = (received.status, challenge_in(&received.headers));
+        let status = received.status;
+        let challenge = Challenge { header: challenge_in(&received.headers), peer: received.peer };
         let text = received.body.beginning(DISCARD_LIMIT).await;
         match self.status_text(status, &text) {
             CallError::Status { status: 401 | 403, text } => self.denied(status, text, challenge),
@@ -226,12 +239,13 @@ impl HttpClient {
         }
     }
 
-    fn denied(&self, status: u16, text: String, challenge: Option<String>) -> CallError {
+    fn denied(&self, status: u16, text: String, challenge: Challenge) -> CallError {
         let Some(credentials) = self.credentials.as_ref().filter(|credentials| credentials.has_grant())
         else {
             return CallError::Unauthorized(Denial { text, challenge, had_grant: false });
         };
-        let wanted = challenge.as_deref().and_then(|challenge| missing_scopes(challenge, &self.target.url));
+        let challenge = challenge.header.as_deref();
+        let wanted = challenge.and_then(|challenge| missing_scopes(challenge, &self.target.url));
         CallError::Unauthorized(match wanted {
             Some(scopes) if status == 403 => {
                 credentials.lack(scopes.split_whitespace().map(str::to_owned));
@@ -271,11 +285,17 @@ impl HttpClient {
         match error {
             BodyError::Broken(reason) => self.lost(&reason),
             BodyError::TooLarge => self.too_large(),
+            BodyError::NoRoom(exceeded) => CallError::Exceeded(exceeded.to_string()),
         }
     }
 
     pub fn largest_message(&self) -> usize {
         self.budgets.limits.message_bytes
+    }
+
+    /// Reads a body that is one message.
+    pub fn message(&self, body: IncomingBody) -> impl Future<Output = Result<Bytes, BodyError>> + use<> {
+        body.collect(self.largest_message(), self.budgets.buffered.clone())
     }
 
     pub fn budgets(&self) -> &Budgets {
@@ -298,6 +318,14 @@ pub struct IncomingBody {
 pub enum BodyError {
     Broken(String),
     TooLarge,
+    /// The gateway holds too many bytes for others.
+    NoRoom(Exceeded),
+}
+
+impl From<Exceeded> for BodyError {
+    fn from(exceeded: Exceeded) -> Self {
+        BodyError::NoRoom(exceeded)
+    }
 }
 
 impl From<String> for BodyError {
@@ -332,11 +360,12 @@ impl IncomingBody {
         }
     }
 
-    /// Reads the whole body; not copied if it came in one piece.
-    pub async fn collect(mut self, limit: usize) -> Result<Bytes, BodyError> {
-        let fits = |length: usize| match length > limit {
+    /// Reads the whole body, charged to the budget; not copied if it came in one piece.
+    pub async fn collect(mut self, limit: usize, budget: Budget) -> Result<Bytes, BodyError> {
+        let mut charge = Charge::new(&budget);
+        let mut fits = |length: usize| match length > limit {
             true => Err(BodyError::TooLarge),
-            false => Ok(()),
+            false => Ok(charge.cover(length)?),
         };
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
         fits(first.len())?;
@@ -348,7 +377,7 @@ impl IncomingBody {
             fits(whole.len() + chunk.len())?;
             whole.extend_from_slice(&chunk);
         }
-        Ok(whole.freeze())
+        Ok(charge.attach(whole.freeze()))
     }
 
     /// Reads the beginning of a body, as far as it can be read, and drops the rest.
@@ -363,8 +392,13 @@ impl IncomingBody {
         read.freeze()
     }
 
-    pub async fn discard(self) {
-        let _ = self.collect(DISCARD_LIMIT).await;
+    pub async fn discard(mut self) {
+        let mut read = 0;
+        while read <= DISCARD_LIMIT
+            && let Ok(Some(chunk)) = self.chunk().await
+        {
+            read += chunk.len();
+        }
     }
 }
 

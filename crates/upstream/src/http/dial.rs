@@ -1,6 +1,7 @@
 //! Opens one connection to an origin, with TLS for `https`.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -48,6 +49,8 @@ impl Tls {
 /// that uses it awaits: this saves a task per connection and switching to it and back.
 pub struct Connection {
     pub sender: SendRequest<Full<Bytes>>,
+    /// The address of the other side.
+    pub peer: Option<IpAddr>,
     driver: Driver,
 }
 
@@ -56,7 +59,7 @@ type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 impl Connection {
     /// Runs `work` and drives the connection meanwhile.
     pub async fn drive<T>(&mut self, work: impl AsyncFnOnce(&mut SendRequest<Full<Bytes>>) -> T) -> T {
-        let Self { sender, driver } = self;
+        let Self { sender, driver, .. } = self;
         let work = work(sender);
         tokio::pin!(work);
         poll_fn(|context| {
@@ -88,12 +91,13 @@ pub async fn dial(url: &Url, tls: &Tls) -> Result<Connection, String> {
         let stream = TcpStream::connect((bare_host, port)).await.map_err(|error| error.to_string())?;
         // A request is one write; waiting for more to send would only delay it.
         let _ = stream.set_nodelay(true);
+        let peer = stream.peer_addr().ok().map(|peer| peer.ip());
         if url.scheme() != "https" {
-            return handshake(stream).await;
+            return handshake(stream, peer).await;
         }
         let name = ServerName::try_from(bare_host.to_owned()).map_err(|error| error.to_string())?;
         let stream = tls.connector().connect(name, stream).await.map_err(|error| format!("TLS: {error}"))?;
-        handshake(stream).await
+        handshake(stream, peer).await
     };
     match tokio::time::timeout(DIAL_LIMIT, connect).await {
         Ok(result) => result,
@@ -101,7 +105,7 @@ pub async fn dial(url: &Url, tls: &Tls) -> Result<Connection, String> {
     }
 }
 
-async fn handshake<S>(stream: S) -> Result<Connection, String>
+async fn handshake<S>(stream: S, peer: Option<IpAddr>) -> Result<Connection, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -112,5 +116,5 @@ where
             tracing::debug!(%error, "an upstream connection ended");
         }
     });
-    Ok(Connection { sender, driver })
+    Ok(Connection { sender, peer, driver })
 }

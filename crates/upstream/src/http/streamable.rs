@@ -78,7 +78,7 @@ impl Streamable {
             self.learn_session(&received.headers);
             return Ok(AnswerStream::Json {
                 client: self.client.clone(),
-                reading: Some(Box::pin(received.body.collect(self.client.largest_message()))),
+                reading: Some(Box::pin(self.client.message(received.body))),
             });
         }
         if is_json && !matches!(received.status, 401 | 403) {
@@ -96,7 +96,7 @@ impl Streamable {
     /// Reads a response with an error status. If it carries a JSON-RPC error, that is the answer.
     async fn read_error(&self, received: HttpResponse) -> Result<AnswerStream, CallError> {
         let status = received.status;
-        let body = received.body.collect(self.client.largest_message()).await;
+        let body = self.client.message(received.body).await;
         let body = body.map_err(|error| self.client.unread(error))?;
         match Head::parse(&body) {
             Ok(Head { kind: MessageKind::Error, id: None, .. })

@@ -19,33 +19,23 @@ enum AddressKind {
     Nowhere,
 }
 
-/// Allows public addresses, and besides them only the kind of address that the registered server itself has.
+/// Allows public addresses, and besides them only the kind of address that a connection to the registered server had.
+/// Its name is not looked up again: that answer could be another one.
 #[derive(Clone)]
 pub struct AddressPolicy {
     allowed: Vec<AddressKind>,
 }
 
 impl AddressPolicy {
-    /// The policy for a server. With `allow_private` (OAUTH_ALLOW_PRIVATE), private and loopback addresses are allowed
-    /// for every server.
-    pub async fn around(server: &Url, allow_private: bool) -> Result<Self, String> {
+    /// The policy for a server at `peer`, if that is known. With `allow_private` (OAUTH_ALLOW_PRIVATE), private and
+    /// loopback addresses are allowed for every server.
+    pub fn around(peer: Option<IpAddr>, allow_private: bool) -> Self {
         let mut allowed = vec![AddressKind::Public];
         if allow_private {
             allowed.extend([AddressKind::Private, AddressKind::Loopback]);
         }
-        let host = server.host_str().unwrap_or_default();
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let found = tokio::net::lookup_host((bare, 0)).await;
-        let found = found.map_err(|error| format!("cannot resolve {host}: {error}"))?;
-        let mut places: Vec<AddressKind> = found.map(|address| AddressKind::of(address.ip())).collect();
-        places.dedup();
-        // A name with addresses of several kinds proves nothing: its owner may have added the private one.
-        if let [only] = places.as_slice()
-            && *only != AddressKind::Nowhere
-        {
-            allowed.push(*only);
-        }
-        Ok(Self { allowed })
+        allowed.extend(peer.map(AddressKind::of).filter(|kind| *kind != AddressKind::Nowhere));
+        Self { allowed }
     }
 
     pub fn reaches_private(&self) -> bool {
@@ -156,13 +146,13 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 mod tests {
     use super::*;
 
-    async fn around(server: &str, allow_private: bool) -> AddressPolicy {
-        AddressPolicy::around(&server.parse().unwrap(), allow_private).await.unwrap()
+    fn around(peer: &str, allow_private: bool) -> AddressPolicy {
+        AddressPolicy::around(Some(peer.parse().unwrap()), allow_private)
     }
 
-    #[tokio::test]
-    async fn a_public_server_reaches_nothing_private() {
-        let policy = around("http://93.184.215.14/mcp", false).await;
+    #[test]
+    fn a_public_server_reaches_nothing_private() {
+        let policy = around("93.184.215.14", false);
         assert!(policy.check("https://93.184.215.15/token").is_ok());
         for url in [
             "http://127.0.0.1/token",
@@ -180,30 +170,41 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_private_server_reaches_its_own_kind_of_place() {
-        let loopback = around("http://127.0.0.1:1/mcp", false).await;
+    #[test]
+    fn a_private_server_reaches_its_own_kind_of_place() {
+        let loopback = around("127.0.0.1", false);
         assert!(loopback.check("http://[::1]:2/token").is_ok());
         assert!(loopback.check("http://10.0.0.1/token").is_err());
-        let private = around("http://10.0.0.4/mcp", false).await;
+        let private = around("10.0.0.4", false);
         assert!(private.check("http://192.168.1.1/token").is_ok());
         assert!(private.check("http://127.0.0.1/token").is_err());
         assert!(private.reaches_private() && !loopback.reaches_private());
     }
 
-    #[tokio::test]
-    async fn the_setting_opens_private_places_but_never_link_local_ones() {
-        let policy = around("http://93.184.215.14/mcp", true).await;
+    #[test]
+    fn the_setting_opens_private_places_but_never_link_local_ones() {
+        let policy = around("93.184.215.14", true);
         assert!(policy.check("http://10.0.0.1/token").is_ok());
         assert!(policy.check("http://127.0.0.1/token").is_ok());
         assert!(policy.check("http://169.254.169.254/").is_err());
     }
 
+    #[test]
+    fn an_unknown_or_useless_address_of_the_server_opens_nothing() {
+        let link_local = around("169.254.169.254", false);
+        for policy in [AddressPolicy::around(None, false), link_local] {
+            assert!(policy.check("https://93.184.215.15/token").is_ok());
+            for url in ["http://127.0.0.1/", "http://10.0.0.1/", "http://169.254.169.254/"] {
+                assert!(policy.check(url).is_err(), "{url}");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn names_are_judged_by_where_they_lead() {
-        let policy = around("http://93.184.215.14/mcp", false).await;
+        let policy = around("93.184.215.14", false);
         assert!(policy.resolve("localhost".parse().unwrap()).await.is_err());
-        let policy = around("http://127.0.0.1/mcp", false).await;
+        let policy = around("127.0.0.1", false);
         assert!(policy.resolve("localhost".parse().unwrap()).await.is_ok());
     }
 }

@@ -5,6 +5,7 @@ use rmcp::transport::auth::{OAuthClientConfig, StoredCredentials};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::challenge::Challenge;
 use model::{Issued, Secret};
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -15,8 +16,8 @@ pub struct Grant {
     pub url: String,
     pub client: OAuthClient,
     pub kind: GrantType,
-    /// The `WWW-Authenticate` challenge of the server, with which discovery begins.
-    pub challenge: Option<String>,
+    #[serde(flatten)]
+    pub challenge: Challenge,
     /// When its tokens were received, in milliseconds since 1970; rmcp records only seconds.
     pub received_at_ms: u64,
     pub(super) credentials: StoredCredentials,

@@ -12,6 +12,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::address::AddressPolicy;
+use super::challenge::Challenge;
 use super::grant::{Grant, GrantType, OAuthClient};
 use super::memory::Memory;
 use crate::error::seconds;
@@ -23,7 +24,7 @@ pub struct Provider {
     pub(super) metadata: AuthorizationMetadata,
     /// The URL of the server, without parts that may be secret.
     url: Url,
-    challenge: Option<String>,
+    challenge: Challenge,
     pub(super) client_metadata_url: Option<String>,
 }
 
@@ -38,7 +39,8 @@ pub struct Begun {
 /// The data that must be kept until the person has agreed. Contains secrets.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Flow {
-    pub challenge: Option<String>,
+    #[serde(flatten)]
+    pub challenge: Challenge,
     issuer: Option<String>,
     client: OAuthClient,
     state: StoredAuthorizationState,
@@ -68,11 +70,10 @@ pub enum Unrenewed {
 }
 
 impl Provider {
-    /// Discovers the authorization server; `None` when the server publishes nothing about OAuth. `challenge` is the one
-    /// of its refusal.
+    /// Discovers the authorization server; `None` when the server publishes nothing about OAuth.
     pub fn find<'a>(
         endpoint: &'a Endpoint,
-        challenge: Option<&'a str>,
+        challenge: &'a Challenge,
         options: &'a Options,
     ) -> Boxed<'a, Result<Option<Self>, String>> {
         Box::pin(async move {
@@ -84,11 +85,11 @@ impl Provider {
 
     async fn discover(
         endpoint: &Endpoint,
-        challenge: Option<&str>,
+        challenge: &Challenge,
         options: &Options,
     ) -> Result<Option<Self>, String> {
         let url = bare(&endpoint.url);
-        let policy = AddressPolicy::around(&url, options.oauth.allow_private).await?;
+        let policy = AddressPolicy::around(challenge.peer, options.oauth.allow_private);
         // rmcp builds HTTP clients of its own, which are then not used but need this provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let manager = match policy.reaches_private() {
@@ -98,7 +99,8 @@ impl Provider {
         let mut manager = manager.map_err(|error| say(&error))?;
         let client = policy.client(&options.tls, options.init_timeout)?;
         manager.with_client(client).map_err(|error| say(&error))?;
-        let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| say(&error))?;
+        let found = manager.resolve_metadata_from_challenge(challenge.header.as_deref()).await;
+        let found = found.map_err(|error| say(&error))?;
         // If nothing is published, rmcp invents endpoints.
         if !found.source.is_discovered() {
             return Ok(None);
@@ -113,9 +115,8 @@ impl Provider {
             return Err(format!("{} is not an http or https URL", metadata.authorization_endpoint));
         }
         manager.set_metadata(metadata.clone());
-        let challenge = challenge.map(str::to_owned);
         let client_metadata_url = options.oauth.client_metadata_url.clone();
-        Ok(Some(Self { manager, metadata, url, challenge, client_metadata_url }))
+        Ok(Some(Self { manager, metadata, url, challenge: challenge.clone(), client_metadata_url }))
     }
 
     pub fn issuer(&self) -> Option<&str> {

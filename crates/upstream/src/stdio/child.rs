@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::guard::{self, Leash};
 use super::guards::Started;
 use super::lines::{Line, LineReader};
-use super::slot::ProcessSlot;
+use super::slot::{ProcessEnd, ProcessSlot};
 use super::stderr::ProcessStderr;
 use super::{Guards, processes};
 use crate::Options;
@@ -36,6 +36,7 @@ const LAST_WORDS_GRACE: Duration = Duration::from_millis(200);
 pub struct Child {
     inbox: mpsc::Sender<Bytes>,
     command: String,
+    pub end: ProcessEnd,
 }
 
 /// The parts that the link's task uses.
@@ -65,15 +66,21 @@ impl Child {
         slot: ProcessSlot,
     ) -> Result<(Self, Running), String> {
         let mut command = Command::new(&options.guard);
-        command.arg(guard::COMMAND).arg("--").arg(&process.command).args(&process.args);
-        command.env_clear().envs(options.child_env.iter().map(|(name, value)| (name, value)));
+        let settings = &options.children;
+        command.arg(guard::COMMAND);
+        if let Some(user) = &settings.user {
+            command.arg(guard::USER).arg(user.to_argument());
+        }
+        command.arg("--").arg(&process.command).args(&process.args);
+        command.env_clear().envs(settings.env.iter().map(|(name, value)| (name, value)));
+        command.envs(settings.user.iter().flat_map(|user| user.variables()));
         command.envs(process.env.iter().map(|(name, value)| (name, value.expose())));
         if let Some(cwd) = &process.cwd {
             command.current_dir(cwd);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let leash =
-            guard::leash(command.as_std_mut()).map_err(|error| format!("cannot make a pipe: {error}"))?;
+        let leash = guard::leash(command.as_std_mut(), settings.descriptors)
+            .map_err(|error| format!("cannot make a pipe: {error}"))?;
         let (mut child, guard) = options.guards.start(&mut command).map_err(|error| match &process.cwd {
             Some(cwd) => format!("cannot start {} in the directory {cwd}: {error}", process.command),
             None => format!("cannot start {}: {error}", process.command),
@@ -81,6 +88,7 @@ impl Child {
         let pipe = child.stderr.take().expect("stderr is piped");
         let collecting = options.tasks.spawn(stderr.clone().collect(pipe, redactor));
         let (sender, inbox) = mpsc::channel(INBOX);
+        let end = slot.end().clone();
         let running = Running {
             process: child,
             guard,
@@ -93,7 +101,7 @@ impl Child {
             command: process.command.clone(),
             slot,
         };
-        Ok((Self { inbox: sender, command: process.command.clone() }, running))
+        Ok((Self { inbox: sender, command: process.command.clone(), end }, running))
     }
 
     pub async fn send(&self, body: Bytes) -> Result<(), CallError> {
@@ -127,6 +135,7 @@ impl Running {
             end = read_lines(stdout, budgets, &link) => Some(end),
             () = guard_end => Some("lost its guard".to_owned()),
         };
+        self.slot.end().begins();
         if let Some(end) = end {
             let reason = self.describe(&end).await;
             if let Some(link) = link.upgrade() {
@@ -162,7 +171,6 @@ impl Running {
     /// Releases the guard, which then ends its descendants, and waits for that without a timeout: the code that awaits
     /// this task has one.
     async fn end(mut self) {
-        self.slot.ends();
         drop(self.leash);
         // A stopped guard would not notice, so it is continued.
         if self.process.id().is_some() {
@@ -220,7 +228,7 @@ fn append_line(out: &mut Vec<u8>, message: &[u8]) {
 }
 
 async fn read_lines(stdout: ChildStdout, budgets: &Budgets, link: &Weak<Link>) -> String {
-    let mut reader = LineReader::new(stdout, budgets.limits.message_bytes);
+    let mut reader = LineReader::new(stdout, budgets);
     loop {
         match (reader.next().await, link.upgrade()) {
             (Ok(None), _) => return "closed its standard output".to_owned(),

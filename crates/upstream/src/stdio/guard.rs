@@ -1,4 +1,4 @@
-//! `toolgate __guard -- command...`: the process between the gateway and a server that it starts.
+//! `toolgate __guard [--user numbers] -- command...`: the process between the gateway and a server that it starts.
 //! It leads a session of its own and holds one end of a pipe whose other end only the gateway has. When that end
 //! closes, for any reason (`kill -9` included), the guard ends all its descendants, even those that left its session: a
 //! pause for a voluntary exit, SIGTERM, after 2 s SIGKILL until none is left. The server uses the standard streams
@@ -14,9 +14,13 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::confinement::limit_descriptors;
 use super::processes::{self, Pid};
+use super::user::UserNumbers;
 
 pub const COMMAND: &str = "__guard";
+/// The argument before the numbers of the user that runs the server.
+pub const USER: &str = "--user";
 /// The exit code when the command itself could not be started; the reason is on standard error.
 pub const NOT_STARTED: i32 = 127;
 
@@ -40,8 +44,9 @@ impl Leash {
     }
 }
 
-/// Prepares a command that starts the guard: a session of its own, and one end of a new pipe.
-pub fn leash(command: &mut Command) -> std::io::Result<Leash> {
+/// Prepares a command that starts the guard: a session of its own, one end of a new pipe, and the number of descriptors
+/// that it and the server may have open.
+pub fn leash(command: &mut Command, descriptors: Option<u64>) -> std::io::Result<Leash> {
     let (given, held) = std::io::pipe()?;
     let fd = given.as_raw_fd();
     // SAFETY: runs between fork and exec and makes only async-signal-safe calls on a descriptor that is open.
@@ -50,6 +55,9 @@ pub fn leash(command: &mut Command) -> std::io::Result<Leash> {
             // A process group belongs to one session, so no process of a server can join a group outside of its
             // session.
             libc::setsid();
+            if let Some(number) = descriptors {
+                limit_descriptors(number);
+            }
             // dup2 onto itself would leave the close-on-exec flag in place.
             let done =
                 if fd == LEASH_FD { libc::fcntl(fd, libc::F_SETFD, 0) } else { libc::dup2(fd, LEASH_FD) };
@@ -61,13 +69,23 @@ pub fn leash(command: &mut Command) -> std::io::Result<Leash> {
 
 /// The main function of the guard: starts the command, waits until it or the gateway ends, and ends all descendants.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let command = arguments.next().filter(|first| first == "--").and_then(|_| arguments.next());
+    let mut first = arguments.next();
+    let mut user = None;
+    if first.as_ref().is_some_and(|first| first == USER) {
+        user = arguments.next().and_then(|numbers| UserNumbers::parse(&numbers));
+        // Without a user that can be understood, nothing is started.
+        first = arguments.next().filter(|_| user.is_some());
+    }
+    let command = first.filter(|first| first == "--").and_then(|_| arguments.next());
     let Some(command) = command else {
         return ExitCode::from(2);
     };
+    if let Some(user) = &user {
+        user.own_streams();
+    }
     prepare();
     keep_priority();
-    let child = match server(&command).args(arguments).spawn() {
+    let child = match server(&command, user).args(arguments).spawn() {
         Ok(child) => child,
         Err(error) => {
             let reason = match error.kind() {
@@ -109,9 +127,13 @@ enum End {
 
 /// The server's command. Must be started by the main thread: the parent-death signal is sent when the starting thread
 /// ends.
-fn server(command: &OsString) -> Command {
-    #[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
+fn server(command: &OsString, user: Option<UserNumbers>) -> Command {
     let mut command = Command::new(command);
+    // SAFETY: runs between fork and exec and makes only async-signal-safe calls.
+    unsafe {
+        // First: a change of the user removes the parent-death signal.
+        command.pre_exec(move || user.as_ref().map_or(Ok(()), UserNumbers::become_user));
+    }
     // SAFETY: runs between fork and exec and makes only async-signal-safe calls.
     #[cfg(target_os = "linux")]
     unsafe {
@@ -121,6 +143,8 @@ fn server(command: &OsString) -> Command {
             // Ends a server that has killed its guard, if the gateway is killed before it can clean up. The server's
             // children never get this signal.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            // Set-user-id programs such as `sudo` get no privileges.
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             if libc::getppid() == guard { Ok(()) } else { Err(std::io::ErrorKind::NotConnected.into()) }
         });
     }

@@ -3,6 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::charge::Charge;
+use budget::Budgets;
 use wire::Ends;
 
 const READ_SIZE: usize = 64 * 1024;
@@ -18,18 +20,20 @@ pub struct LineReader<R> {
     searched: usize,
     /// The ends of the current line, if it is too long and therefore dropped.
     skipped: Option<Ends>,
+    charge: Charge,
 }
 
 pub enum Line {
     /// A line without its end.
     Whole(Bytes),
-    /// A line that is too long: reported when that is noticed, and again when the line is over.
+    /// A line that is too long, or for which there is no room: reported when that is noticed, and again when the line is over.
     TooLong { ends: Ends, is_over: bool },
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    pub fn new(source: R, limit: usize) -> Self {
-        Self { source, limit, buffer: BytesMut::new(), searched: 0, skipped: None }
+    pub fn new(source: R, budgets: &Budgets) -> Self {
+        let (limit, charge) = (budgets.limits.message_bytes, Charge::new(&budgets.buffered));
+        Self { source, limit, buffer: BytesMut::new(), searched: 0, skipped: None, charge }
     }
 
     /// The next line; `None` at the end of the output. Output after the last line end is a line too.
@@ -44,7 +48,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if let Some(skipped) = &mut self.skipped {
                 skipped.add(&self.buffer);
                 self.drop_buffer();
-            } else if self.buffer.len() > self.limit {
+            } else if self.buffer.len() > self.limit || self.charge.cover(self.buffer.len()).is_err() {
                 let mut ends = Ends::default();
                 ends.add(&self.buffer);
                 self.drop_buffer();
@@ -73,12 +77,13 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             ends.add(&line);
             return Line::TooLong { ends, is_over: true };
         }
-        let mut line = line.freeze();
+        let mut line = self.charge.attach(line.freeze());
         line.truncate(line.trim_ascii_end().len());
         Line::Whole(line)
     }
 
     fn drop_buffer(&mut self) {
+        self.charge.release();
         self.buffer = BytesMut::new();
         self.searched = 0;
     }
@@ -89,13 +94,15 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+    use budget::Limits;
 
     /// Every line of an output that is written in parts of this size.
     async fn lines(output: &[u8], limit: usize, size: usize) -> Vec<String> {
         let (mut writer, reader) = tokio::io::duplex(size);
         let output = output.to_vec();
         let writing = tokio::spawn(async move { writer.write_all(&output).await });
-        let mut reader = LineReader::new(reader, limit);
+        let limits = Limits { message_bytes: limit, ..Limits::default() };
+        let mut reader = LineReader::new(reader, &Budgets::new(limits));
         let mut lines = Vec::new();
         while let Some(line) = reader.next().await.unwrap() {
             lines.push(match line {

@@ -1,6 +1,6 @@
 //! The count of server processes, for one server or for all. A process counts until it and all its descendants are gone.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
@@ -24,14 +24,8 @@ impl ProcessCount {
     }
 
     /// Counts a process; `None` if there are too many already.
-    pub fn add(&self) -> Option<Counted> {
-        let running = self.running.try_take(1)?;
-        Some(Counted { count: self.clone(), _ending: None, _running: running })
-    }
-
-    /// Counts a process as ending, until the guard is dropped.
-    pub fn ends(&self) -> Option<Taken> {
-        self.ending.try_take(1)
+    pub fn add(&self) -> Option<Taken> {
+        self.running.try_take(1)
     }
 
     pub fn has_ending(&self) -> bool {
@@ -43,33 +37,58 @@ impl ProcessCount {
     }
 }
 
-/// A process that is counted once.
-pub struct Counted {
-    count: ProcessCount,
-    _ending: Option<Taken>,
-    _running: Taken,
-}
-
 /// The right of one process to exist, given back when it is gone.
 pub struct ProcessSlot {
-    of_server: Counted,
-    of_all: Counted,
-    /// The last field: those who wait are woken after the slot was given back.
+    /// Dropped in this order: whoever finds that no process is ending must find the place of the last one.
+    _counted: [Taken; 2],
+    end: Over,
     _freed: Wake,
 }
 
+/// Marks a process as ending: it still counts, but not for long. Clones share it.
+#[derive(Clone)]
+pub struct ProcessEnd {
+    counts: [ProcessCount; 2],
+    state: Arc<Mutex<EndState>>,
+}
+
+enum EndState {
+    Running,
+    Ending { _counted: [Option<Taken>; 2] },
+    Over,
+}
+
+/// Ends the mark of a process that is gone.
+struct Over(ProcessEnd);
+
+/// Wakes those who wait for a slot.
 struct Wake(Arc<Notify>);
 
 impl ProcessSlot {
-    pub fn new(of_server: Counted, of_all: Counted, freed: Arc<Notify>) -> Self {
-        Self { of_server, of_all, _freed: Wake(freed) }
+    /// A slot for a process that is counted by `counts`.
+    pub fn new(counts: [ProcessCount; 2], counted: [Taken; 2], freed: Arc<Notify>) -> Self {
+        let end = ProcessEnd { counts, state: Arc::new(Mutex::new(EndState::Running)) };
+        Self { _counted: counted, end: Over(end), _freed: Wake(freed) }
     }
 
-    /// Marks the process as ending: it still counts, but not for long.
-    pub fn ends(&mut self) {
-        for counted in [&mut self.of_server, &mut self.of_all] {
-            counted._ending = counted.count.ends();
+    pub fn end(&self) -> &ProcessEnd {
+        &self.end.0
+    }
+}
+
+impl ProcessEnd {
+    pub fn begins(&self) {
+        let mut state = self.state.lock().expect("no code panics while it holds the state");
+        if let EndState::Running = *state {
+            let counted = self.counts.each_ref().map(|count| count.ending.try_take(1));
+            *state = EndState::Ending { _counted: counted };
         }
+    }
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        *self.0.state.lock().expect("no code panics while it holds the state") = EndState::Over;
     }
 }
 
