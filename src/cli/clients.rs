@@ -28,8 +28,8 @@ pub struct ListClients {}
   toolgate create mcp-client bot --allow \"files\" --rate-limit 60 --rate-limit-burst 10
   toolgate create mcp-client --conf cursor.json
 
-A file has `name`, `description`, `allowed_servers`, `rate_limit` with `calls_per_minute` and `burst`, and `access_token`
-or `access_token_ref` with `env` or `file`.")]
+A file has `name`, `description`, `allowed_servers`, `rate_limit` with `calls_per_minute` and `burst`, and
+`access_token` or `access_token_ref` with `env` or `file`.")]
 pub struct CreateClient {
     /// Name of the client; with --conf the file names it
     name: Option<String>,

@@ -161,6 +161,42 @@ async fn clients_are_created_changed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rate_limits_are_given_kept_and_removed_with_flags() {
+    let (_app, _fake, cli) = ready().await;
+    let limit = |calls: u32, burst: u32| json!({"calls_per_minute": calls, "burst": burst});
+    for (noun, listed) in [("mcp-client", "mcp-clients"), ("user", "users")] {
+        let shown = async || {
+            let all = cli.json(&["list", listed]).await;
+            let named = |one: &&Value| one["name"] == "bot" || one["username"] == "bot";
+            all.as_array().unwrap().iter().find(named).unwrap().get("rate_limit").cloned()
+        };
+        let create = ["create", noun, "bot", "--rate-limit", "60", "--rate-limit-burst", "5"];
+        assert_eq!(field(&cli.ok(&create).await, "Rate limit"), "60 calls per minute, 5 at once");
+        cli.ok(&["update", noun, "bot", "--access-token", &format!("another-token-{noun}")]).await;
+        assert_eq!(shown().await, Some(limit(60, 5)), "what is not named stays");
+        let updated = cli.ok(&["update", noun, "bot", "--rate-limit", "7"]).await;
+        assert_eq!(field(&updated, "Rate limit"), "7 calls per minute");
+        assert!(!cli.ok(&["update", noun, "bot", "--rate-limit", "0"]).await.contains("Rate limit"));
+        assert_eq!(shown().await, None);
+        cli.write("limited.json", &json!({"name": "bot", "rate_limit": limit(9, 8)}).to_string());
+        cli.ok(&["update", noun, "--conf", "limited.json"]).await;
+        assert_eq!(shown().await, Some(limit(9, 8)));
+        let wrong = cli.run(&["update", noun, "bot", "--rate-limit-burst", "3"]).await;
+        assert!(wrong.code == Some(2) && wrong.stderr.contains("--rate-limit <N>"), "{wrong:?}");
+    }
+    let update = ["update", "server", "fake", "--rate-limit", "60", "--rate-limit-burst", "50"];
+    assert_eq!(field(&cli.ok(&update).await, "Rate limit"), "60 calls per minute, 50 at once");
+    cli.write(
+        "fake.yaml",
+        "name: fake\ntool_limits:\n  echo: {calls_per_minute: 30}\n  \"a*\": {calls_per_minute: 20}\n",
+    );
+    let updated = cli.ok(&["update", "server", "--conf", "fake.yaml"]).await;
+    assert_eq!(field(&updated, "Tool limits"), "a*: 20 calls per minute");
+    assert!(updated.contains("\n              echo: 30 calls per minute\n"), "{updated}");
+    assert!(!cli.ok(&["update", "server", "fake", "--rate-limit", "0"]).await.contains("Rate limit"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn users_and_clients_come_from_files() {
     let (_app, _fake, cli) = ready().await;
     cli.write("token.txt", "  token-from-file\n");

@@ -177,7 +177,8 @@ async fn an_export_imported_elsewhere_exports_the_same() {
     app.register(process).await;
     let web = json!({"name": "web", "transport": "streamable_http", "url": format!("{}?key=secret-query", fake.url()),
         "bearer_token": "secret-bearer", "headers": {"X-Key": "secret-header"}, "timeout_ms": 5000, "max_concurrency": 3,
-        "session_mode": "stateful"});
+        "session_mode": "stateful", "rate_limit": {"calls_per_minute": 600, "burst": 60},
+        "tool_limits": {"e*": {"calls_per_minute": 500}}});
     app.register(web).await;
     cli.ok(&["disable", "tool", "web__echo"]).await;
     cli.ok(&[
