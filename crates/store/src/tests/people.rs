@@ -21,9 +21,11 @@ pub fn client(name: &str, token: &str) -> Client {
     Client::parse(body.as_object().unwrap().clone()).unwrap()
 }
 
-/// The fields of users that are compared, in order.
-fn shown(users: &[User]) -> Vec<(PrincipalId, &str, Role, &str, u64, Option<RateLimit>)> {
-    fn show(user: &User) -> (PrincipalId, &str, Role, &str, u64, Option<RateLimit>) {
+/// The fields of a user that are compared, in order.
+type Shown<'a> = (PrincipalId, &'a str, Role, &'a str, u64, Option<RateLimit>);
+
+fn shown(users: &[User]) -> Vec<Shown<'_>> {
+    fn show(user: &User) -> Shown<'_> {
         let User { id, username, role, token, rate_limit } = user;
         (*id, username.as_str(), *role, token.secret().expose(), token.id(), *rate_limit)
     }
@@ -69,7 +71,7 @@ async fn clients_come_back_with_their_allow_lists_as_written() {
     assert_eq!((agent.token.id(), agent.is_custom_token), (first.token.id(), true));
     assert_eq!(agent.rate_limit, Some(LIMIT));
     store.put_client(&first, 4).await.unwrap();
-    assert_eq!(store.load_clients().await.unwrap(), [first.clone()]);
+    assert_eq!(store.load_clients().await.unwrap(), std::slice::from_ref(&first));
     assert_eq!(store.token_hash(b"12345678"), store.token_hash(agent.token.secret().expose().as_bytes()));
 }
 
