@@ -304,6 +304,31 @@ mod tests {
         assert_eq!(table().len(), described(&folder));
     }
 
+    /// A body that is not described is not kept.
+    #[test]
+    fn every_handler_that_takes_a_body_is_described_with_one() {
+        fn check(folder: &Path) {
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    check(&path);
+                    continue;
+                }
+                for handler in fs::read_to_string(&path).unwrap().split("#[utoipa::path(").skip(1) {
+                    let (description, rest) = handler.split_once("pub async fn ").unwrap();
+                    let signature = rest.split(" {\n").next().unwrap();
+                    let takes_body = signature.contains("body: Bytes");
+                    assert_eq!(
+                        takes_body,
+                        description.contains("request_body"),
+                        "{}: {signature}",
+                        path.display()
+                    );
+                }
+            }
+        }
+        check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http"));
+    }
+
     #[test]
     fn the_scope_of_an_agent_is_the_one_that_the_path_names() {
         let scope = |path: &str| find_endpoint(path).map(|(place, _)| place.scope);

@@ -122,12 +122,12 @@ impl ErrorResponse {
             .header
             .map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap_or_default()))
             .unwrap_or_default();
-        format!(
-            "HTTP/1.1 {}\r\ncontent-type: application/json\r\n{header}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
-            self.status,
-            body.len()
-        )
-        .into_bytes()
+        let (status, length) = (self.status, body.len());
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\n\
+             cache-control: no-store\r\n{header}connection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        [head, body].concat().into_bytes()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Limits of calls: those in flight of a principal, and those that wait for a server.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Behaviour, Fake, TestApp};
@@ -47,12 +49,12 @@ async fn the_calls_of_one_client_do_not_limit_another() {
     let echo = || call("s__echo", json!({ "text": "hi" }));
     let slow = app.send_as(&first, "POST", "/mcp", call("s__slow", json!({ "ms": 60_000 })));
     let probe = async {
-        loop {
-            let answer = app.send_as(&first, "POST", "/mcp", echo()).await.expect(200).json();
-            if answer["error"]["code"] == 429 {
-                break app.send_as(&second, "POST", "/mcp", echo()).await.expect(200).json();
-            }
+        while fake.calls_of("slow") == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        let answer = app.send_as(&first, "POST", "/mcp", echo()).await.expect(200).json();
+        assert_eq!(answer["error"]["code"], 429, "{answer}");
+        app.send_as(&second, "POST", "/mcp", echo()).await.expect(200).json()
     };
     let other = tokio::select! {
         answer = slow => panic!("{answer:?}"),

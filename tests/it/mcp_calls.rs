@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Behaviour, Fake, Kinds, SseAgent, TestApp, eventually};
+use crate::support::{Agent, Behaviour, Fake, Kinds, SseAgent, TestApp, eventually, nested_uris};
 
 async fn legacy() -> (TestApp, Fake) {
     let app = TestApp::start().await;
@@ -218,18 +218,21 @@ async fn modern_servers_get_their_marks_and_headers_from_a_legacy_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_is_not_read_is_closed_and_nobody_else_notices() {
     let (app, fake) = legacy().await;
-    let agent = Agent::connect(&app, "/mcp").await;
+    let agent = Agent::connect(&app, "/v0/servers/s/mcp").await;
     let unread = agent.listen().await;
     let mut read = SseAgent::connect(&app, "/sse", json!({})).await;
-    let huge = "x".repeat(300_000);
-    let subscribe = json!({"uri": format!("fake://item/{huge}")});
-    agent.request("resources/subscribe", subscribe.clone()).await;
+    // Long URIs, each a part of the one before: an update of the last one is an update of all.
+    let uris = nested_uris();
+    let last = uris.last().unwrap();
+    for uri in &uris {
+        agent.request("resources/subscribe", json!({"uri": uri})).await;
+    }
     // Updates that come faster than they are delivered are merged; a client that reads them all sets the pace.
-    let reader = Agent::connect(&app, "/mcp").await;
+    let reader = Agent::connect(&app, "/v0/servers/s/mcp").await;
     let mut heard = reader.listen().await;
-    reader.request("resources/subscribe", subscribe).await;
+    reader.request("resources/subscribe", json!({"uri": last})).await;
     for round in 0..60 {
-        fake.notify_resource_updated(&format!("fake://item/{huge}"));
+        fake.notify_resource_updated(last);
         heard.expect("notifications/resources/updated").await;
         let answer = read.call(json!(round), "s__echo", json!({"text": "still here"})).await;
         assert_eq!(answer["result"]["content"][0]["text"], "still here");
@@ -239,9 +242,9 @@ async fn a_stream_that_is_not_read_is_closed_and_nobody_else_notices() {
     while unread.next().await.is_some() {
         count += 1;
     }
-    assert!(count < 60, "the stream was never closed");
+    assert!(count < 60 * uris.len(), "the stream was never closed");
     // The session continues with a new stream.
     let mut again = agent.listen().await;
-    fake.notify_resource_updated(&format!("fake://item/{huge}"));
+    fake.notify_resource_updated(last);
     again.expect("notifications/resources/updated").await;
 }

@@ -25,7 +25,7 @@ impl BatchAnswer {
     }
 
     fn within(limit: usize, messages: &[Bytes]) -> Self {
-        let reserved = messages.iter().map(|message| reserve(message)).sum();
+        let reserved = messages.iter().map(reserve).sum();
         Self { written: Vec::new(), reserved, limit }
     }
 

@@ -312,7 +312,7 @@ impl Mcp {
         }
         let (outlet, body) = match self.stream_slot(&session.viewer) {
             Ok(slot) => stream::open_in(&self.gateway.budgets().buffered, slot),
-            Err(reply) => return reply,
+            Err(exceeded) => return Reply::too_many_streams(&exceeded),
         };
         let known = self.gateway.fingerprint(&session.viewer);
         let stream = super::live::Stream { outlet, known, listening: None };

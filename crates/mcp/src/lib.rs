@@ -31,7 +31,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use budget::Taken;
+use budget::{Exceeded, Taken};
 use gateway::Gateway;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
@@ -120,9 +120,8 @@ impl Mcp {
     }
 
     /// Takes the part of a principal's budget that an open stream needs.
-    fn stream_slot(&self, viewer: &Viewer) -> Result<Taken, Reply> {
-        let taken = self.gateway.usage(viewer.client).streams.take(1);
-        taken.map_err(|exceeded| Reply::too_many_streams(&exceeded))
+    fn stream_slot(&self, viewer: &Viewer) -> Result<Taken, Exceeded> {
+        self.gateway.usage(viewer.client).streams.take(1)
     }
 
     /// Sends a new stream the changes that happened while it was opened: the task that notifies all streams may have

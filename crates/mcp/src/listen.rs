@@ -40,7 +40,7 @@ impl Mcp {
         };
         let (outlet, body) = match self.stream_slot(&ask.viewer) {
             Ok(slot) => stream::open_in(&self.gateway.budgets().buffered, slot),
-            Err(reply) => return reply,
+            Err(exceeded) => return Reply::too_many_streams(&exceeded),
         };
         let (mcp, viewer) = (self.clone(), ask.viewer.clone());
         // In a task of its own: subscriptions must be undone even if the client is gone.

@@ -19,7 +19,7 @@ impl Mcp {
         let viewer = ask.viewer.clone();
         let (outlet, body) = match self.stream_slot(&viewer) {
             Ok(slot) => stream::open_in(&self.gateway.budgets().buffered, slot),
-            Err(reply) => return reply,
+            Err(exceeded) => return Reply::too_many_streams(&exceeded),
         };
         let session = Session {
             serial: self.sessions.new_serial(),

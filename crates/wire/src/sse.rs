@@ -49,7 +49,7 @@ pub struct Scanner {
     /// The last line ended with CR: an LF right after it belongs to that line end.
     after_cr: bool,
     /// The ends of the current event, if the rest of it is dropped because of its size.
-    skipped: Option<Ends>,
+    skipped: Option<Box<Ends>>,
     /// Bytes of the current line were dropped already, so it is not the empty line that ends an event.
     line_cut: bool,
     partial: PartialEvent,
@@ -87,7 +87,7 @@ impl Scanner {
             let blank = line.is_empty() && !cut;
             if let Some(skipped) = &mut self.skipped {
                 if blank {
-                    let ends = self.skipped.take();
+                    let ends = self.skipped.take().map(|ends| *ends);
                     return Some(Err(TooLong { limit: self.limit, ends }));
                 }
                 skipped.add(&line);
@@ -197,7 +197,7 @@ impl Scanner {
             ends.add(b"\n");
         }
         rest.iter().for_each(|part| ends.add(part));
-        self.skipped = Some(ends);
+        self.skipped = Some(Box::new(ends));
         TooLong { limit: self.limit, ends: None }
     }
 

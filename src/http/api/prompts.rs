@@ -84,6 +84,7 @@ pub async fn render(
 /// Enables a prompt, or all prompts of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/prompts/enable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
+    request_body(content = Option<HashMap<String, String>>, description = "`entity`, if it is not in the query"),
     responses((status = 200, body = [String])))]
 pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, true).await?))
@@ -92,6 +93,7 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Hand
 /// Disables a prompt, or all prompts of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/prompts/disable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
+    request_body(content = Option<HashMap<String, String>>, description = "`entity`, if it is not in the query"),
     responses((status = 200, body = [String])))]
 pub async fn disable(
     State(face): State<Face>,

@@ -69,6 +69,7 @@ pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Respon
 /// Enables a tool, or all tools of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/tools/enable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
+    request_body(content = Option<HashMap<String, String>>, description = "`entity`, if it is not in the query"),
     responses((status = 200, body = [String])))]
 pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true).await?))
@@ -77,6 +78,7 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Hand
 /// Disables a tool, or all tools of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/tools/disable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
+    request_body(content = Option<HashMap<String, String>>, description = "`entity`, if it is not in the query"),
     responses((status = 200, body = [String])))]
 pub async fn disable(
     State(face): State<Face>,

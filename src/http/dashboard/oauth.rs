@@ -38,7 +38,9 @@ pub async fn register(
 
 /// Starts a new authorization of a server.
 #[utoipa::path(post, path = "/api/dashboard/servers/{name}/reauthorize", tag = "dashboard",
-    params(("name" = String, Path)), responses((status = 202, body = AuthorizationRequired)))]
+    params(("name" = String, Path)),
+    request_body(content = Option<HashMap<String, String>>, description = "Nothing, or an empty object"),
+    responses((status = 202, body = AuthorizationRequired)))]
 pub async fn reauthorize(
     State(face): State<Face>,
     headers: HeaderMap,

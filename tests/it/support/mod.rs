@@ -51,3 +51,8 @@ pub async fn refusals(app: &TestApp, bound: &str) -> u64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
     line.unwrap_or_else(|| panic!("no series {series}")).parse().unwrap()
 }
+
+/// Long URIs, each of which is a part of the one before it.
+pub fn nested_uris() -> Vec<String> {
+    (0..40).map(|depth| format!("fake://item/{}{}", "x".repeat(8000), "/y".repeat(depth))).collect()
+}

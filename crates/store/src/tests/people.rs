@@ -21,7 +21,7 @@ pub fn client(name: &str, token: &str) -> Client {
     Client::parse(body.as_object().unwrap().clone()).unwrap()
 }
 
-/// The fields of a user that are compared.
+/// The fields of a user that are compared, in order.
 type Shown<'a> = (PrincipalId, &'a str, Role, &'a str, u64, Option<RateLimit>);
 
 fn shown(users: &[User]) -> Vec<Shown<'_>> {

@@ -28,6 +28,9 @@ pub const NOT_STARTED: i32 = 127;
 const LEASH_FD: i32 = 3;
 /// Many servers end by themselves when their input closes; they get this long before the first signal.
 const WILLING_EXIT: Duration = Duration::from_millis(300);
+/// The capability to trace other processes, which libc does not name.
+#[cfg(target_os = "linux")]
+const CAP_SYS_PTRACE: libc::c_ulong = 19;
 const TERM_TO_KILL: Duration = Duration::from_secs(2);
 
 /// The gateway's end of the pipe to a guard: when it is dropped, the guard ends the server and itself.
@@ -132,7 +135,12 @@ fn server(command: &OsString, user: Option<UserNumbers>) -> Command {
     // SAFETY: runs between fork and exec and makes only async-signal-safe calls.
     unsafe {
         // First: a change of the user removes the parent-death signal.
-        command.pre_exec(move || user.as_ref().map_or(Ok(()), UserNumbers::become_user));
+        command.pre_exec(move || {
+            // A server that runs as root must not read the memory and the environment of the gateway either.
+            #[cfg(target_os = "linux")]
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0);
+            user.as_ref().map_or(Ok(()), UserNumbers::become_user)
+        });
     }
     // SAFETY: runs between fork and exec and makes only async-signal-safe calls.
     #[cfg(target_os = "linux")]

@@ -99,20 +99,23 @@ mod tests {
     /// Every line of an output that is written in parts of this size.
     async fn lines(output: &[u8], limit: usize, size: usize) -> Vec<String> {
         let (mut writer, reader) = tokio::io::duplex(size);
-        let output = output.to_vec();
-        let writing = tokio::spawn(async move { writer.write_all(&output).await });
+        let write = async move {
+            writer.write_all(output).await.unwrap();
+        };
         let limits = Limits { message_bytes: limit, ..Limits::default() };
         let mut reader = LineReader::new(reader, &Budgets::new(limits));
         let mut lines = Vec::new();
-        while let Some(line) = reader.next().await.unwrap() {
-            lines.push(match line {
-                Line::Whole(line) => String::from_utf8(line.to_vec()).unwrap(),
-                Line::TooLong { is_over: false, .. } => "too long".to_owned(),
-                Line::TooLong { ends, .. } => format!("{:?}", ends.answer_id(true)),
-            });
-            assert!(reader.buffer.len() <= limit + READ_SIZE);
-        }
-        writing.await.unwrap().unwrap();
+        let read = async {
+            while let Some(line) = reader.next().await.unwrap() {
+                lines.push(match line {
+                    Line::Whole(line) => String::from_utf8(line.to_vec()).unwrap(),
+                    Line::TooLong { is_over: false, .. } => "too long".to_owned(),
+                    Line::TooLong { ends, .. } => format!("{:?}", ends.answer_id(true)),
+                });
+                assert!(reader.buffer.len() <= limit + READ_SIZE);
+            }
+        };
+        tokio::join!(write, read);
         lines
     }
 
