@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the version and the configuration of the gateway, with hints for troubleshooting. */
+        /** Returns the version and the configuration of the gateway, its limits, and hints for troubleshooting. */
         get: operations["get_api_dashboard_diagnostics"];
         put?: never;
         post?: never;
@@ -932,7 +932,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Changes the given fields of a user; omitted fields stay the same. */
+        /** Changes the given fields of a user; omitted fields stay the same, except that the rate limit is removed. */
         put: operations["put_api_v0_users_name"];
         post?: never;
         /** Deletes a user; its token stops working at once. */
@@ -1219,6 +1219,7 @@ export interface components {
             allow_list?: string[] | null;
             description?: string | null;
             name?: string | null;
+            rate_limit?: components["schemas"]["RateLimit"] | null;
         };
         /** @description A client with its token. */
         ClientRecord: {
@@ -1229,6 +1230,7 @@ export interface components {
             /** @description Whether the token was given in a request instead of generated. */
             is_custom_access_token: boolean;
             name: string;
+            rate_limit?: components["schemas"]["RateLimit"] | null;
         };
         /** @description The parameters of the redirect. */
         CompletionInput: {
@@ -1296,6 +1298,34 @@ export interface components {
         DashboardGroups: {
             empty_state?: components["schemas"]["EmptyState"] | null;
             tool_groups: components["schemas"]["DashboardGroup"][];
+        };
+        /** @description A limit of the gateway. */
+        DashboardLimit: {
+            /** @description The name of the bound in metrics, such as `connections`. */
+            bound: string;
+            /** @description What is limited, in words. */
+            label: string;
+            /**
+             * Format: int64
+             * @description The limit; null if nothing is held and no variable sets it.
+             */
+            limit?: number | null;
+            /** @description `process` or `everybody`: who uses it; null if nothing is held. */
+            owner?: string | null;
+            /**
+             * Format: int64
+             * @description How often something was refused since the start of the gateway.
+             */
+            refusals: number;
+            /** @description The variable that sets the limit, or the key that sets it for one client, user or server; null if it is fixed. */
+            setting?: string | null;
+            /** @description `bytes`, or null for a plain number. */
+            unit?: string | null;
+            /**
+             * Format: int64
+             * @description What is used now; null if nothing is held.
+             */
+            used?: number | null;
         };
         /** @description A prompt with the state of its server. */
         DashboardPrompt: {
@@ -1422,7 +1452,7 @@ export interface components {
             /** @description Always true. */
             deleted: boolean;
         };
-        /** @description The version and the configuration of the gateway, with hints for troubleshooting. */
+        /** @description The version and the configuration of the gateway, its limits, and hints for troubleshooting. */
         Diagnostics: {
             /** @description The sources of the settings: flags, the environment, `.env`, or only defaults. */
             config_source: string;
@@ -1430,6 +1460,8 @@ export interface components {
             database: string;
             /** @description The transports that servers may use. */
             enabled_transports: string[];
+            /** @description Every limit, with what is used of it and how often it refused something. */
+            limits: components["schemas"]["DashboardLimit"][];
             /** @description The URL of the metrics; empty if metrics are off. */
             metrics_endpoint: string;
             /** @description The mode of the gateway. */
@@ -1637,6 +1669,19 @@ export interface components {
             /** @description The display name. */
             title?: string | null;
         };
+        /** @description A limit of calls per minute. */
+        RateLimit: {
+            /**
+             * Format: int32
+             * @description How many calls may come at once, from 1 on; `calls_per_minute` if omitted.
+             */
+            burst?: number | null;
+            /**
+             * Format: int32
+             * @description From 1 on.
+             */
+            calls_per_minute: number;
+        };
         /** @description A call that failed. */
         RecentFailure: {
             /** @description The time of the failure (RFC 3339). */
@@ -1691,6 +1736,7 @@ export interface components {
             oauth_redirect_uri?: string | null;
             /** @description The scopes to request. */
             oauth_scopes?: string[] | null;
+            rate_limit?: components["schemas"]["RateLimit"] | null;
             /** @description `stateless` (the default): sessions share links; `stateful`: each session has its own link. */
             session_mode?: string | null;
             /**
@@ -1698,6 +1744,10 @@ export interface components {
              * @description The timeout of a call in milliseconds; 300000 if omitted, 0 for none.
              */
             timeout_ms?: number | null;
+            /** @description Limits of single tools, by native name or by a pattern with `*`; each tool has its own count. */
+            tool_limits?: {
+                [key: string]: components["schemas"]["RateLimit"];
+            } | null;
             /** @description `stdio`, `streamable_http` or `sse`. */
             transport: string;
             /** @description The URL of the MCP endpoint; for HTTP servers. */
@@ -1778,6 +1828,7 @@ export interface components {
             prompt_count: number;
             /** @description The revision of MCP that the server uses; empty if it is not known yet. */
             protocol_version: string;
+            rate_limit?: components["schemas"]["RateLimit"] | null;
             /** @description The number of resources that the server lists. */
             resource_count: number;
             /** @description The name and version that the server reports, as it sent them. */
@@ -1792,6 +1843,10 @@ export interface components {
             status_reason: string;
             /** @description The number of tools that the server lists, including disabled ones. */
             tool_count: number;
+            /** @description Limits of single tools, by native name or pattern. */
+            tool_limits?: {
+                [key: string]: components["schemas"]["RateLimit"];
+            };
             /** @description `stdio`, `streamable_http` or `sse`. */
             transport: string;
             /** @description The URL with credentials masked, and without its path for the role `user`; empty for a process. */
@@ -1887,6 +1942,7 @@ export interface components {
         UserInput: {
             /** @description A token of at least 8 characters. On creation, one is generated if this is omitted. */
             access_token?: string | null;
+            rate_limit?: components["schemas"]["RateLimit"] | null;
             /** @description `admin` or `user`; on creation, `user` if omitted. */
             role?: string | null;
             /** @description The name; on a change, the new name. */
@@ -1894,6 +1950,7 @@ export interface components {
         };
         /** @description A user without its token. */
         UserRecord: {
+            rate_limit?: components["schemas"]["RateLimit"] | null;
             /** @description `admin` or `user`. */
             role: string;
             username: string;
