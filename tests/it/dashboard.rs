@@ -369,6 +369,7 @@ async fn a_failed_server_is_shown_on_the_overview() {
         "config_source",
         "database",
         "enabled_transports",
+        "limits",
         "metrics_endpoint",
         "mode",
         "primary_endpoint",

@@ -28,6 +28,7 @@ mod connections;
 mod dashboard;
 mod dashboard_events;
 mod dashboard_import;
+mod dashboard_limits;
 mod dashboard_pages;
 mod disk_full;
 mod doors_answers;

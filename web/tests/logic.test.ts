@@ -2,6 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { quote, split } from '../src/logic/commandline'
+import { amount, fullness, isHeld, passing, percent, refused } from '../src/logic/limits'
 import { byServer, effective, isIncluded, toggleServer, toggleTool } from '../src/logic/members'
 import { checkGroupName, checkServerName, checkUrl, guessName } from '../src/logic/naming'
 import { find, index, parameterNames } from '../src/logic/search'
@@ -154,4 +155,29 @@ test('times are words', () => {
   expect(uptime(0)).toBe('0 s')
   expect(uptime(90_061)).toBe('1 d 1 h')
   expect(ago('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:02:00Z'))).toBe('2 min ago')
+})
+
+test('a limit shows how full it is, and limits that refused something come first', () => {
+  const limit = (bound: string, refusals: number, used?: number, most?: number) => ({
+    ...{ bound, refusals, label: bound, unit: bound === 'buffered_bytes' ? 'bytes' : null },
+    ...(used === undefined ? {} : { used, limit: most ?? 0 }),
+  })
+  const calls = (used: number) => ({ ...limit('calls', 0), used, limit: 1000 })
+  expect([0, 1, 500, 1000, 1001].map((used) => percent(calls(used)))).toEqual([0, 1, 50, 100, 100])
+  expect([0, 799, 800, 999, 1000].map((used) => fullness(calls(used)))).toEqual([
+    'free',
+    'free',
+    'nearly full',
+    'nearly full',
+    'full',
+  ])
+  const bytes = limit('buffered_bytes', 0)
+  expect([0, 1536, 512 * 1024 * 1024].map((number) => amount(number, bytes))).toEqual(['0 B', '1.5 kB', '512 MB'])
+  expect(amount(20_000, limit('connections', 0))).toBe('20,000')
+  expect([0, 1, 1200].map(refused)).toEqual(['nothing refused', 'refused 1 time', 'refused 1,200 times'])
+  const all = [limit('calls', 7, 0, 5), limit('a', 1), limit('b', 0), limit('c', 3)]
+  expect(all.filter(isHeld).map((one) => one.bound)).toEqual(['calls'])
+  const { refusing, quiet } = passing(all)
+  expect(refusing.map((one) => one.bound)).toEqual(['c', 'a'])
+  expect(quiet.map((one) => one.bound)).toEqual(['b'])
 })

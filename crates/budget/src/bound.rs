@@ -77,6 +77,56 @@ impl Bound {
             Bound::RateLimit => "rate_limit",
         }
     }
+
+    /// What is bounded, in words for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Bound::HeadTime => "Time to send the head of a request",
+            Bound::BodyTime => "Time to send the body of a request",
+            Bound::SendTime => "Time in which a client reads nothing of its response",
+            Bound::BodySize => "Size of the body of a request",
+            Bound::Connections => "Connections of clients",
+            Bound::BufferedBytes => "Bytes in transit",
+            Bound::BatchMessages => "Messages in a batch",
+            Bound::BatchAnswer => "Size of the answer to a batch",
+            Bound::UriLength => "Length of a URI",
+            Bound::Subscriptions => "Subscriptions to resources",
+            Bound::Streams => "Open event streams",
+            Bound::Calls => "Calls in flight",
+            Bound::WaitingCalls => "Calls that wait for a server with max_concurrency",
+            Bound::WaitingTime => "Time that a call waits for a server with max_concurrency",
+            Bound::Processes => "Processes of servers",
+            Bound::MessageSize => "Size of a message of a server",
+            Bound::Lists => "Tools, prompts and resources that a server lists",
+            Bound::WrongTokens => "Wrong tokens from one address",
+            Bound::RateLimit => "Calls per minute of a client, user, server or tool",
+        }
+    }
+
+    /// The variable that sets the limit, or the key that sets it for one client, user or server. `None` if it is fixed.
+    pub fn setting(self) -> Option<&'static str> {
+        match self {
+            Bound::Connections => Some("MAX_CONNECTIONS"),
+            Bound::BufferedBytes => Some("MAX_BUFFERED_MB"),
+            Bound::Streams => Some("MAX_STREAMS"),
+            Bound::Calls => Some("MAX_CALLS"),
+            Bound::Processes => Some("MAX_PROCESSES"),
+            Bound::MessageSize => Some("MAX_MESSAGE_MB"),
+            Bound::RateLimit => Some("rate_limit"),
+            Bound::HeadTime
+            | Bound::BodyTime
+            | Bound::SendTime
+            | Bound::BodySize
+            | Bound::BatchMessages
+            | Bound::BatchAnswer
+            | Bound::UriLength
+            | Bound::Subscriptions
+            | Bound::WaitingCalls
+            | Bound::WaitingTime
+            | Bound::Lists
+            | Bound::WrongTokens => None,
+        }
+    }
 }
 
 /// A request that would exceed a bound. The sentence names the limit and, if there is one, the variable that sets it.
@@ -131,6 +181,25 @@ impl std::fmt::Display for Exceeded {
             Bound::WrongTokens => f.write_str("too many wrong tokens came from this address"),
             Bound::RateLimit => {
                 write!(f, "the limit of {limit} calls per minute is reached; try again later")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_names_the_variable_that_sets_the_limit() {
+        for bound in Bound::ALL {
+            let sentence = Exceeded { bound, limit: 1 }.to_string();
+            let variable = bound.setting().filter(|setting| setting.starts_with("MAX_"));
+            match variable {
+                // The same sentence is for the processes of one server, whose limit is fixed.
+                Some(_) if bound == Bound::Processes => {}
+                Some(variable) => assert!(sentence.contains(variable), "{sentence}"),
+                None => assert!(!sentence.contains("MAX_"), "{sentence}"),
             }
         }
     }

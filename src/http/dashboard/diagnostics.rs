@@ -1,4 +1,5 @@
-//! The system page: version, settings, supported protocols, and hints for troubleshooting.
+//! The system page: version, settings, supported protocols, limits and what is used of them, and hints for
+//! troubleshooting.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -8,9 +9,11 @@ use utoipa::ToSchema;
 use crate::http::address::base_url;
 use crate::http::reply::Json;
 use crate::http::{Face, VERSION};
+use budget::{Bound, Budget};
+use gateway::Gateway;
 use wire::Version;
 
-/// The version and the configuration of the gateway, with hints for troubleshooting.
+/// The version and the configuration of the gateway, its limits, and hints for troubleshooting.
 #[derive(Serialize, ToSchema)]
 pub struct Diagnostics {
     /// The version of the gateway, with a leading `v`.
@@ -32,6 +35,8 @@ pub struct Diagnostics {
     primary_endpoint: String,
     /// Current problems, and then general hints.
     troubleshooting_hints: Vec<String>,
+    /// Every limit, with what is used of it and how often it refused something.
+    limits: Vec<DashboardLimit>,
     server_count: usize,
     tool_count: usize,
     prompt_count: usize,
@@ -39,7 +44,28 @@ pub struct Diagnostics {
     tool_group_count: usize,
 }
 
-/// Returns the version and the configuration of the gateway, with hints for troubleshooting.
+/// A limit of the gateway.
+#[derive(Serialize, ToSchema)]
+pub struct DashboardLimit {
+    /// The name of the bound in metrics, such as `connections`.
+    bound: &'static str,
+    /// What is limited, in words.
+    label: &'static str,
+    /// The variable that sets the limit, or the key that sets it for one client, user or server; null if it is fixed.
+    setting: Option<&'static str>,
+    /// `process` or `everybody`: who uses it; null if nothing is held.
+    owner: Option<&'static str>,
+    /// What is used now; null if nothing is held.
+    used: Option<u64>,
+    /// The limit; null if nothing is held and no variable sets it.
+    limit: Option<u64>,
+    /// `bytes`, or null for a plain number.
+    unit: Option<&'static str>,
+    /// How often something was refused since the start of the gateway.
+    refusals: u64,
+}
+
+/// Returns the version and the configuration of the gateway, its limits, and hints for troubleshooting.
 #[utoipa::path(get, path = "/api/dashboard/diagnostics", tag = "dashboard",
     responses((status = 200, body = Diagnostics)))]
 pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Diagnostics> {
@@ -59,12 +85,54 @@ pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Diagnost
         metrics_endpoint: if face.settings.telemetry { format!("{base}/metrics") } else { String::new() },
         primary_endpoint: format!("{base}/mcp"),
         troubleshooting_hints: hints,
+        limits: limits(&face.gateway),
         server_count: counts.servers,
         tool_count: counts.tools,
         prompt_count: counts.prompts,
         resource_count: counts.resources,
         tool_group_count: counts.groups,
     })
+}
+
+/// All limits. The budgets of principals are those of everybody together: the dashboard exists in development mode only.
+fn limits(gateway: &Gateway) -> Vec<DashboardLimit> {
+    let (budgets, everybody) = (gateway.budgets(), gateway.usage(None));
+    let limit_of = |(bound, refusals): (Bound, u64)| {
+        let held = |owner, budget: &Budget| (Some(owner), Some(budget.used()), Some(budget.limit()));
+        let (owner, used, limit) = match bound {
+            Bound::Connections => held("process", &budgets.connections),
+            Bound::BufferedBytes => held("process", &budgets.buffered),
+            Bound::Processes => held("process", &budgets.processes),
+            Bound::Calls => held("everybody", &everybody.calls),
+            Bound::Streams => held("everybody", &everybody.streams),
+            Bound::Subscriptions => held("everybody", &everybody.subscriptions),
+            Bound::MessageSize => (None, None, Some(budgets.limits.message_bytes as u64)),
+            Bound::HeadTime
+            | Bound::BodyTime
+            | Bound::SendTime
+            | Bound::BodySize
+            | Bound::BatchMessages
+            | Bound::BatchAnswer
+            | Bound::UriLength
+            | Bound::WaitingCalls
+            | Bound::WaitingTime
+            | Bound::Lists
+            | Bound::WrongTokens
+            | Bound::RateLimit => (None, None, None),
+        };
+        let is_size = matches!(bound, Bound::BufferedBytes | Bound::MessageSize);
+        DashboardLimit {
+            bound: bound.as_str(),
+            label: bound.label(),
+            setting: bound.setting(),
+            owner,
+            used,
+            limit,
+            unit: is_size.then_some("bytes"),
+            refusals,
+        }
+    };
+    budgets.refusals.all().map(limit_of).collect()
 }
 
 const HINTS: [&str; 4] = [

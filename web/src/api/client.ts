@@ -6,6 +6,7 @@ type Schemas = components['schemas']
 
 export type Overview = Schemas['Overview']
 export type Diagnostics = Schemas['Diagnostics']
+export type Limit = Schemas['DashboardLimit']
 export type Server = Schemas['DashboardServer']
 export type Tool = Schemas['DashboardTool']
 export type Prompt = Schemas['DashboardPrompt']

@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the version and the configuration of the gateway, with hints for troubleshooting. */
+        /** Returns the version and the configuration of the gateway, its limits, and hints for troubleshooting. */
         get: operations["get_api_dashboard_diagnostics"];
         put?: never;
         post?: never;
@@ -1299,6 +1299,34 @@ export interface components {
             empty_state?: components["schemas"]["EmptyState"] | null;
             tool_groups: components["schemas"]["DashboardGroup"][];
         };
+        /** @description A limit of the gateway. */
+        DashboardLimit: {
+            /** @description The name of the bound in metrics, such as `connections`. */
+            bound: string;
+            /** @description What is limited, in words. */
+            label: string;
+            /**
+             * Format: int64
+             * @description The limit; null if nothing is held and no variable sets it.
+             */
+            limit?: number | null;
+            /** @description `process` or `everybody`: who uses it; null if nothing is held. */
+            owner?: string | null;
+            /**
+             * Format: int64
+             * @description How often something was refused since the start of the gateway.
+             */
+            refusals: number;
+            /** @description The variable that sets the limit, or the key that sets it for one client, user or server; null if it is fixed. */
+            setting?: string | null;
+            /** @description `bytes`, or null for a plain number. */
+            unit?: string | null;
+            /**
+             * Format: int64
+             * @description What is used now; null if nothing is held.
+             */
+            used?: number | null;
+        };
         /** @description A prompt with the state of its server. */
         DashboardPrompt: {
             arguments: components["schemas"]["PromptArgument"][];
@@ -1424,7 +1452,7 @@ export interface components {
             /** @description Always true. */
             deleted: boolean;
         };
-        /** @description The version and the configuration of the gateway, with hints for troubleshooting. */
+        /** @description The version and the configuration of the gateway, its limits, and hints for troubleshooting. */
         Diagnostics: {
             /** @description The sources of the settings: flags, the environment, `.env`, or only defaults. */
             config_source: string;
@@ -1432,6 +1460,8 @@ export interface components {
             database: string;
             /** @description The transports that servers may use. */
             enabled_transports: string[];
+            /** @description Every limit, with what is used of it and how often it refused something. */
+            limits: components["schemas"]["DashboardLimit"][];
             /** @description The URL of the metrics; empty if metrics are off. */
             metrics_endpoint: string;
             /** @description The mode of the gateway. */
