@@ -123,7 +123,12 @@ async fn a_call_ends_with_its_time_limit_and_is_cancelled_upstream() {
         assert!(error.contains("0.15 s"), "{server}: {error}");
         assert!(begun.elapsed() < Duration::from_secs(10), "{server}");
         let cancelled = format!("{server}__cancelled");
-        eventually("the call is cancelled", async || app.call(&cancelled, json!({})).await != "[]").await;
+        // On a busy machine this call, too, may exceed the short time limit.
+        eventually("the call is cancelled", async || {
+            let answer = app.invoke(&cancelled, json!({})).await;
+            answer.status == 200 && answer.json()["content"][0]["text"] != "[]"
+        })
+        .await;
     }
 }
 
