@@ -1,23 +1,11 @@
 //! Limits of calls: those in flight of a principal, and those that wait for a server.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Behaviour, Fake, TestApp};
+use crate::support::{Behaviour, Fake, TestApp, eventually};
 
 fn call(tool: &str, arguments: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": tool, "arguments": arguments } })
-}
-
-/// Invokes until the answer has this status: calls that are held may not have begun yet.
-async fn invoke_until(app: &TestApp, status: u16) -> Answer {
-    loop {
-        let answer = app.invoke("s__echo", json!({ "text": "hi" })).await;
-        if answer.status == status {
-            return answer;
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +15,8 @@ async fn calls_in_flight_are_limited_on_every_door() {
     app.register_http("s", &fake).await;
     let slow = json!({ "name": "s__slow", "ms": 60_000 });
     let held = [app.invoke_and_hold(&slow).await, app.invoke_and_hold(&slow).await];
-    let refused = invoke_until(&app, 429).await;
+    eventually("both calls are in flight", async || fake.calls_of("slow") == 2).await;
+    let refused = app.invoke("s__echo", json!({ "text": "hi" })).await.expect(429);
     assert_eq!(refused.headers["retry-after"], "1");
     assert!(refused.json()["error"].as_str().unwrap().contains("MAX_CALLS"));
     let answer = app.post("/mcp", call("s__echo", json!({ "text": "hi" }))).await.expect(200).json();
@@ -36,7 +25,8 @@ async fn calls_in_flight_are_limited_on_every_door() {
     // Lists are no calls.
     app.post("/mcp", json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })).await.expect(200);
     drop(held);
-    invoke_until(&app, 200).await;
+    let echo = async || app.invoke("s__echo", json!({ "text": "hi" })).await.status;
+    eventually("there is room again", async || echo().await == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,9 +39,7 @@ async fn the_calls_of_one_client_do_not_limit_another() {
     let echo = || call("s__echo", json!({ "text": "hi" }));
     let slow = app.send_as(&first, "POST", "/mcp", call("s__slow", json!({ "ms": 60_000 })));
     let probe = async {
-        while fake.calls_of("slow") == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the call is in flight", async || fake.calls_of("slow") == 1).await;
         let answer = app.send_as(&first, "POST", "/mcp", echo()).await.expect(200).json();
         assert_eq!(answer["error"]["code"], 429, "{answer}");
         app.send_as(&second, "POST", "/mcp", echo()).await.expect(200).json()
@@ -82,7 +70,8 @@ async fn calls_that_wait_for_a_server_are_limited() {
         waiting.spawn(async move { crate::support::client::raw(&address, head.as_bytes()).await });
     }
     let held = waiting.join_all().await;
-    let refused = invoke_until(&app, 429).await;
+    // Waits itself if not all of them have arrived yet, and is refused in any case.
+    let refused = app.invoke("s__echo", json!({ "text": "hi" })).await.expect(429);
     assert!(refused.json()["error"].as_str().unwrap().contains("max_concurrency"));
     drop(held);
 }

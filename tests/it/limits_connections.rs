@@ -1,12 +1,10 @@
 //! Limits of connections and of bytes in transit: what is beyond them is refused with a clear answer, and everything
 //! works again when there is room.
 
-use std::time::Duration;
-
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Behaviour, Fake, TestApp, client};
+use crate::support::{Behaviour, Fake, TestApp, client, eventually};
 
 const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -54,9 +52,7 @@ async fn a_connection_is_refused_while_all_are_in_use() {
     app.register_http("s", &fake).await;
     let slow = json!({ "name": "s__slow", "ms": 60_000 });
     let held = [app.invoke_and_hold(&slow).await, app.invoke_and_hold(&slow).await];
-    while fake.calls_of("slow") < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("both calls are in flight", async || fake.calls_of("slow") == 2).await;
     let said = client::rest(client::raw(&app.address, LAST_REQUEST).await).await;
     assert!(said.starts_with("HTTP/1.1 503 "), "{said}");
     assert!(said.contains("nosniff") && said.contains("no-store"), "{said}");
