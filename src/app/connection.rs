@@ -103,18 +103,26 @@ pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Shared) {
     }
 }
 
-/// Answers 503 and closes the connection; without an answer if many are being turned away or TLS would be needed first.
+/// Answers 503 and closes the connection; without an answer if TLS would be needed first. If many are being turned away
+/// it waits for nothing, and the answer may get lost.
 async fn turn_away(stream: ClientStream, shared: &Shared, exceeded: Exceeded) {
-    let Ok(_turn) = shared.connections.turning_away.try_acquire() else { return };
     if shared.tls.is_some() && !stream.is_tls() {
         return;
     }
+    let turn = shared.connections.turning_away.try_acquire();
     let mut stream = stream;
     let told = async {
+        let mut rest = [0; 1024];
+        if turn.is_err() {
+            // Unread bytes would make the kernel discard the answer.
+            let _ = tokio::time::timeout(Duration::ZERO, stream.read(&mut rest)).await;
+        }
         stream.write_all(&ErrorResponse::overloaded(exceeded).into_last_words()).await?;
         stream.shutdown().await?;
+        if turn.is_err() {
+            return Ok(());
+        }
         // Closing while the client is still sending would discard the answer.
-        let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         std::io::Result::Ok(())
     };

@@ -12,8 +12,10 @@ use budget::{Budget, Exceeded, Taken};
 /// How long a new connection waits for another one to rest, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
-/// How many new connections may wait at the same time; the sockets of waiting ones are not part of the budget.
-const MOST_WAITING: usize = 32;
+/// How many new connections may wait at the same time, and how many may be told that there is no room. Their sockets are
+/// not part of the budget, so there are few of them where the budget is small because descriptors are.
+const MOST_WAITING: u64 = 32;
+const PART_WAITING: u64 = 50;
 
 /// The budget of connections, and those that rest. Clones share both.
 #[derive(Clone)]
@@ -47,7 +49,8 @@ pub struct Place {
 
 impl Connections {
     pub fn new(budget: Budget) -> Self {
-        let semaphore = || Arc::new(Semaphore::new(MOST_WAITING));
+        let most = (budget.limit() / PART_WAITING).clamp(1, MOST_WAITING) as usize;
+        let semaphore = || Arc::new(Semaphore::new(most));
         Self { budget, resting: Arc::default(), waiting: semaphore(), turning_away: semaphore() }
     }
 
@@ -153,6 +156,12 @@ mod tests {
         };
         let (admitted, place) = tokio::join!(all.admit(), resting);
         assert!(admitted.is_ok() && place.leave().is_none());
+    }
+
+    #[test]
+    fn few_sockets_are_used_beside_a_small_budget() {
+        let beside = |limit| connections(limit).turning_away.available_permits();
+        assert_eq!([1, 102, 1000, 20_000].map(beside), [1, 2, 20, 32]);
     }
 
     #[tokio::test]

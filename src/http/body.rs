@@ -28,7 +28,7 @@ const UNCHARGED: usize = 8 * 1024;
 pub async fn read_body<B>(body: B, budgets: &Budgets) -> Result<Bytes, ErrorResponse>
 where
     B: Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
+    B::Error: std::error::Error + 'static,
 {
     let (mut whole, mut taken) = (Vec::new(), None::<Taken>);
     let announced = body.size_hint().upper().map_or(BODY_LIMIT, |length| BODY_LIMIT.min(length as usize));
@@ -58,7 +58,7 @@ where
 pub async fn drop_body<B>(body: B, budgets: &Budgets) -> Result<(), ErrorResponse>
 where
     B: Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
+    B::Error: std::error::Error + 'static,
 {
     receive(body, budgets, |_| Ok(())).await
 }
@@ -71,7 +71,7 @@ async fn receive<B>(
 ) -> Result<(), ErrorResponse>
 where
     B: Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
+    B::Error: std::error::Error + 'static,
 {
     let (begun, mut received) = (Instant::now(), 0);
     loop {
@@ -80,8 +80,10 @@ where
             return Err(ErrorResponse::slow_body());
         };
         let Some(frame) = next else { return Ok(()) };
-        let frame =
-            frame.map_err(|error| ErrorResponse::bad_request(format!("the body cannot be read: {error}")))?;
+        let frame = frame.map_err(|error| match exceeded_by(&error) {
+            Some(exceeded) => ErrorResponse::overloaded(exceeded),
+            None => ErrorResponse::bad_request(format!("the body cannot be read: {error}")),
+        })?;
         let Ok(data) = frame.into_data() else { continue };
         received += data.len();
         if received > BODY_LIMIT {
@@ -93,6 +95,16 @@ where
             return Err(ErrorResponse::overloaded(exceeded));
         }
     }
+}
+
+/// The bound because of which the connection stopped reading, if that is why a body ended: its read buffer is part of the
+/// budget, too.
+fn exceeded_by(error: &(dyn std::error::Error + 'static)) -> Option<Exceeded> {
+    let mut causes = std::iter::successors(Some(error), |cause| cause.source());
+    causes.find_map(|cause| {
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        inner.and_then(|inner| inner.downcast_ref::<Exceeded>()).copied()
+    })
 }
 
 /// How long a body may take of which this many bytes have arrived.
@@ -155,6 +167,28 @@ mod tests {
         let error = pin!(read_body(body, &Budgets::default())).await.unwrap_err();
         assert_eq!(error.into_response().status().as_u16(), 408);
         begun.elapsed().as_secs()
+    }
+
+    /// A body whose connection may not read any more.
+    struct Stopped;
+
+    impl Body for Stopped {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+            let exceeded = Exceeded { bound: Bound::BufferedBytes, limit: 1 };
+            Poll::Ready(Some(Err(std::io::Error::other(exceeded))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_for_which_no_read_buffer_is_left_is_refused_as_overload() {
+        let error = read_body(Stopped, &Budgets::default()).await.unwrap_err();
+        assert_eq!(error.into_response().status().as_u16(), 503);
     }
 
     #[tokio::test(start_paused = true)]

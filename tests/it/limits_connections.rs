@@ -62,6 +62,26 @@ async fn a_connection_is_refused_while_all_are_in_use() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_many_refused_connections_each_is_told() {
+    let app = TestApp::start_with(|config| config.limits.connections = 1).await;
+    let fake = Fake::start(Behaviour::default()).await;
+    app.register_http("s", &fake).await;
+    let _held = app.invoke_and_hold(&json!({ "name": "s__slow", "ms": 60_000 })).await;
+    while fake.calls_of("slow") < 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut refused = Vec::new();
+    for _ in 0..60 {
+        refused.push(client::raw(&app.address, b"").await);
+    }
+    for stream in &mut refused {
+        let mut said = vec![0; 1024];
+        let length = stream.read(&mut said).await.unwrap();
+        assert!(said[..length].starts_with(b"HTTP/1.1 503 "), "{length}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bodies_beyond_the_budget_are_refused_and_the_rest_of_them_is_dropped() {
     let app = TestApp::start_with(|config| {
         config.limits.buffered_bytes = 1024 * 1024;
