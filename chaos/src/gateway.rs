@@ -29,15 +29,27 @@ pub struct Settings {
     pub program: PathBuf,
     pub folder: PathBuf,
     pub variables: Vec<(String, String)>,
+    /// The limit of descriptors, soft and hard.
+    pub descriptors: Option<u64>,
 }
 
 impl Settings {
     pub fn new(program: &Path, folder: &Path) -> Self {
-        Self { program: program.to_owned(), folder: folder.to_owned(), variables: Vec::new() }
+        Self {
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            variables: Vec::new(),
+            descriptors: None,
+        }
     }
 
     pub fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub fn descriptors(mut self, limit: u64) -> Self {
+        self.descriptors = Some(limit);
         self
     }
 
@@ -48,6 +60,17 @@ impl Settings {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("PORT", "0");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(limit) = self.descriptors {
+            // SAFETY: between fork and exec only this system call is made.
+            #[allow(unsafe_code)]
+            unsafe {
+                command.pre_exec(move || {
+                    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+                    libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+                    Ok(())
+                })
+            };
+        }
         let mut child =
             command.spawn().with_context(|| format!("cannot start {}", self.program.display()))?;
         let stdout = child.stdout.take().context("stdout is piped")?;

@@ -1,14 +1,10 @@
 //! Fault injection, run as `cargo xtask chaos`: breaks what the gateway depends on and checks what it promises.
-//! Each part is a module that turns a [`Plan`] into a [`Report`]; the parts share only the modules listed first.
+//! Each part is a module that turns a [`Plan`] into a [`Report`]; the parts share only the library of this crate.
 
-mod gateway;
-mod http;
 mod network;
 mod plan;
 mod processes;
-mod random;
 mod report;
-mod server;
 mod soak;
 mod store;
 
@@ -18,6 +14,7 @@ use anyhow::Result;
 
 use plan::Plan;
 use report::Report;
+use toolgate_chaos::{gateway, http, random, server};
 
 /// Every part by the name used on the command line.
 const PARTS: &[&str] = &["store", "processes", "network", "soak"];

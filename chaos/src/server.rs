@@ -116,7 +116,7 @@ impl Offer {
 /// Responds to the requests of one connection, one after the other, until it ends.
 async fn serve(mut stream: TcpStream, offer: Arc<Offer>) {
     let mut read = Vec::new();
-    while let Ok(Some((method, body))) = next_request(&mut stream, &mut read).await {
+    while let Ok(Some((method, _, body))) = next_request(&mut stream, &mut read).await {
         let message: Value = serde_json::from_slice(&body).unwrap_or_default();
         let (status, body) = match method.as_str() {
             "POST" => match offer.answer(&message).await {
@@ -133,8 +133,11 @@ async fn serve(mut stream: TcpStream, offer: Arc<Offer>) {
     }
 }
 
-/// Reads the method and the body of the next request; `None` at the end of the connection.
-async fn next_request(stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<Option<(String, Vec<u8>)>> {
+/// Reads the method, the path (in lower case) and the body of the next request; `None` at the end of the connection.
+pub async fn next_request(
+    stream: &mut TcpStream,
+    read: &mut Vec<u8>,
+) -> Result<Option<(String, String, Vec<u8>)>> {
     loop {
         if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();
@@ -143,8 +146,10 @@ async fn next_request(stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<Opti
             if read.len() >= end + 4 + length {
                 let rest = read.split_off(end + 4 + length);
                 let request = std::mem::replace(read, rest);
-                let method = head.split(' ').next().unwrap_or_default().to_ascii_uppercase();
-                return Ok(Some((method, request[end + 4..].to_vec())));
+                let mut words = head.split(' ');
+                let method = words.next().unwrap_or_default().to_ascii_uppercase();
+                let path = words.next().unwrap_or_default().to_owned();
+                return Ok(Some((method, path, request[end + 4..].to_vec())));
             }
         }
         if stream.read_buf(read).await? == 0 {

@@ -96,7 +96,7 @@ async fn prepare(gateway: &Gateway, plan: &Plan) -> Result<Vec<Worker>> {
     create(gateway, &admin, "/api/v0/servers", &anchor).await?;
     let mut workers = Vec::new();
     for index in 0..WORKERS {
-        let keeper = format!("keeper-{index}-{:016x}", plan.random("keeper").next());
+        let keeper = format!("keeper-{index}-{:016x}", plan.random("keeper").draw());
         let body = json!({"name": format!("keeper-{index}"), "access_token": keeper, "allow_list": ["*"]});
         create(gateway, &admin, "/api/v0/clients", &body).await?;
         workers.push(Worker {

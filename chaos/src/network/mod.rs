@@ -48,7 +48,7 @@ struct Scene {
 
 pub async fn run(plan: &Plan) -> Result<Report> {
     let mut random = plan.random("network");
-    let faults = Arc::new(Faults::new(Random::new(random.next())));
+    let faults = Arc::new(Faults::new(Random::new(random.draw())));
     let folder = tempfile::tempdir()?;
     let settings = Settings::new(&plan.program, folder.path())
         .variable("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "5")
@@ -97,10 +97,10 @@ async fn observe(scene: &Arc<Scene>, gateway: &Gateway, plan: &Plan, random: &mu
     bystander::watch(scene, plan.duration / 10, &mut idle).await;
     let mut tasks = JoinSet::new();
     for number in 0..CALLERS {
-        tasks.spawn(call_on(scene.clone(), number, Random::new(random.next())));
+        tasks.spawn(call_on(scene.clone(), number, Random::new(random.draw())));
     }
     for _ in 0..RUDE_CLIENTS {
-        tasks.spawn(misbehave(scene.clone(), Random::new(random.next())));
+        tasks.spawn(misbehave(scene.clone(), Random::new(random.draw())));
     }
     let mut held = None;
     for _ in 0..ROUNDS {

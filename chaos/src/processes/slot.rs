@@ -154,7 +154,7 @@ impl Slot {
         let limit = if self.behaviour == "stopper" { CALL_STOPPED } else { CALL };
         let mut calls = tokio::task::JoinSet::new();
         for _ in 0..=round.random.below(4) {
-            let value = format!("{:016x}", round.random.next());
+            let value = format!("{:016x}", round.random.draw());
             let body = json!({ "name": format!("{}__echo", self.name), "value": value });
             let request = Request::new("POST", "/api/v0/tools/invoke").json(&body).limit(limit);
             let address = round.address.clone();

@@ -65,7 +65,7 @@ impl Worker {
     /// Creates a client with its own allow list, reads lists as that client, and deletes it with or without its session.
     async fn churn_client(&mut self) -> Result<()> {
         let name = self.fresh_name("c");
-        let token = format!("{name}-{:016x}", self.random.next());
+        let token = format!("{name}-{:016x}", self.random.draw());
         let body = json!({"name": name, "access_token": token, "allow_list": [ANCHOR, name]});
         self.change("POST", "/api/v0/clients", Some(body)).await?;
         let agent = self.connect("/mcp", Some(&token)).await?;
@@ -95,7 +95,7 @@ impl Worker {
     async fn call(&mut self) -> Result<()> {
         let agent = self.connect("/mcp", None).await?;
         for _ in 0..10 {
-            let message = format!("{:x}", self.random.next());
+            let message = format!("{:x}", self.random.draw());
             let params = json!({"name": format!("{ANCHOR}__{ECHO}"), "arguments": {"message": message}});
             let result = agent.ask("tools/call", params).await?;
             ensure!(

@@ -222,7 +222,7 @@ impl Thing {
     }
 
     fn fresh_token(&self, random: &mut Random) -> String {
-        format!("{}-{:016x}", self.name, random.next())
+        format!("{}-{:016x}", self.name, random.draw())
     }
 }
 
@@ -261,7 +261,7 @@ fn toggle(off: &mut Value, name: &str) -> &'static str {
 /// A text that is usually short, and sometimes as long as several pages of the database.
 fn text(random: &mut Random) -> String {
     let length = if random.chance(15) { 4000 + random.below(12_000) } else { random.below(200) };
-    format!("{:016x}{}", random.next(), "t".repeat(usize::try_from(length).unwrap_or(0)))
+    format!("{:016x}{}", random.draw(), "t".repeat(usize::try_from(length).unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl World {
         } else {
             None
         };
-        let writer = |index: usize| Writer::new(index, kinds(is_enterprise), Random::new(random.next()));
+        let writer = |index: usize| Writer::new(index, kinds(is_enterprise), Random::new(random.draw()));
         let writers = (0..WRITERS).map(writer).collect();
         let world = Self {
             mode: mode.to_owned(),

@@ -1,0 +1,94 @@
+//! A bystander: makes plain calls at a steady rate on connections of its own while the gateway is attacked.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use toolgate_chaos::http::Request;
+
+/// Pause between two calls.
+const PACE: Duration = Duration::from_millis(20);
+/// A call that takes longer counts as hanging. Some attacks use all of a small machine for seconds.
+const LIMIT: Duration = Duration::from_secs(25);
+
+/// What a bystander has measured since the last look.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub p99: Duration,
+    pub answered: usize,
+    /// Calls that were refused because of a bound (429 or 503).
+    pub refused: usize,
+    /// What went wrong otherwise.
+    pub failures: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    took: Vec<Duration>,
+    refused: usize,
+    failures: Vec<String>,
+}
+
+pub struct Bystander {
+    notes: Arc<Mutex<Notes>>,
+    task: JoinHandle<()>,
+}
+
+impl Bystander {
+    pub fn start(address: String, call: Request) -> Self {
+        let notes = Arc::new(Mutex::new(Notes::default()));
+        let kept = notes.clone();
+        let call = call.limit(LIMIT);
+        let task = tokio::spawn(async move {
+            loop {
+                let begun = Instant::now();
+                let outcome = call.send(&address).await;
+                let took = begun.elapsed();
+                {
+                    let mut notes = kept.lock().expect("no code panics while it holds the notes");
+                    match outcome {
+                        Ok(response) if response.status == 200 => notes.took.push(took),
+                        Ok(response) if matches!(response.status, 429 | 503) => notes.refused += 1,
+                        Ok(response) => {
+                            notes.failures.push(format!("{} {}", response.status, response.text()));
+                        }
+                        Err(error) => notes.failures.push(format!("{error:#}")),
+                    }
+                }
+                tokio::time::sleep(PACE).await;
+            }
+        });
+        Self { notes, task }
+    }
+
+    /// What it has measured since the last call of this function.
+    pub fn look(&self) -> Seen {
+        let mut notes =
+            std::mem::take(&mut *self.notes.lock().expect("no code panics while it holds the notes"));
+        notes.took.sort();
+        let index = notes.took.len().saturating_sub(1) * 99 / 100;
+        Seen {
+            p99: notes.took.get(index).copied().unwrap_or_default(),
+            answered: notes.took.len(),
+            refused: notes.refused,
+            failures: notes.failures,
+        }
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p99 {:.1} ms of {} calls", self.p99.as_secs_f64() * 1000.0, self.answered)?;
+        if self.refused > 0 {
+            write!(f, " ({} refused)", self.refused)?;
+        }
+        Ok(())
+    }
+}
