@@ -28,6 +28,8 @@ cargo xtask browser [FILTER]
                             only the dashboard in a real browser; FILTER selects scripts by name
 cargo xtask chaos [PART...] [--minutes N] [--seed N] [--toolgate FILE]
                             fault injection against the release build, or against FILE; all parts by default
+cargo xtask attack [FAMILY...] [--seed N] [--requests N] [--toolgate FILE]
+                            attacks on the limits of the release build, or of FILE; all families by default
 cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
                             only fuzzing; `cargo xtask fuzz --help` lists the targets and options
@@ -64,7 +66,8 @@ fn main() -> ExitCode {
         ["browser", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::BROWSE)
         }
-        ["chaos", words @ ..] => chaos::run(words),
+        ["chaos", words @ ..] => chaos::run(chaos::CHAOS, words),
+        ["attack", words @ ..] => chaos::run(chaos::ATTACK, words),
         ["web"] => Run::new(None).walk(steps::WEB),
         ["fuzz", words @ ..] => match fuzz::run(&Run::new(None).root, words) {
             Ok(()) => ExitCode::SUCCESS,

@@ -17,6 +17,7 @@ pub const TEST: &[Step] = &[
     Step { name: "clippy", needs: &[CLIPPY], run: clippy },
     Step { name: "tests", needs: &[], run: tests },
     Step { name: "faults", needs: &[], run: chaos::short },
+    Step { name: "attacks", needs: &[], run: chaos::attacks },
     Step { name: "documentation", needs: &[], run: documentation },
     Step { name: "fuzzing", needs: &[], run: fuzzing },
     CONFORMANCE_DIRECT,
