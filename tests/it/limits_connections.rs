@@ -67,9 +67,7 @@ async fn of_many_refused_connections_each_is_told() {
     let fake = Fake::start(Behaviour::default()).await;
     app.register_http("s", &fake).await;
     let _held = app.invoke_and_hold(&json!({ "name": "s__slow", "ms": 60_000 })).await;
-    while fake.calls_of("slow") < 1 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("the calls are in flight", async || fake.calls_of("slow") >= 1).await;
     let mut refused = Vec::new();
     for _ in 0..60 {
         refused.push(client::raw(&app.address, b"").await);
