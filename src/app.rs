@@ -22,7 +22,7 @@ use crate::config::{Bind, Config};
 use crate::http::assets::Assets;
 use crate::http::{About, Face, WebSettings, client_metadata};
 use crate::routes;
-use budget::Budgets;
+use budget::{Budget, Budgets};
 use gateway::{Gateway, init, now_ms};
 use mcp::{Mcp, Seals};
 use model::{Secret, time};
@@ -45,6 +45,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long a shutdown waits for child processes that are still ending, such as those of a server just removed.
 const LAST_PROCESSES: Duration = Duration::from_secs(5);
+/// How often the peak of bytes in transit is looked at, and how much less of them makes it worthwhile to give memory back.
+const PEAK_INTERVAL: Duration = Duration::from_secs(1);
+const MUCH_MEMORY: u64 = 16 * 1024 * 1024;
 /// Backlog of the listening socket. With the usual 128, a burst of connections overflows it, and clients retry only
 /// after a second. The system may cap it lower.
 const BACKLOG: u32 = 4096;
@@ -56,6 +59,8 @@ pub struct App {
     tls: Option<Arc<Tls>>,
     closing: CancellationToken,
     listeners: Vec<TcpListener>,
+    /// Returns memory that is free to the system.
+    give_back: Option<fn()>,
 }
 
 impl App {
@@ -117,7 +122,20 @@ impl App {
         };
         let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
-        Ok(Self { gateway, guards, front: Front { router, mcp, face }, tls, closing, listeners })
+        Ok(Self {
+            gateway,
+            guards,
+            front: Front { router, mcp, face },
+            tls,
+            closing,
+            listeners,
+            give_back: None,
+        })
+    }
+
+    /// Sets the function that returns free memory to the system; it is called after large requests or responses.
+    pub fn giving_back(self, give_back: fn()) -> Self {
+        Self { give_back: Some(give_back), ..self }
     }
 
     /// Returns the addresses that the gateway listens on.
@@ -143,6 +161,11 @@ impl App {
         };
         for listener in self.listeners {
             connections.spawn(accept(listener, connections.clone(), shared.clone()));
+        }
+        if let Some(give_back) = self.give_back {
+            let (buffered, stop) = (shared.budgets.buffered.clone(), shutdown.clone());
+            let watch = give_back_after_peaks(buffered, give_back);
+            connections.spawn(async move { stop.run_until_cancelled(watch).await });
         }
         if let Some(tls) = self.tls {
             connections.spawn(tls.follow(shutdown.clone()));
@@ -214,6 +237,16 @@ async fn accept(listener: TcpListener, tasks: TaskTracker, shared: connection::S
                 drop(shared.connections.evict());
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
+        }
+    }
+}
+
+/// Gives memory back each time that much less of the budget is used than a moment ago.
+async fn give_back_after_peaks(buffered: Budget, give_back: fn()) {
+    loop {
+        tokio::time::sleep(PEAK_INTERVAL).await;
+        if buffered.take_peak() >= buffered.used() + MUCH_MEMORY {
+            give_back();
         }
     }
 }

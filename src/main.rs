@@ -14,5 +14,15 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == guard::COMMAND) {
         return guard::run(arguments);
     }
-    cli::run()
+    cli::run(give_back_memory)
+}
+
+/// Returns memory that is free to the system. The allocator does so by itself only while it is used.
+#[allow(unsafe_code)] // The function has no safe interface.
+fn give_back_memory() {
+    unsafe extern "C" {
+        fn mi_collect(force: bool);
+    }
+    // SAFETY: a function of the allocator above, which may be called at any time by any thread.
+    unsafe { mi_collect(true) }
 }

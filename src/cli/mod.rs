@@ -112,8 +112,8 @@ enum Command {
     Completions(completions::Completions),
 }
 
-/// Runs the command line of this process.
-pub fn run() -> ExitCode {
+/// Runs the command line of this process. `give_back_memory` returns memory that is free to the system.
+pub fn run(give_back_memory: fn()) -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -122,7 +122,7 @@ pub fn run() -> ExitCode {
             return if informed { ExitCode::SUCCESS } else { ExitCode::from(WRONG_USAGE) };
         }
     };
-    match perform(arguments) {
+    match perform(arguments, give_back_memory) {
         Ok(Some(())) => ExitCode::SUCCESS,
         Ok(None) => ExitCode::from(INTERRUPTED),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -135,10 +135,10 @@ pub fn run() -> ExitCode {
 }
 
 /// Runs the command. Returns `None` if it was interrupted by Ctrl-C.
-fn perform(arguments: Arguments) -> anyhow::Result<Option<()>> {
+fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Option<()>> {
     let Arguments { command, registry, output, version: () } = arguments;
     match command {
-        Command::Start(start) => start::run(start).map(Some),
+        Command::Start(start) => start::run(start, give_back_memory).map(Some),
         Command::ResetAdmin(reset) => reset_admin::run(reset).map(Some),
         Command::Backup(backup) => database::backup(backup, output).map(Some),
         Command::Check(check) => database::check(check, output).map(Some),

@@ -36,7 +36,7 @@ pub struct Start {
     enterprise: bool,
 }
 
-pub fn run(start: Start) -> anyhow::Result<()> {
+pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
     telemetry::start_logging(config::log_filter()?);
     let flags = StartFlags {
         port: start.port,
@@ -68,7 +68,7 @@ pub fn run(start: Start) -> anyhow::Result<()> {
         }
         // Standard output may be a file on a full disk, which must not keep the gateway from serving.
         let _ = output::page(&greeting(&config, address, app.is_initialized()));
-        app.serve(shutdown, hurry).await;
+        app.giving_back(give_back_memory).serve(shutdown, hurry).await;
         Ok(())
     })
 }
