@@ -337,16 +337,16 @@ async fn a_subscription_that_is_not_read_is_closed_and_nobody_else_notices() {
     let uri = uris.last().unwrap();
     let (mut unread, _) = agent.listen(json!("unread"), json!({"resourceSubscriptions": uris})).await;
     let (mut read, _) = agent.listen(json!("read"), to(&[uri])).await;
-    for _ in 0..60 {
+    // How much the kernel keeps for a stream that is not read depends on the machine.
+    let mut rounds = 0;
+    while is_wanted(&fake, "legacy", &uris[0]) {
         fake.notify_resource_updated(uri);
         tagged(&mut read, "notifications/resources/updated", &json!("read")).await;
         assert_eq!(agent.call_text("echo", json!({"text": "still here"})).await, "still here");
+        rounds += 1;
+        assert!(rounds < 1000, "the stream was never closed");
     }
-    let mut count = 0;
-    while unread.next().await.is_some() {
-        count += 1;
-    }
-    assert!(count < 60 * uris.len(), "the stream was never closed");
+    while unread.next().await.is_some() {}
     assert!(is_wanted(&fake, "legacy", uri), "the other one goes on");
     drop(read);
     eventually("nobody wants it", async || !is_wanted(&fake, "legacy", uri)).await;
