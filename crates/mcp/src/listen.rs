@@ -68,10 +68,11 @@ impl Mcp {
         let (serial, gone) = (self.sessions.new_serial(), outlet.gone.clone());
         // Taken before the stream is registered, so that no change of the lists after it is missed.
         let known = self.gateway.fingerprint(&viewer);
-        // Must be the first message.
         let acknowledged = "notifications/subscriptions/acknowledged";
-        outlet.send(&listening.notice(acknowledged, &[("notifications", granted.as_slice())]));
+        let acknowledged = listening.notice(acknowledged, &[("notifications", granted.as_slice())]);
         self.lives.with(serial, &viewer, |live| {
+            // Must be the first message, and nothing that happens after it may be missed.
+            outlet.send(&acknowledged);
             live.stream = Some(Stream { outlet, known, listening: Some(listening) });
             live.subscriptions = subscriptions;
         });
