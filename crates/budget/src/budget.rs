@@ -7,7 +7,7 @@ use super::bound::{Bound, Exceeded};
 use super::refusals::Refusals;
 
 /// Smaller amounts are not recorded as a peak.
-pub const LARGE: u64 = 64 * 1024;
+const LARGE: u64 = 64 * 1024;
 
 /// A limited amount. Clones share it.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Budget {
         self.0.limit
     }
 
-    /// The most that was used since the last call of this function; amounts below [`LARGE`] may be missing.
+    /// The most that was used since the last call of this function; small amounts may be missing.
     pub fn take_peak(&self) -> u64 {
         self.0.peak.swap(self.used(), Ordering::Relaxed)
     }
