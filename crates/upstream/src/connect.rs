@@ -275,7 +275,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
             if let Some(live) = link.upgrade() {
                 live.hears_now();
             }
-            match settled_change(&mut resources, SETTLING).await {
+            match settled_change(&mut resources, Duration::ZERO).await {
                 Ok(()) => continue,
                 Err(_) => return,
             }
@@ -323,13 +323,15 @@ async fn settled_change(
     settling: Duration,
 ) -> Result<(), watch::error::RecvError> {
     resources.changed().await?;
-    tokio::time::sleep(settling).await;
+    if !settling.is_zero() {
+        tokio::time::sleep(settling).await;
+    }
     Ok(())
 }
 
-/// The pause after a change; it grows with the length of the request, so that requests never take most of the time.
+/// The pause after a change: none before a short request, and otherwise it grows with the length of the request, so that requests never take most of the time.
 fn settling_time(length: usize) -> Duration {
-    let times = u32::try_from(1 + length / SETTLED_AT_ONCE).unwrap_or(u32::MAX);
+    let times = u32::try_from(length / SETTLED_AT_ONCE).unwrap_or(u32::MAX);
     SETTLING.saturating_mul(times).min(LONGEST_SETTLING)
 }
 
