@@ -329,7 +329,8 @@ async fn settled_change(
     Ok(())
 }
 
-/// The pause after a change: none before a short request, and otherwise it grows with the length of the request, so that requests never take most of the time.
+/// The pause after a change: none before a short request. Otherwise it grows with the length of the request, so that
+/// requests never take most of the time.
 fn settling_time(length: usize) -> Duration {
     let times = u32::try_from(length / SETTLED_AT_ONCE).unwrap_or(u32::MAX);
     SETTLING.saturating_mul(times).min(LONGEST_SETTLING)
