@@ -49,6 +49,7 @@ mod mcp_at_once;
 mod mcp_calls;
 mod mcp_fidelity;
 mod mcp_isolation;
+mod mcp_links;
 mod mcp_lists;
 mod mcp_messages;
 mod mcp_questions;

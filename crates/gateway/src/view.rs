@@ -135,7 +135,7 @@ impl Catalog {
             let resources = entry.resources().filter(|resource| lens.has_resource(entry, &resource.uri));
             view.resources.extend(resources.map(|resource| (entry, resource)));
             if lens.has_templates(entry) {
-                view.templates.extend(entry.offering().templates.iter().map(|template| (entry, template)));
+                view.templates.extend(entry.templates().map(|template| (entry, template)));
             }
         }
         view
@@ -166,12 +166,14 @@ mod tests {
         input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let raw = |value: Value| serde_json::value::to_raw_value(&value).unwrap();
         let offering = Offering {
-            tools: vec![Tool::parse(raw(json!({"name": "t"}))).unwrap()],
-            prompts: ["p", "q"].map(|name| Prompt::parse(raw(json!({"name": name}))).unwrap()).into(),
-            resources: ["x://1", "x://2"]
-                .map(|uri| Resource::parse(raw(json!({"uri": uri}))).unwrap())
+            tools: vec![Arc::new(Tool::parse(raw(json!({"name": "t"}))).unwrap())],
+            prompts: ["p", "q"]
+                .map(|name| Arc::new(Prompt::parse(raw(json!({"name": name}))).unwrap()))
                 .into(),
-            templates: vec![Template::parse(raw(json!({"uriTemplate": "x://{n}"}))).unwrap()],
+            resources: ["x://1", "x://2"]
+                .map(|uri| Arc::new(Resource::parse(raw(json!({"uri": uri}))).unwrap()))
+                .into(),
+            templates: vec![Arc::new(Template::parse(raw(json!({"uriTemplate": "x://{n}"}))).unwrap())],
             ..Offering::default()
         };
         let registration = Registration::parse(input.as_object().unwrap().clone()).unwrap();

@@ -42,6 +42,8 @@ pub struct Handshake {
     pub capabilities: Option<Box<RawValue>>,
     pub server_info: Option<Box<RawValue>>,
     pub instructions: Option<String>,
+    /// Whether a modern server lists a legacy revision, too.
+    pub also_legacy: bool,
 }
 
 /// The parts of a server's capabilities that decide which lists it has.
@@ -150,13 +152,14 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
         capabilities: greeted.capabilities,
         server_info: greeted.server_info,
         instructions: greeted.instructions,
+        also_legacy: false,
     })
 }
 
 async fn discover(link: &Arc<Link>) -> Result<Response, CallError> {
     let ask = async || {
         let id = link.calls.next_id();
-        let body = authored::discover(id, &modern_meta(None));
+        let body = authored::discover(id, &modern_meta(b"{}", None));
         link.send(id, body, Some(Version::MODERN), Purpose::OurOwn).await?.answer(None).await
     };
     let answer = ask().await?;
@@ -217,6 +220,7 @@ fn judge(answer: Result<Response, CallError>) -> Result<Option<Handshake>, Probe
         capabilities: found.capabilities,
         server_info: info_in_meta.or(found.server_info),
         instructions: found.instructions,
+        also_legacy: speaks_legacy(&found.supported_versions),
     }))
 }
 
@@ -232,8 +236,7 @@ fn judge_error(error: RpcError<'_>) -> Result<Option<Handshake>, ProbeError> {
 
 /// Handles a server that does not support our modern revision: `Ok(None)` if it supports a legacy one that we know.
 fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
-    let legacy = supported.iter().filter_map(|version| Version::parse(version));
-    if supported.is_empty() || legacy.into_iter().any(|version| version.era() == Era::Legacy) {
+    if supported.is_empty() || speaks_legacy(supported) {
         return Ok(None);
     }
     if supported.iter().any(|version| version == Version::MODERN.as_str()) {
@@ -246,6 +249,11 @@ fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
         "it speaks only protocol versions that the gateway does not support: {}",
         supported.join(", ")
     )))
+}
+
+fn speaks_legacy(supported: &[String]) -> bool {
+    let versions = supported.iter().filter_map(|version| Version::parse(version));
+    versions.into_iter().any(|version| version.era() == Era::Legacy)
 }
 
 /// The result of an answer; an error becomes a sentence that names the request.
