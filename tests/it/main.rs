@@ -47,6 +47,7 @@ mod limits_connections;
 mod limits_quotas;
 mod mcp_at_once;
 mod mcp_calls;
+mod mcp_downgrade;
 mod mcp_fidelity;
 mod mcp_isolation;
 mod mcp_lists;

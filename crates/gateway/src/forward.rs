@@ -10,7 +10,7 @@ use super::Gateway;
 use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
-use super::destination::{self, ReturnedState};
+use super::destination::{self, Reading, ReturnedState};
 use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::lists::Caching;
@@ -42,8 +42,7 @@ pub struct Forward {
     /// The caller's own id and progress token, as it wrote them.
     id: Vec<u8>,
     token: Option<Vec<u8>>,
-    /// The resource that is read, as the caller names it.
-    reads: Option<String>,
+    reads: Option<Reading>,
     reads_are_private: bool,
     /// `None` in development mode.
     tasks: Option<TaskAccess>,
@@ -148,7 +147,7 @@ impl Forward {
             caller: self.era,
             server: if self.call.is_modern() { Era::Modern } else { Era::Legacy },
             refused_with: self.call.refused_with(),
-            reads: self.reads.as_deref().map(|uri| (uri, caching)),
+            reads: self.reads.as_ref().map(|reading| (reading, caching)),
         };
         match asked.settle(&response) {
             Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),
