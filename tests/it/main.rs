@@ -30,6 +30,7 @@ mod dashboard_events;
 mod dashboard_import;
 mod dashboard_limits;
 mod dashboard_pages;
+mod depth;
 mod disk_full;
 mod doors_answers;
 mod doors_heal;
