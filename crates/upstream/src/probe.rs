@@ -111,16 +111,35 @@ pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
             Some(handshake) => Ok(handshake),
             None => initialize(link, step).await,
         },
-        Err(_) => {
-            let mut initializing = Box::pin(initialize(link, step));
-            tokio::select! {
-                handshake = &mut initializing => handshake,
-                answer = &mut asked => match judge(answer)? {
-                    Some(handshake) => Ok(handshake),
-                    None => initializing.await,
-                },
-            }
-        }
+        Err(_) => race(asked, Box::pin(initialize(link, step)), step).await,
+    }
+}
+
+/// Waits for the answers to the probe and to `initialize`, which a process that starts slowly reads together. The first
+/// one decides, and of two that came together the probe's. A modern server refuses `initialize` and may do so first, so
+/// a refusal decides nothing before the probe is answered.
+async fn race(
+    mut asked: impl Future<Output = Result<Response, CallError>> + Unpin,
+    mut initializing: impl Future<Output = Result<Handshake, ProbeError>> + Unpin,
+    step: &Step,
+) -> Result<Handshake, ProbeError> {
+    let refused = tokio::select! {
+        biased;
+        answer = &mut asked => return match judge(answer)? {
+            Some(handshake) => Ok(handshake),
+            None => initializing.await,
+        },
+        handshake = &mut initializing => match handshake {
+            Ok(handshake) => return Ok(handshake),
+            Err(refused) => refused,
+        },
+    };
+    if let ProbeError::Words(words) = &refused {
+        step.set(format!("the handshake (server/discover; {words})"));
+    }
+    match judge(asked.await)? {
+        Some(handshake) => Ok(handshake),
+        None => Err(refused),
     }
 }
 
