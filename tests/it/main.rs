@@ -56,6 +56,7 @@ mod mcp_messages;
 mod mcp_questions;
 mod mcp_scopes;
 mod mcp_sessions;
+mod mcp_shared_uris;
 mod mcp_sse;
 mod mcp_stateful;
 mod mcp_subscriptions;

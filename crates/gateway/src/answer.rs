@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::destination::Reading;
 use super::downgrade;
 use super::lists::Caching;
+use super::shared_uris::ServerLinks;
 use super::unknown_resource::with_uri;
 use wire::error::code;
 use wire::{Era, Head, Patch, Response, Span, text, walk};
@@ -41,6 +42,8 @@ pub struct Asked<'a> {
     pub refused_with: Option<u16>,
     /// The resource that is read, and the cache settings of reads in this gateway.
     pub reads: Option<(&'a Reading, Caching)>,
+    /// The URIs of the server that are not unique in the caller's view.
+    pub links: Option<&'a ServerLinks>,
 }
 
 impl Asked<'_> {
@@ -52,7 +55,10 @@ impl Asked<'_> {
             return Some(Settled::InputRequired(patch.apply()));
         }
         if let (Some((reading, _)), Some(result)) = (&self.reads, response.result_span()) {
-            name_contents(&mut patch, response.message(), result, reading);
+            name_contents(&mut patch, response.message(), result, reading, self.links);
+        }
+        if let (Some(links), Some(result)) = (self.links, response.result_span()) {
+            links.in_result(&mut patch, response.message(), result);
         }
         let fault = match (self.caller, response.result_span()) {
             (Era::Legacy, _) if self.server == Era::Legacy => None,
@@ -119,18 +125,28 @@ fn complete_reading(patch: &mut Patch<'_>, answer: &[u8], result: &Span, caching
     patch.edit_members(result, |_| false, &set);
 }
 
-/// Gives the contents of a resource the URI under which the caller asked for it.
-fn name_contents(patch: &mut Patch<'_>, answer: &[u8], result: &Span, reading: &Reading) {
-    if reading.asked == reading.known_as {
+/// Gives the contents of a resource the URI under which the caller asked for it, and other resources beside it the URI
+/// under which they are listed.
+fn name_contents(
+    patch: &mut Patch<'_>,
+    answer: &[u8],
+    result: &Span,
+    reading: &Reading,
+    links: Option<&ServerLinks>,
+) {
+    if reading.asked == reading.known_as && links.is_none() {
         return;
     }
     let Some(contents) = walk::member(answer, result, "contents") else { return };
     for content in walk::elements(answer, &contents) {
-        let uri = walk::member(answer, &content, "uri");
-        let uri =
-            uri.filter(|uri| text::unescape(&answer[uri.clone()]).is_some_and(|uri| uri == reading.known_as));
-        if let Some(uri) = uri {
-            patch.replace(uri, text::quote(&reading.asked));
+        let Some(span) = walk::member(answer, &content, "uri") else { continue };
+        let Some(uri) = text::unescape(&answer[span.clone()]) else { continue };
+        let shown = match uri == reading.known_as {
+            true => Some(reading.asked.clone()),
+            false => links.and_then(|links| links.qualified(&uri)),
+        };
+        if let Some(shown) = shown.filter(|shown| *shown != uri) {
+            patch.replace(span, text::quote(&shown));
         }
     }
 }
@@ -153,7 +169,8 @@ mod tests {
         reads: Option<(&Reading, Caching)>,
         answer: &'static str,
     ) -> (String, Option<Fault>) {
-        let asked = Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads };
+        let asked =
+            Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads, links: None };
         match asked.settle(&Response::read(Bytes::from_static(answer.as_bytes())).unwrap()).unwrap() {
             Settled::Answer(answer) => (String::from_utf8(answer.message.to_vec()).unwrap(), answer.fault),
             Settled::InputRequired(_) => panic!("no input is required"),

@@ -47,6 +47,7 @@ mod retired_tokens;
 mod revocation;
 mod server_change;
 pub mod servers;
+mod shared_uris;
 pub mod subscriptions;
 mod tasks;
 pub mod tools;

@@ -13,7 +13,7 @@ use super::unknown_resource::says_not_found;
 use super::view::{Lens, Part};
 use super::{Error, Gateway};
 use budget::{Bound, Exceeded, URI_BYTES};
-use model::{FieldError, Redactor, Resource, ResourceUri, Template, uri};
+use model::{FieldError, Redactor, Resource, ResourceUri, ServerName, Template, uri};
 use wire::{authored, text};
 
 impl Catalog {
@@ -89,7 +89,11 @@ impl Catalog {
         match found.as_slice() {
             [] => Err(unknown()),
             [entry] => Ok((entry, uri)),
-            [..] => Err(Refusal::Invalid(several(text, found.iter().map(|entry| &***entry)))),
+            [..] => Err(Refusal::Invalid(several(
+                text,
+                found.iter().map(|entry| &***entry),
+                uri::qualify_for_agents,
+            ))),
         }
     }
 
@@ -122,7 +126,7 @@ fn prefer_enabled<T>(found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Vec<T> {
 
 fn one_of<T>(text: &str, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Result<T, Error> {
     if found.len() > 1 {
-        return Err(Error::invalid(several(text, found.iter().map(entry))));
+        return Err(Error::invalid(several(text, found.iter().map(entry), uri::qualify)));
     }
     found.pop().ok_or_else(|| match uri::has_scheme(text) {
         true => Error::not_found(format!("no server has the resource {text:?}")),
@@ -130,8 +134,12 @@ fn one_of<T>(text: &str, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Res
     })
 }
 
-fn several<'a>(text: &str, entries: impl Iterator<Item = &'a Entry>) -> String {
-    let choices: Vec<_> = entries.map(|entry| uri::qualify(entry.name(), text)).collect();
+fn several<'a>(
+    text: &str,
+    entries: impl Iterator<Item = &'a Entry>,
+    qualify: fn(&ServerName, &str) -> String,
+) -> String {
+    let choices: Vec<_> = entries.map(|entry| qualify(entry.name(), text)).collect();
     format!("several servers have the URI {text:?}; use one of {}", choices.join(", "))
 }
 
