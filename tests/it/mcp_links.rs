@@ -50,7 +50,8 @@ async fn a_server_of_both_eras_is_called_in_the_callers_era() {
     let modern = ModernAgent::at(&app, "/mcp");
     let message: Value = serde_json::from_str(&modern.call_text("s__message", json!({})).await).unwrap();
     assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
-    let declared = fake.seen_of("initialize").iter().map(|seen| seen.params["capabilities"].clone()).collect::<Vec<_>>();
+    let declared =
+        fake.seen_of("initialize").iter().map(|seen| seen.params["capabilities"].clone()).collect::<Vec<_>>();
     assert_eq!(declared, [everything()]);
 }
 
@@ -104,11 +105,12 @@ async fn each_set_of_capabilities_sees_its_own_lists() {
         assert_eq!(plain.error("tools/call", json!({"name": "s__ask_model"})).await["code"], -32602);
         // People and flags work on all names.
         let tools = app.get("/api/v0/tools").await.expect(200).json();
-        let known: Vec<_> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let known: Vec<_> =
+            tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         for name in expected {
             assert!(known.contains(&name), "{era}: {known:?}");
         }
-        app.post("/api/v0/tools/disable?name=s__ask_model", json!({})).await.expect(200);
+        app.post("/api/v0/tools/disable?entity=s__ask_model", json!({})).await.expect(200);
         assert_eq!(able.tools().await, ["s__ask_person", "s__echo", "s__pid"], "{era}");
     }
 }
@@ -117,7 +119,10 @@ async fn each_set_of_capabilities_sees_its_own_lists() {
 async fn a_modern_client_sees_the_lists_for_its_capabilities() {
     let (app, _fake) = start(choosy("modern")).await;
     let able = ModernAgent::at(&app, "/mcp").with(json!({"sampling": {}, "extensions": {"x/y": {}}}));
-    assert_eq!(able.list("tools/list", "tools", "name").await, ["s__ask_model", "s__draw", "s__echo", "s__pid"]);
+    assert_eq!(
+        able.list("tools/list", "tools", "name").await,
+        ["s__ask_model", "s__draw", "s__echo", "s__pid"]
+    );
     assert_eq!(able.call_text("s__draw", json!({"text": "hi"})).await, "hi");
     let plain = ModernAgent::at(&app, "/mcp");
     assert_eq!(plain.list("tools/list", "tools", "name").await, ["s__echo", "s__pid"]);
@@ -199,9 +204,12 @@ async fn a_lost_link_is_opened_again_with_its_subscriptions() {
     eventually("it subscribes again", async || subscribed() == 2).await;
     eventually("updates arrive", async || {
         fake.notify_resource_updated(TEXT);
-        tokio::time::timeout(std::time::Duration::from_millis(200), stream.expect("notifications/resources/updated"))
-            .await
-            .is_ok()
+        tokio::time::timeout(
+            std::time::Duration::from_millis(200),
+            stream.expect("notifications/resources/updated"),
+        )
+        .await
+        .is_ok()
     })
     .await;
 }
@@ -286,7 +294,9 @@ async fn a_subscription_and_a_level_are_answered_when_the_server_has_answered() 
     assert_eq!(agent.request("logging/setLevel", json!({"level": "debug"})).await["result"], json!({}));
     let told = fake.seen_of("logging/setLevel");
     assert!(told.iter().any(|seen| seen.params["level"] == "debug"), "{told:?}");
-    fake.update(|behaviour| drop(behaviour.fail.insert("resources/unsubscribe".into(), json!({"code": -32000}))));
+    fake.update(|behaviour| {
+        drop(behaviour.fail.insert("resources/unsubscribe".into(), json!({"code": -32000})))
+    });
     assert_eq!(agent.request("resources/unsubscribe", json!({"uri": TEXT})).await["result"], json!({}));
     assert_eq!(fake.seen_of("resources/unsubscribe").len(), 1);
 }

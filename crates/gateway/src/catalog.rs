@@ -37,6 +37,8 @@ pub struct Catalog {
     pub audience: u64,
     /// The snapshots for agents, derived from this one.
     audiences: Arc<Audiences>,
+    /// The servers with a URI that another server lists too; computed on first use.
+    sharing: Arc<OnceLock<HashSet<ServerName>>>,
 }
 
 impl Catalog {
@@ -59,6 +61,7 @@ impl Catalog {
         self.has_stateful_servers = self.servers.values().any(is_stateful);
         self.has_differing_lists = self.servers.values().any(|entry| !entry.sets.is_empty());
         self.audiences = Arc::default();
+        self.sharing = Arc::default();
         self
     }
 
@@ -88,7 +91,25 @@ impl Catalog {
                 None => *entry = Arc::new(entry.showing(entry.common.clone())),
             }
         }
-        Self { servers, audience, ..self.clone() }
+        Self { servers, audience, sharing: Arc::default(), ..self.clone() }
+    }
+
+    /// Whether the server lists a URI that another server lists too, for whichever viewers.
+    pub fn shares_uris(&self, server: &ServerName) -> bool {
+        let sharing = self.sharing.get_or_init(|| {
+            let mut sharing = HashSet::new();
+            let mut first: HashMap<&str, &ServerName> = HashMap::new();
+            for entry in self.servers.values() {
+                for resource in entry.resources() {
+                    let other = *first.entry(&resource.uri).or_insert(entry.name());
+                    if other != entry.name() {
+                        sharing.extend([other.clone(), entry.name().clone()]);
+                    }
+                }
+            }
+            sharing
+        });
+        sharing.contains(server)
     }
 
     pub fn principals(&self) -> &Principals {

@@ -6,13 +6,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::Gateway;
 use super::caller::{Profile, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::greeting::Greeting;
+use super::shared_uris::SharedUris;
 use super::view::{Lens, View};
-use model::{AllowList, Mode, Resource, uri};
+use model::{AllowList, Mode, OwnMeta, Resource};
 
 /// Maximum size of the cache, in bytes. Beyond that the oldest lists are dropped, and rendered again on demand.
 const LARGEST_CACHE: usize = 64 * 1024 * 1024;
@@ -40,8 +42,12 @@ pub struct Lists {
 /// One rendered list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// An object with one member, which is the list.
+    /// An object with the list, and at the endpoint of one server the `_meta` that the server sent with it.
     pub result: Bytes,
+    /// The member of the result that is the list.
+    pub member: Bytes,
+    /// That `_meta`, as JSON.
+    pub meta: Option<Vec<u8>>,
     pub caching: Caching,
 }
 
@@ -106,6 +112,7 @@ type ViewKey = (Scope, AllowList, u64);
 struct CachedView {
     fingerprint: OnceLock<Fingerprint>,
     lists: OnceLock<Option<Arc<Lists>>>,
+    shared: OnceLock<Arc<SharedUris>>,
 }
 
 impl Gateway {
@@ -118,7 +125,12 @@ impl Gateway {
         let lists = cached.lists.get_or_init(|| {
             let view = catalog.view(&lens);
             let greeting = Greeting::of(&catalog, &lens, &view, &viewer.scope)?;
-            let lists = Lists::render(&view, &viewer.scope, greeting, self.mode);
+            let native = match &viewer.scope {
+                Scope::Server(name) => catalog.get(name),
+                Scope::Everything | Scope::Group(_) => None,
+            };
+            let meta = native.map(|entry| &entry.offering().meta);
+            let lists = Lists::render(&view, greeting, meta, self.mode);
             size = Some(lists.size());
             Some(Arc::new(lists))
         });
@@ -160,6 +172,12 @@ impl ListCache {
         drop(cache);
         drop(forgotten);
         cached
+    }
+
+    /// The URIs that more than one server of the view has.
+    pub fn shared_uris(&self, catalog: &Catalog, scope: &Scope, lens: &Lens<'_>) -> Arc<SharedUris> {
+        let cached = self.cached(catalog, scope, lens.allowed);
+        cached.shared.get_or_init(|| Arc::new(SharedUris::of(&catalog.view(lens)))).clone()
     }
 
     /// Adds the size of newly rendered lists, and drops the oldest lists beyond the limit.
@@ -243,22 +261,39 @@ impl Fingerprint {
         let view = catalog.view(lens);
         let (mut tools, mut prompts, mut resources) =
             (DefaultHasher::new(), DefaultHasher::new(), DefaultHasher::new());
+        let shared = SharedUris::of(&view);
         for (entry, tool) in &view.tools {
             (entry.name().as_str(), tool.digest).hash(&mut tools);
+            // Its links change when a URI begins or ends to be shared.
+            let links = shared.of_server(entry.name());
+            links.and_then(|links| links.in_definition(tool.definition.get().as_bytes())).hash(&mut tools);
         }
         for (entry, prompt) in &view.prompts {
             (entry.name().as_str(), prompt.digest).hash(&mut prompts);
         }
-        let shared = shared_uris(&view);
         for (entry, resource) in &view.resources {
             // Only a shared URI is listed in its qualified form, which names the server.
-            let server = shared.contains(resource.uri.as_str()).then(|| entry.name().as_str());
-            (server, resource.digest).hash(&mut resources);
+            let qualified = shared.of_server(entry.name()).and_then(|links| links.qualified(&resource.uri));
+            (qualified, resource.digest).hash(&mut resources);
         }
         for (_, template) in &view.templates {
             template.digest.hash(&mut resources);
         }
         Self { tools: tools.finish(), prompts: prompts.finish(), resources: resources.finish() }
+    }
+}
+
+impl List {
+    fn new(member: Vec<u8>, meta: Option<Vec<u8>>, caching: Caching) -> Self {
+        let length = member.len();
+        let mut result = [b"{", member.as_slice()].concat();
+        if let Some(meta) = &meta {
+            result.extend_from_slice(br#","_meta":"#);
+            result.extend_from_slice(meta);
+        }
+        result.push(b'}');
+        let result = Bytes::from(result);
+        Self { member: result.slice(1..=length), result, meta, caching }
     }
 }
 
@@ -268,12 +303,23 @@ impl Lists {
         KEEPING + [tools, prompts, resources, templates].map(|list| list.result.len()).iter().sum::<usize>()
     }
 
-    fn render(view: &View<'_>, scope: &Scope, greeting: Greeting, mode: Mode) -> Self {
-        let is_native = matches!(scope, Scope::Server(_));
-        let shared = shared_uris(view);
+    /// Renders what is in a view; `native` is the `_meta` of the server, at the endpoint of one server.
+    fn render(view: &View<'_>, greeting: Greeting, native: Option<&OwnMeta>, mode: Mode) -> Self {
+        let is_native = native.is_some();
+        let nothing = OwnMeta::default();
+        let meta = native.unwrap_or(&nothing);
+        let shared = SharedUris::of(view);
         let tools = render("tools", &view.tools, |entry, tool, out| match is_native {
             true => out.extend_from_slice(tool.definition.get().as_bytes()),
-            false => entry.write_tool(tool, out),
+            false => {
+                let start = out.len();
+                entry.write_tool(tool, out);
+                let links = shared.of_server(entry.name());
+                if let Some(linked) = links.and_then(|links| links.in_definition(&out[start..])) {
+                    out.truncate(start);
+                    out.extend_from_slice(&linked);
+                }
+            }
         });
         let prompts = render("prompts", &view.prompts, |entry, prompt, out| match is_native {
             true => out.extend_from_slice(prompt.definition.get().as_bytes()),
@@ -291,33 +337,28 @@ impl Lists {
             servers_of(&view.resources),
             servers_of(&view.templates),
         ];
-        let list = |index: usize, result: Bytes| List { result, caching: Caching::of(&servers[index], mode) };
+        let list = |index: usize, member: Vec<u8>, meta: &Option<Box<RawValue>>| {
+            let meta = meta.as_deref().map(|meta| meta.get().as_bytes().to_vec());
+            List::new(member, meta, Caching::of(&servers[index], mode))
+        };
         Self {
-            tools: list(0, tools),
-            prompts: list(1, prompts),
-            resources: list(2, resources),
-            templates: list(3, templates),
+            tools: list(0, tools, &meta.tools),
+            prompts: list(1, prompts, &meta.prompts),
+            resources: list(2, resources, &meta.resources),
+            templates: list(3, templates, &meta.templates),
             caching: Caching::of(servers.iter().flatten(), mode),
             greeting,
         }
     }
 }
 
-/// The URIs that more than one server of the view has.
-fn shared_uris<'a>(view: &View<'a>) -> HashSet<&'a str> {
-    let mut seen = HashSet::new();
-    let uris = view.resources.iter().map(|(_, resource)| resource.uri.as_str());
-    uris.filter(|uri| !seen.insert(*uri)).collect()
-}
-
-fn write_resource(entry: &Entry, resource: &Resource, shared: &HashSet<&str>, out: &mut Vec<u8>) {
+fn write_resource(entry: &Entry, resource: &Resource, shared: &SharedUris, out: &mut Vec<u8>) {
     let definition = resource.definition.get().as_bytes();
-    match shared.contains(resource.uri.as_str()) {
-        true => {
-            let qualified = uri::qualify(entry.name(), &resource.uri);
+    match shared.of_server(entry.name()).and_then(|links| links.qualified(&resource.uri)) {
+        Some(qualified) => {
             out.extend_from_slice(&super::catalog::with_member(definition, "uri", &qualified));
         }
-        false => out.extend_from_slice(definition),
+        None => out.extend_from_slice(definition),
     }
 }
 
@@ -327,16 +368,17 @@ fn servers_of<'a, T>(listed: &[(&'a Arc<Entry>, &'a T)]) -> Vec<&'a Arc<Entry>> 
     servers
 }
 
-fn render<T>(member: &str, items: &[(&Arc<Entry>, &T)], write: impl Fn(&Entry, &T, &mut Vec<u8>)) -> Bytes {
-    let mut json = format!("{{\"{member}\":[").into_bytes();
+/// Writes a list with its key.
+fn render<T>(member: &str, items: &[(&Arc<Entry>, &T)], write: impl Fn(&Entry, &T, &mut Vec<u8>)) -> Vec<u8> {
+    let mut json = format!("\"{member}\":[").into_bytes();
     for (index, (entry, item)) in items.iter().enumerate() {
         if index > 0 {
             json.push(b',');
         }
         write(entry, item, &mut json);
     }
-    json.extend_from_slice(b"]}");
-    json.into()
+    json.push(b']');
+    json
 }
 
 #[cfg(test)]

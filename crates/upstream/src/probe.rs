@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::CLIENT;
@@ -16,7 +15,8 @@ use super::link::Link;
 use super::request::modern_meta;
 use super::step::Step;
 use wire::error::code;
-use wire::{Era, Response, RpcError, Version, authored, meta};
+use wire::meta::PeersMeta;
+use wire::{Era, Response, RpcError, Version, authored, meta, walk};
 
 /// A process that does not answer the probe in this time is also sent `initialize`.
 const STDIO_PATIENCE: Duration = Duration::from_secs(2);
@@ -44,18 +44,23 @@ pub struct Handshake {
     pub instructions: Option<String>,
     /// Whether a modern server lists a legacy revision, too.
     pub also_legacy: bool,
+    /// Its `_meta`, without the keys of the protocol.
+    pub meta: Option<Box<RawValue>>,
 }
 
 /// The parts of a server's capabilities that decide which lists it has.
 #[derive(Default, Deserialize)]
-pub struct Declared {
-    pub tools: Option<Value>,
-    pub prompts: Option<Value>,
-    pub resources: Option<Value>,
+pub struct Declared<'a> {
+    #[serde(borrow)]
+    pub tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub prompts: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub resources: Option<&'a RawValue>,
 }
 
 impl Handshake {
-    pub fn declared(&self) -> Declared {
+    pub fn declared(&self) -> Declared<'_> {
         let text = self.capabilities.as_deref().map_or("{}", RawValue::get);
         serde_json::from_str(text).unwrap_or_default()
     }
@@ -68,9 +73,12 @@ impl Handshake {
             ("promptsListChanged", declared.prompts),
             ("resourcesListChanged", declared.resources),
         ];
-        let announces = |capability: &Option<Value>| {
-            capability.as_ref().and_then(|capability| capability.get("listChanged"))
-                == Some(&Value::Bool(true))
+        let announces = |capability: &Option<&RawValue>| {
+            let Some(capability) = capability.map(|capability| capability.get().as_bytes()) else {
+                return false;
+            };
+            let announced = walk::member(capability, &(0..capability.len()), "listChanged");
+            announced.is_some_and(|announced| &capability[announced] == b"true")
         };
         kinds
             .iter()
@@ -108,16 +116,35 @@ pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
             Some(handshake) => Ok(handshake),
             None => initialize(link, step).await,
         },
-        Err(_) => {
-            let mut initializing = Box::pin(initialize(link, step));
-            tokio::select! {
-                handshake = &mut initializing => handshake,
-                answer = &mut asked => match judge(answer)? {
-                    Some(handshake) => Ok(handshake),
-                    None => initializing.await,
-                },
-            }
-        }
+        Err(_) => race(asked, Box::pin(initialize(link, step)), step).await,
+    }
+}
+
+/// Waits for the answers to the probe and to `initialize`, which a process that starts slowly reads together. The first
+/// one decides, and of two that came together the probe's. A modern server refuses `initialize` and may do so first, so
+/// a refusal decides nothing before the probe is answered.
+async fn race(
+    mut asked: impl Future<Output = Result<Response, CallError>> + Unpin,
+    mut initializing: impl Future<Output = Result<Handshake, ProbeError>> + Unpin,
+    step: &Step,
+) -> Result<Handshake, ProbeError> {
+    let refused = tokio::select! {
+        biased;
+        answer = &mut asked => return match judge(answer)? {
+            Some(handshake) => Ok(handshake),
+            None => initializing.await,
+        },
+        handshake = &mut initializing => match handshake {
+            Ok(handshake) => return Ok(handshake),
+            Err(refused) => refused,
+        },
+    };
+    if let ProbeError::Words(words) = &refused {
+        step.set(format!("the handshake (server/discover; {words})"));
+    }
+    match judge(asked.await)? {
+        Some(handshake) => Ok(handshake),
+        None => Err(refused),
     }
 }
 
@@ -134,6 +161,8 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
         capabilities: Option<Box<RawValue>>,
         server_info: Option<Box<RawValue>>,
         instructions: Option<String>,
+        #[serde(rename = "_meta")]
+        meta: Option<Box<RawValue>>,
     }
     let greeted: Initialized = serde_json::from_slice(result)
         .map_err(|error| ProbeError::Words(format!("its answer to initialize is not understood: {error}")))?;
@@ -153,6 +182,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
         server_info: greeted.server_info,
         instructions: greeted.instructions,
         also_legacy: false,
+        meta: greeted.meta.and_then(peers_meta),
     })
 }
 
@@ -206,7 +236,7 @@ fn judge(answer: Result<Response, CallError>) -> Result<Option<Handshake>, Probe
         capabilities: Option<Box<RawValue>>,
         instructions: Option<String>,
         #[serde(rename = "_meta")]
-        meta: Option<HashMap<String, Box<RawValue>>>,
+        meta: Option<Box<RawValue>>,
         server_info: Option<Box<RawValue>>,
     }
     let result = answer.result().unwrap_or_default();
@@ -214,13 +244,17 @@ fn judge(answer: Result<Response, CallError>) -> Result<Option<Handshake>, Probe
     if !found.supported_versions.iter().any(|version| version == Version::MODERN.as_str()) {
         return only_others(&found.supported_versions);
     }
-    let info_in_meta = found.meta.and_then(|mut meta| meta.remove(meta::SERVER_INFO));
+    let info_in_meta = found.meta.as_deref().and_then(|meta| {
+        let mut members: HashMap<String, Box<RawValue>> = serde_json::from_str(meta.get()).ok()?;
+        members.remove(meta::SERVER_INFO)
+    });
     Ok(Some(Handshake {
         version: Version::MODERN,
         capabilities: found.capabilities,
         server_info: info_in_meta.or(found.server_info),
         instructions: found.instructions,
         also_legacy: speaks_legacy(&found.supported_versions),
+        meta: found.meta.and_then(peers_meta),
     }))
 }
 
@@ -254,6 +288,18 @@ fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
 fn speaks_legacy(supported: &[String]) -> bool {
     let versions = supported.iter().filter_map(|version| Version::parse(version));
     versions.into_iter().any(|version| version.era() == Era::Legacy)
+}
+
+/// The part of a `_meta` object that is not the protocol's; `None` if there is none, or if it is no object.
+pub fn peers_meta(meta: Box<RawValue>) -> Option<Box<RawValue>> {
+    if !meta.get().starts_with('{') {
+        return None;
+    }
+    match PeersMeta::of(meta.get().as_bytes()) {
+        PeersMeta::All => Some(meta),
+        PeersMeta::Part(part) => serde_json::from_slice(&part).ok(),
+        PeersMeta::Nothing => None,
+    }
 }
 
 /// The result of an answer; an error becomes a sentence that names the request.

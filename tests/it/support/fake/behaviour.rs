@@ -74,6 +74,12 @@ pub struct Behaviour {
     pub stubborn: bool,
     pub instructions: Option<String>,
     pub server_info: Value,
+    /// Capabilities besides the standard ones.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub capabilities: Value,
+    /// Method to the `_meta` of its results; that of a list also says where its page starts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub meta: BTreeMap<String, Value>,
     pub ttl_ms: u64,
     pub cache_scope: String,
     /// The target of the redirect `/away`; absent means this server under the other loopback name, another origin.
@@ -164,6 +170,8 @@ impl Default for Behaviour {
             stubborn: false,
             instructions: Some("Fake instructions.".into()),
             server_info: json!({"name": "fake", "title": "Fake upstream", "version": "1.2.3"}),
+            capabilities: Value::Null,
+            meta: BTreeMap::new(),
             ttl_ms: 60_000,
             cache_scope: "public".into(),
             redirect: None,
@@ -198,7 +206,8 @@ impl Behaviour {
     pub fn tools_seen_with(&self, declared: &Value) -> Vec<Box<RawValue>> {
         let further = self.tools_for.iter().filter(|(capability, _)| declared.get(capability).is_some());
         let further: Vec<_> = further.flat_map(|(_, tools)| tools.clone()).collect();
-        let is_replaced = |tool: &RawValue| further.iter().any(|new| named(new, "name") == named(tool, "name"));
+        let is_replaced =
+            |tool: &RawValue| further.iter().any(|new| named(new, "name") == named(tool, "name"));
         let mut tools = self.tools();
         tools.retain(|tool| !is_replaced(tool));
         tools.extend(further);
@@ -238,6 +247,6 @@ impl Behaviour {
 
 /// The text member of a definition that names it: `name`, `uri` or `uriTemplate`.
 pub fn named(definition: &RawValue, key: &str) -> String {
-    let value: Value = serde_json::from_str(definition.get()).unwrap_or_default();
+    let value = model::deep_json::parse(definition.get()).unwrap_or_default();
     value[key].as_str().unwrap_or_default().to_owned()
 }

@@ -57,8 +57,9 @@ pub fn discover(behaviour: &Behaviour, capabilities: Value) -> Object {
     let mut result = json!({
         "supportedVersions": [MODERN_VERSION],
         "capabilities": capabilities,
-        "_meta": {SERVER_INFO_KEY: behaviour.server_info},
+        "_meta": behaviour.meta.get("server/discover").cloned().unwrap_or_else(|| json!({})),
     });
+    result["_meta"][SERVER_INFO_KEY] = behaviour.server_info.clone();
     if let Some(instructions) = &behaviour.instructions {
         result["instructions"] = json!(instructions);
     }
@@ -108,7 +109,7 @@ fn check_parameters(
     let name = params["name"].as_str().unwrap_or_default();
     let mut expected = BTreeMap::new();
     if let Some(tool) = behaviour.tools().iter().find(|tool| named(tool, "name") == name) {
-        let tool: Value = serde_json::from_str(tool.get()).unwrap_or_default();
+        let tool = model::deep_json::parse(tool.get()).unwrap_or_default();
         collect(&tool["inputSchema"], &params["arguments"], &mut expected);
     }
     for (header, value) in &expected {
