@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 
 use gateway::caller::{Owner, Profile, Scope, Viewer};
-use model::{Capabilities, PrincipalId};
+use model::{Capabilities, PrincipalId, deep_json};
 use seal::{PurposeSeal, RandomPool};
 use wire::{Era, Version};
 
@@ -181,7 +181,7 @@ impl Session {
         let (client_name, client_version) = (text()?, text()?);
         // Ids from before declarations were part of them end here.
         let declaration = text().filter(|text| !text.is_empty());
-        let declared = declaration.and_then(|text| serde_json::from_str(&text).ok());
+        let declared = declaration.and_then(|text| deep_json::parse(&text).ok());
         let session = Self {
             serial: u64::from_le_bytes(*serial),
             version: *Version::SUPPORTED.get(usize::from(*version))?,

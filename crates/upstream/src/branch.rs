@@ -118,6 +118,12 @@ impl Branch {
         !self.wanted_resources.lock().expect("no code panics while it holds the URIs").is_empty()
     }
 
+    /// Whether it can be given up for another one: nobody uses its link.
+    pub fn may_go(&self) -> bool {
+        let is_used = self.link.load().as_ref().is_some_and(|link| link.calls.has_callers());
+        !is_used && !self.is_subscribed()
+    }
+
     pub fn touch(&self) {
         *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
     }

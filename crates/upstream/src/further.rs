@@ -262,6 +262,8 @@ impl Upstream {
             return Ok(link);
         }
         let shared = &self.0;
+        // Clients can declare any number of different capabilities, and the server has to answer every handshake.
+        let _few_at_once = shared.handshakes.acquire().await;
         let target = shared.target();
         let opened = connect_further(&target, branch.profile.capabilities.clone(), branch.profile.era);
         let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
@@ -297,7 +299,7 @@ impl Upstream {
         again: bool,
     ) -> Result<Arc<Offering>, CallError> {
         let _turn = branch.reading.lock().await;
-        if let Some(lists) = self.lists_of(branch).filter(|_| !again) {
+        if let Some(lists) = branch.fresh_lists().filter(|_| !again) {
             return Ok(lists);
         }
         let link = self.link_of(branch).await?;
@@ -401,7 +403,7 @@ impl Upstream {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%error, "a further link cannot be opened again yet"),
             }
-            pace.pause(Duration::from_secs(1)).await;
+            self.0.stop.run_until_cancelled(pace.pause(Duration::from_secs(1))).await;
         }
     }
 

@@ -29,6 +29,8 @@ use wire::{Era, Version};
 /// How long a call waits for a server with `max_concurrency`.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// How many further links to a server are opened at the same time.
+pub(super) const HANDSHAKES_AT_ONCE: usize = 8;
 /// The most remarks about further links that the status has.
 const MOST_REMARKS: usize = 5;
 
@@ -73,6 +75,8 @@ pub(super) struct Shared {
     pub also_legacy: Mutex<Option<bool>>,
     /// Held while that is found out.
     pub finding_era: tokio::sync::Mutex<()>,
+    /// Limits how many further links are opened at the same time.
+    pub handshakes: Semaphore,
     /// What the lists were last found to be, and remarks about further links, both for the status.
     pub last_discovery: Mutex<Option<Discovery>>,
     pub remarks: Mutex<Vec<String>>,
@@ -232,10 +236,9 @@ impl Upstream {
         let first = self.0.state.borrow().link.clone();
         let Some(offering) = self.offering().filter(|offering| offering.declares("logging")) else { return };
         let links = self.0.slots.pool.links().into_iter().chain(first);
-        for told in links.map(|link| self.0.restore_level(&link, &offering)).collect::<Vec<_>>() {
-            if let Some(told) = told {
-                let _ = told.await;
-            }
+        let telling: Vec<_> = links.filter_map(|link| self.0.restore_level(&link, &offering)).collect();
+        for told in telling {
+            let _ = told.await;
         }
     }
 

@@ -53,40 +53,29 @@ impl LinkPool {
             return Some(Found::known(branch.clone()));
         }
         let new = Branch::new(profile.clone());
-        let mut replaced = None;
-        if profile.owner.is_none() {
-            let is_process = is_process && !new.uses_first_link();
-            let shared = distinct(&branches).filter(|branch| branch.profile.owner.is_none());
-            let shared: Vec<_> = shared.filter(|branch| !is_process || !branch.uses_first_link()).collect();
-            let is_full = if is_process { shared.len() + 1 >= MAX_SHARED } else { shared.len() >= MAX_SETS };
-            // Callers without capabilities always have a link.
-            if is_full && is_process && !profile.capabilities.is_empty() {
-                let nearest = nearest(&shared, profile);
-                drop(shared);
-                return match nearest {
-                    Some(branch) => {
-                        branches.insert(profile.clone(), branch.clone());
-                        Some(Found { branch, is_nearest: true, replaced: None })
-                    }
-                    None if first => None,
-                    None => {
-                        let empty = Profile { capabilities: Capabilities::NONE, ..profile.clone() };
-                        let branch =
-                            branches.entry(empty.clone()).or_insert_with(|| Branch::new(empty)).clone();
-                        branches.insert(profile.clone(), branch.clone());
-                        Some(Found { branch, is_nearest: true, replaced: None })
-                    }
-                };
-            }
-            if is_full && !is_process {
-                let idle = shared.iter().filter(|branch| !branch.is_subscribed());
-                let idle = idle.min_by_key(|branch| branch.last_used()).cloned();
-                drop(shared);
-                replaced = idle.map(|idle| (idle.clone(), remove(&mut branches, &idle)));
-            }
+        // Callers without capabilities, and owners, always have a link.
+        if profile.owner.is_some() || profile.capabilities.is_empty() || !is_full(&branches, &new, is_process)
+        {
+            branches.insert(profile.clone(), new.clone());
+            return Some(Found::known(new));
         }
-        branches.insert(profile.clone(), new.clone());
-        Some(Found { branch: new, is_nearest: false, replaced })
+        let may_replace = !is_process || new.uses_first_link();
+        let idle = shared(&branches).filter(|branch| may_replace && branch.may_go());
+        if let Some(idle) = idle.min_by_key(|branch| branch.last_used()) {
+            let served = remove(&mut branches, &idle);
+            branches.insert(profile.clone(), new.clone());
+            return Some(Found { branch: new, is_nearest: false, replaced: Some((idle, served)) });
+        }
+        let branch = match nearest(&branches, profile) {
+            Some(nearest) => nearest,
+            None if first => return None,
+            None => {
+                let empty = Profile { capabilities: Capabilities::NONE, ..profile.clone() };
+                branches.entry(empty.clone()).or_insert_with(|| Branch::new(empty)).clone()
+            }
+        };
+        branches.insert(profile.clone(), branch.clone());
+        Some(Found { branch, is_nearest: true, replaced: None })
     }
 
     /// Removes a branch; returns the profiles that it served.
@@ -102,8 +91,7 @@ impl LinkPool {
     /// All branches, each once.
     pub fn branches(&self) -> Vec<Arc<Branch>> {
         let branches = self.lock();
-        let all = distinct(&branches).collect();
-        all
+        distinct(&branches).collect()
     }
 
     pub fn links(&self) -> Vec<Arc<Link>> {
@@ -155,10 +143,23 @@ fn distinct(branches: &HashMap<Profile, Arc<Branch>>) -> impl Iterator<Item = Ar
     own.map(|(_, branch)| branch.clone())
 }
 
+/// The branches that have no owner.
+fn shared(branches: &HashMap<Profile, Arc<Branch>>) -> impl Iterator<Item = Arc<Branch>> {
+    distinct(branches).filter(|branch| branch.profile.owner.is_none())
+}
+
+/// Whether there are too many shared branches for a new one.
+fn is_full(branches: &HashMap<Profile, Arc<Branch>>, new: &Branch, is_process: bool) -> bool {
+    match is_process && !new.uses_first_link() {
+        true => shared(branches).filter(|branch| !branch.uses_first_link()).count() + 1 >= MAX_SHARED,
+        false => shared(branches).count() >= MAX_SETS,
+    }
+}
+
 /// The branch that declares most of what a caller has, and nothing else.
-fn nearest(shared: &[Arc<Branch>], profile: &Profile) -> Option<Arc<Branch>> {
-    let fitting = shared.iter().filter(|branch| {
+fn nearest(branches: &HashMap<Profile, Arc<Branch>>, profile: &Profile) -> Option<Arc<Branch>> {
+    let fitting = shared(branches).filter(|branch| {
         branch.profile.era == profile.era && branch.profile.capabilities.is_subset_of(&profile.capabilities)
     });
-    fitting.max_by_key(|branch| branch.profile.capabilities.len()).cloned()
+    fitting.max_by_key(|branch| branch.profile.capabilities.len())
 }

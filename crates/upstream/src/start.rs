@@ -12,7 +12,7 @@ use super::connect::{ConnectTarget, connect};
 use super::credentials::Credentials;
 use super::error::ConnectError;
 use super::failures::Failures;
-use super::handle::{LinkState, ServerEvent, Shared, Upstream};
+use super::handle::{HANDSHAKES_AT_ONCE, LinkState, ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::lists::Discovery;
 use super::slots::ServerSlots;
@@ -103,6 +103,7 @@ impl Upstream {
             known_era: Mutex::new(known_era),
             also_legacy: Mutex::new(also_legacy),
             finding_era: tokio::sync::Mutex::default(),
+            handshakes: Semaphore::new(HANDSHAKES_AT_ONCE),
             last_discovery: Mutex::default(),
             remarks: Mutex::default(),
             wanted: Notify::new(),
