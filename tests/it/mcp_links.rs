@@ -315,3 +315,57 @@ async fn notices_that_the_gateway_does_not_know_go_to_the_callers_link() {
     agent.call_text("echo", json!({"text": "hi"})).await;
     assert_eq!(fake.seen_of("notifications/vendor/ping").len(), 1);
 }
+
+#[tokio::test]
+async fn a_modern_server_is_asked_once_whether_it_also_speaks_the_legacy_era() {
+    let (app, fake) = start(Behaviour::of(json!({"era": "modern"}))).await;
+    for capabilities in [json!({}), everything(), json!({"roots": {}})] {
+        let agent = Agent::connect_with(&app, "/mcp", capabilities).await;
+        assert!(agent.tools().await.contains(&"s__echo".to_owned()));
+        assert_eq!(agent.call_text("s__echo", json!({"text": "hi"})).await, "hi");
+    }
+    assert_eq!(fake.seen_of("initialize").len(), 1);
+}
+
+#[tokio::test]
+async fn a_further_set_of_capabilities_replaces_the_one_unused_for_the_longest_time() {
+    let (app, fake) = start(choosy("legacy")).await;
+    for number in 0..20 {
+        let agent = Agent::connect_with(&app, "/mcp", json!({"extensions": {"x": {"number": number}}})).await;
+        assert_eq!(agent.tools().await, ["s__draw", "s__echo", "s__pid"]);
+    }
+    eventually("the links of the first ones are closed", async || fake.deleted_sessions().len() == 4).await;
+    // One of those that were replaced comes again.
+    let agent = Agent::connect_with(&app, "/mcp", json!({"extensions": {"x": {"number": 0}}})).await;
+    assert_eq!(agent.tools().await, ["s__draw", "s__echo", "s__pid"]);
+    assert_eq!(app.server("s").await["status"], "connected");
+}
+
+#[tokio::test]
+async fn a_change_of_the_lists_for_some_capabilities_is_announced_to_their_clients() {
+    let (app, fake) = start(choosy("legacy")).await;
+    let able = Agent::connect_with(&app, "/mcp", everything()).await;
+    assert_eq!(able.tools().await.len(), 4);
+    let mut stream = able.listen().await;
+    fake.update(|behaviour| {
+        let more = serde_json::value::to_raw_value(&tool("dream", "new")).unwrap();
+        behaviour.tools_for.get_mut("sampling").unwrap().push(more);
+    });
+    fake.notify_tools_changed();
+    stream.expect("notifications/tools/list_changed").await;
+    assert!(able.tools().await.contains(&"s__dream".to_owned()));
+    assert!(!Agent::connect(&app, "/mcp").await.tools().await.contains(&"s__dream".to_owned()));
+}
+
+#[tokio::test]
+async fn reading_lists_for_the_first_time_is_no_change_of_them() {
+    let (app, _fake) = start(choosy("both")).await;
+    let agent = Agent::connect_with(&app, "/mcp", everything()).await;
+    let mut stream = agent.listen().await;
+    assert_eq!(agent.tools().await.len(), 4);
+    subscribe(&agent, TEXT).await;
+    agent.call_text("s__echo", json!({"text": "hi"})).await;
+    app.post("/api/v0/prompts/disable?entity=s__plain", json!({})).await.expect(200);
+    // The first message is about what really changed.
+    assert_eq!(stream.next().await.unwrap()["method"], "notifications/prompts/list_changed");
+}

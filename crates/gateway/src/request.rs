@@ -13,7 +13,7 @@ use super::engine::{Call, CallRequest, Failure, Payer};
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
 use model::Redactor;
-use upstream::Inbound;
+use upstream::{Inbound, Purpose};
 use wire::error::code;
 use wire::{Head, Response, RpcError};
 
@@ -51,7 +51,12 @@ impl Gateway {
         let OwnRequest { method, params, tool, is_repeatable, progress, profile } = request;
         let payer = profile.owner.and_then(|owner| payer(method, owner));
         let params = params.iter().map(|(key, value)| (*key, value.to_vec())).collect();
-        let authored = Authored { method, params, wants_progress: progress.is_some() };
+        // Subscriptions are the gateway's own: what the server asks meanwhile has nothing to do with them.
+        let purpose = match method {
+            "resources/subscribe" | "resources/unsubscribe" => Purpose::OurOwn,
+            _ => Purpose::Caller,
+        };
+        let authored = Authored { method, params, wants_progress: progress.is_some(), purpose };
         let call_request = CallRequest {
             entry: entry.clone(),
             wording: Wording::Authored(authored),

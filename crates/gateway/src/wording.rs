@@ -72,6 +72,8 @@ pub struct Authored {
     pub params: Vec<(&'static str, Vec<u8>)>,
     /// Whether its caller wants progress notifications.
     pub wants_progress: bool,
+    /// Whether the server may ask its caller for something.
+    pub purpose: Purpose,
 }
 
 impl Authored {
@@ -82,7 +84,7 @@ impl Authored {
             params: &params,
             capabilities: b"{}",
             progress: self.wants_progress,
-            purpose: Purpose::Caller,
+            purpose: self.purpose,
         };
         link.request(request).await
     }

@@ -189,7 +189,8 @@ impl Calls {
     }
 
     fn request(&self, method: &str, id: &[u8], message: Bytes, own: Option<u64>) -> Option<Bytes> {
-        let asked = own.or_else(|| self.only_call());
+        // A request of the gateway itself has nobody who could be asked.
+        let asked = own.or_else(|| self.only_call()).filter(|id| self.is_for_caller(*id));
         match method {
             "ping" => return Some(authored::result(id, b"{}")),
             "roots/list" if asked.is_none() || !self.capabilities.has_roots() => {
@@ -220,6 +221,10 @@ impl Calls {
 
     fn slot(&self, id: u64) -> Option<Ticket> {
         self.lock().calls.get(&id).map(|waiting| waiting.slot.clone())
+    }
+
+    fn is_for_caller(&self, id: u64) -> bool {
+        self.lock().calls.get(&id).is_some_and(|waiting| waiting.purpose == Purpose::Caller)
     }
 
     /// Whether a caller waits for an answer on this link.

@@ -71,7 +71,7 @@ impl Upstream {
         Ok(match self.server_for(profile, first.clone()).await? {
             Server::First(link) => first_profile(&link),
             Server::Branch(branch) if branch.uses_first_link() => first_profile(&first),
-            Server::Branch(branch) => branch.profile.clone(),
+            Server::Branch(branch) => self.carrier(&branch).unwrap_or(branch).profile.clone(),
         })
     }
 
@@ -169,7 +169,11 @@ impl Upstream {
                     capabilities: profile.capabilities.clone(),
                     owner: None,
                 }),
-                owner => Need::Branch(Profile { era: Era::Modern, capabilities: Capabilities::NONE, owner }),
+                owner => Need::Branch(Profile {
+                    era: Era::Modern,
+                    capabilities: profile.capabilities.clone(),
+                    owner,
+                }),
             },
         }
     }
@@ -236,6 +240,8 @@ impl Upstream {
         if branch.uses_first_link() {
             return self.link().await;
         }
+        let carrier = self.carrier(branch);
+        let branch = carrier.as_ref().unwrap_or(branch);
         if let Some(link) = branch.link() {
             return Ok(link);
         }
@@ -254,6 +260,15 @@ impl Upstream {
                 }
             }
         }
+    }
+
+    /// The branch whose link this one uses, if that is another one: a modern server gets the capabilities with each request,
+    /// so an owner needs only one link.
+    fn carrier(&self, branch: &Branch) -> Option<Arc<Branch>> {
+        let needs_other = branch.profile.era == Era::Modern && !branch.profile.capabilities.is_empty();
+        let carrier = Profile { capabilities: Capabilities::NONE, ..branch.profile.clone() };
+        let found = needs_other.then(|| self.0.slots.pool.branch(&carrier, self.is_process(), false));
+        found.flatten().map(|found| found.branch)
     }
 
     async fn open(&self, branch: &Arc<Branch>) -> Result<Arc<Link>, CallError> {
@@ -379,15 +394,22 @@ impl Upstream {
     /// Reads lists again after the server announced a change on a further link: those of the link, if anybody read them
     /// before, and the common ones.
     fn take_list_change(&self, branch: &Arc<Branch>) {
-        branch.set_stale(true);
         self.doubt_lists();
-        let (upstream, branch) = (self.clone(), branch.clone());
-        self.0.task.spawn(async move {
-            tokio::time::sleep(SETTLING).await;
-            if branch.fresh_lists().is_none() {
-                upstream.note_failed(upstream.read_branch(&branch, true).await);
-            }
-        });
+        let carried = |other: &Arc<Branch>| {
+            let (one, other) = (&branch.profile, &other.profile);
+            one.era == Era::Modern && one.era == other.era && one.owner == other.owner
+        };
+        let others = self.0.slots.pool.branches().into_iter().filter(carried);
+        for branch in std::iter::once(branch.clone()).chain(others.filter(|it| !Arc::ptr_eq(it, branch))) {
+            branch.set_stale(true);
+            let upstream = self.clone();
+            self.0.task.spawn(async move {
+                tokio::time::sleep(SETTLING).await;
+                if branch.fresh_lists().is_none() {
+                    upstream.note_failed(upstream.read_branch(&branch, true).await);
+                }
+            });
+        }
     }
 
     async fn lose(&self, branch: &Arc<Branch>, link: &Weak<Link>, reason: &str) {
