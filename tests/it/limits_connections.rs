@@ -4,7 +4,7 @@
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Behaviour, Fake, TestApp, client, eventually};
+use crate::support::{Behaviour, Fake, TestApp, client, eventually, refusals};
 
 const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -13,12 +13,6 @@ const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnect
 fn half_body(length: usize) -> Vec<u8> {
     let head = format!("POST /init HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
     [head.into_bytes(), vec![b' '; length - 1]].concat()
-}
-
-async fn refusals(app: &TestApp, bound: &str) -> u64 {
-    let text = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
-    let name = format!("toolgate_refusals_total{{bound=\"{bound}\"}} ");
-    text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
