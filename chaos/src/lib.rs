@@ -7,3 +7,4 @@ pub mod layer;
 pub mod random;
 pub mod server;
 pub mod stdio;
+pub mod tls;

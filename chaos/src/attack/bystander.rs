@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use toolgate_chaos::http::Request;
+use toolgate_chaos::tls::NO_SESSION;
 
 /// Pause between two calls.
 const PACE: Duration = Duration::from_millis(20);
@@ -17,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(25);
 pub struct Seen {
     pub p99: Duration,
     pub answered: usize,
-    /// Calls that were refused because of a bound (429 or 503).
+    /// Calls that were refused because of a bound: with 429 or 503, or without a TLS session.
     pub refused: usize,
     /// What went wrong otherwise.
     pub failures: Vec<String>,
@@ -53,6 +54,8 @@ impl Bystander {
                         Ok(response) => {
                             notes.failures.push(format!("{} {}", response.status, response.text()));
                         }
+                        // A connection that is refused before its TLS session cannot be told why.
+                        Err(error) if format!("{error:#}").contains(NO_SESSION) => notes.refused += 1,
                         Err(error) => notes.failures.push(format!("{error:#}")),
                     }
                 }

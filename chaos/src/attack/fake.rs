@@ -1,6 +1,7 @@
 //! The server behind the gateway: correct at `/plain`, and badly behaved at other paths. It speaks the legacy era over
 //! streamable HTTP.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,21 +16,30 @@ use toolgate_chaos::server::next_request;
 pub const SECRET: &str = "secret-path";
 /// A name that would change the title of a terminal, clear it, and turn the direction of the text.
 pub const STEERING: &str = "x\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}y";
+/// The message of calls that are counted.
+pub const MARK: &str = "counted";
 /// A message that never fits.
 const HUGE: usize = 24 << 20;
 
 pub struct Fake {
     address: String,
-    /// The methods of the messages that arrived.
-    reached: Arc<Mutex<Vec<String>>>,
+    reached: Arc<Reached>,
     task: JoinHandle<()>,
+}
+
+/// What arrived at the server.
+#[derive(Default)]
+struct Reached {
+    methods: Mutex<Vec<String>>,
+    /// Calls with [`MARK`] as their message.
+    marked: AtomicUsize,
 }
 
 impl Fake {
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
         let address = listener.local_addr()?.to_string();
-        let reached = Arc::new(Mutex::new(Vec::new()));
+        let reached = Arc::<Reached>::default();
         let kept = reached.clone();
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -52,7 +62,12 @@ impl Fake {
 
     /// The methods that arrived since the last call of this function.
     pub fn take_reached(&self) -> Vec<String> {
-        std::mem::take(&mut self.reached.lock().expect("no code panics while it holds the list"))
+        std::mem::take(&mut self.reached.methods.lock().expect("no code panics while it holds the list"))
+    }
+
+    /// How many calls with [`MARK`] arrived in all.
+    pub fn marked(&self) -> usize {
+        self.reached.marked.load(Ordering::Relaxed)
     }
 }
 
@@ -62,13 +77,16 @@ impl Drop for Fake {
     }
 }
 
-async fn serve(mut stream: TcpStream, reached: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, reached: Arc<Reached>) {
     let mut read = Vec::new();
     while let Ok(Some((http_method, path, body))) = next_request(&mut stream, &mut read).await {
         let message: Value = serde_json::from_slice(&body).unwrap_or_default();
         let method = message["method"].as_str().unwrap_or_default();
-        reached.lock().expect("no code panics while it holds the list").push(method.to_owned());
+        reached.methods.lock().expect("no code panics while it holds the list").push(method.to_owned());
         let is_call = method == "tools/call";
+        if is_call && message["params"]["arguments"]["message"] == MARK {
+            reached.marked.fetch_add(1, Ordering::Relaxed);
+        }
         let written = if http_method != "POST" {
             respond(&mut stream, "405 Method Not Allowed", "text/plain", "").await
         } else if is_call && path.starts_with("/huge") {
