@@ -9,8 +9,10 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use toolgate_chaos::server::next_request;
+
+use crate::aside::Aside;
 
 /// The part of the path of [`Fake::url`] that only admins may see.
 pub const SECRET: &str = "secret-path";
@@ -24,7 +26,7 @@ const HUGE: usize = 24 << 20;
 pub struct Fake {
     address: String,
     reached: Arc<Reached>,
-    task: JoinHandle<()>,
+    _work: Aside,
 }
 
 /// What arrived at the server.
@@ -36,24 +38,13 @@ struct Reached {
 }
 
 impl Fake {
-    pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
+    pub fn start() -> Result<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?.to_string();
         let reached = Arc::<Reached>::default();
-        let kept = reached.clone();
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                tokio::select! {
-                    accepted = listener.accept() => if let Ok((stream, _)) = accepted {
-                        let _ = stream.set_nodelay(true);
-                        connections.spawn(serve(stream, kept.clone()));
-                    },
-                    Some(_) = connections.join_next() => {}
-                }
-            }
-        });
-        Ok(Self { address, reached, task })
+        let work = Aside::run(accept(listener, reached.clone()))?;
+        Ok(Self { address, reached, _work: work })
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -71,9 +62,17 @@ impl Fake {
     }
 }
 
-impl Drop for Fake {
-    fn drop(&mut self) {
-        self.task.abort();
+async fn accept(listener: std::net::TcpListener, reached: Arc<Reached>) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => if let Ok((stream, _)) = accepted {
+                let _ = stream.set_nodelay(true);
+                connections.spawn(serve(stream, reached.clone()));
+            },
+            Some(_) = connections.join_next() => {}
+        }
     }
 }
 
@@ -114,11 +113,14 @@ async fn respond(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -
 }
 
 fn huge(id: &Value, kind: &str) -> String {
-    let text = "x".repeat(HUGE);
-    let message = format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
-    );
+    let message = long(id, HUGE);
     if kind == "text/event-stream" { format!("data: {message}\n\n") } else { message }
+}
+
+/// The response to a call with a text of this many bytes. It is not made as a [`Value`], which would take long.
+fn long(id: &Value, bytes: usize) -> String {
+    let text = "x".repeat(bytes);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#)
 }
 
 /// The response to a request; `None` for a notification.
@@ -138,7 +140,16 @@ async fn answer(path: &str, message: &Value) -> Option<String> {
         "resources/templates/list" => json!({"resourceTemplates": [
             {"uriTemplate": "x://{+path}{?q}", "name": "x"}, {"uriTemplate": "fake://item/{id}", "name": "item"}]}),
         "resources/read" => json!({"contents": [{"uri": message["params"]["uri"], "text": "text"}]}),
-        "tools/call" => call(&message["params"]).await,
+        "tools/call" => {
+            let arguments = &message["params"]["arguments"];
+            let number = |name: &str| arguments[name].as_u64().unwrap_or_default();
+            tokio::time::sleep(Duration::from_millis(number("ms"))).await;
+            match (arguments["task"].as_str(), usize::try_from(number("bytes")).unwrap_or_default()) {
+                (Some(id), _) => json!({"task": task(id)}),
+                (None, 0) => json!({"content": [{"type": "text", "text": arguments["message"].to_string()}]}),
+                (None, bytes) => return Some(long(id, bytes)),
+            }
+        }
         "tasks/list" => json!({"tasks": [task("task-a"), task("task-b")]}),
         "tasks/get" | "tasks/cancel" | "tasks/result" => {
             task(message["params"]["taskId"].as_str().unwrap_or_default())
@@ -154,18 +165,6 @@ async fn answer(path: &str, message: &Value) -> Option<String> {
 fn task(id: &str) -> Value {
     json!({"taskId": id, "status": "working", "createdAt": "2026-01-01T00:00:00Z",
         "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttl": 60_000})
-}
-
-async fn call(params: &Value) -> Value {
-    let arguments = &params["arguments"];
-    let number = |name: &str| arguments[name].as_u64().unwrap_or_default();
-    if let Some(id) = arguments["task"].as_str() {
-        return json!({"task": task(id)});
-    }
-    tokio::time::sleep(Duration::from_millis(number("ms"))).await;
-    let bytes = usize::try_from(number("bytes")).unwrap_or_default();
-    let text = if bytes > 0 { "x".repeat(bytes) } else { arguments["message"].to_string() };
-    json!({"content": [{"type": "text", "text": text}]})
 }
 
 /// A page of the list of tools.

@@ -2,6 +2,7 @@
 //! its verdict in `arena.rs`, which also watches a bystander, the memory and the recovery of the gateway.
 
 mod arena;
+mod aside;
 mod browsers;
 mod bystander;
 mod calls;
