@@ -328,6 +328,14 @@ impl Read for WatchedIo {
 }
 
 impl WatchedIo {
+    /// Writes our response instead of hyper's own to a request that hyper cannot read. The connection is closed after it,
+    /// so what does not fit into the socket at once is given up.
+    fn replace(&mut self, context: &mut Context<'_>, data: &[u8]) -> Option<usize> {
+        let words = ErrorResponse::instead_of(data)?.into_last_words();
+        let _ = Pin::new(&mut self.io).poll_write(context, &words);
+        Some(data.len())
+    }
+
     fn note<T>(&self, written: Poll<T>) -> Poll<T> {
         self.activity.writing_waits.store(written.is_pending(), Ordering::Relaxed);
         written
@@ -340,6 +348,9 @@ impl Write for WatchedIo {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<std::io::Result<usize>> {
+        if let Some(count) = self.replace(context, data) {
+            return Poll::Ready(Ok(count));
+        }
         let written = Pin::new(&mut self.io).poll_write(context, data);
         self.note(written)
     }
@@ -349,6 +360,9 @@ impl Write for WatchedIo {
         context: &mut Context<'_>,
         data: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
+        if let Some(count) = data.first().and_then(|first| self.replace(context, first)) {
+            return Poll::Ready(Ok(count));
+        }
         let written = Pin::new(&mut self.io).poll_write_vectored(context, data);
         self.note(written)
     }

@@ -91,3 +91,24 @@ async fn a_head_that_arrives_byte_by_byte_is_given_up() {
     }
     assert!(begun.elapsed() > Duration::from_secs(14), "closed after {:?}", begun.elapsed());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_cannot_be_read_is_answered_like_any_other() {
+    let app = TestApp::start().await;
+    let many: String = (0..200).map(|number| format!("X{number}: y\r\n")).collect();
+    for (request, status) in [
+        ("GARBAGE\r\n\r\n".to_owned(), 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n".to_owned(), 400),
+        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000)), 414),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"), 431),
+    ] {
+        let said = client::rest(client::raw(&app.address, request.as_bytes()).await).await;
+        let (head, body) = said.split_once("\r\n\r\n").unwrap_or_default();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{said}");
+        assert!(head.contains("nosniff") && head.contains("no-store") && head.contains("json"), "{said}");
+        assert!(
+            body.starts_with(r#"{"error":""#) && head.contains(&format!("length: {}", body.len())),
+            "{said}"
+        );
+    }
+}

@@ -13,7 +13,7 @@ use crate::aside::Aside;
 /// Pause between two calls.
 const PACE: Duration = Duration::from_millis(20);
 /// A call that takes longer counts as hanging. On two cores with four times more work than they can do, the slowest calls
-/// to a debug build take two seconds, while it handles responses of 8 MiB.
+/// to a debug build take three seconds, while it handles responses of 8 MiB.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// What a bystander has measured since the last look.
