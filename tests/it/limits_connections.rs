@@ -112,3 +112,21 @@ async fn a_body_that_nobody_needs_is_not_kept() {
         assert!(said.starts_with("HTTP/1.1 200") || said.starts_with("HTTP/1.1 404"), "{path}: {said}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_beyond_the_budget_is_refused_at_each_door() {
+    let app = TestApp::start_with(|config| config.limits.buffered_bytes = 1024 * 1024).await;
+    for (name, era) in [("legacy", "legacy"), ("modern", "modern")] {
+        let fake = Fake::start(Behaviour::of(json!({ "era": era }))).await;
+        app.register_http(name, &fake).await;
+        let tool = format!("{name}__huge");
+        let refused = app.invoke(&tool, json!({ "bytes": 3 * 1024 * 1024 })).await.expect(503);
+        assert_eq!(refused.headers["retry-after"], "1");
+        assert!(refused.error().contains("MAX_BUFFERED_MB"), "{}", refused.text());
+        let params = json!({ "name": tool, "arguments": { "bytes": 3 * 1024 * 1024 } });
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let answer = app.post("/mcp", message).await.expect(200).json();
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+        app.invoke(&tool, json!({ "bytes": 100 })).await.expect(200);
+    }
+}

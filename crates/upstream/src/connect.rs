@@ -310,7 +310,12 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
                 return live.calls.signals.suspect(&error.to_string());
             }
             Err(CallError::Lost(_) | CallError::TimedOut(_)) => drop(live),
-            Err(CallError::Status { .. } | CallError::Unauthorized(_) | CallError::Exceeded(_)) => return,
+            Err(
+                CallError::Status { .. }
+                | CallError::Unauthorized(_)
+                | CallError::Exceeded(_)
+                | CallError::NoRoom(_),
+            ) => return,
         }
         pace.pause(Duration::ZERO).await;
     }

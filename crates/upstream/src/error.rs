@@ -61,6 +61,9 @@ pub enum CallError {
     /// The call, or its answer, would exceed a bound of the gateway.
     #[error("{0}")]
     Exceeded(String),
+    /// The answer does not fit beside the other bytes in transit; the call may have run.
+    #[error("{0}")]
+    NoRoom(Exceeded),
 }
 
 impl CallError {
@@ -75,6 +78,7 @@ impl CallError {
             CallError::Status { status, .. } => format!("answered HTTP {status}"),
             // The sentence of the bound.
             CallError::Exceeded(sentence) => sentence.clone(),
+            CallError::NoRoom(exceeded) => exceeded.to_string(),
             CallError::TimedOut(limit) => format!("timed out after {}", seconds(*limit)),
         }
     }
@@ -93,7 +97,8 @@ impl CallError {
             | CallError::Unauthorized(_)
             | CallError::Status { .. }
             | CallError::TimedOut(_)
-            | CallError::Exceeded(_) => false,
+            | CallError::Exceeded(_)
+            | CallError::NoRoom(_) => false,
         }
     }
 }
