@@ -4,6 +4,7 @@
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::support::app::stdio_input;
 use crate::support::{Behaviour, Fake, TestApp, client, eventually, refusals};
 
 const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -116,9 +117,14 @@ async fn a_body_that_nobody_needs_is_not_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_beyond_the_budget_is_refused_at_each_door() {
     let app = TestApp::start_with(|config| config.limits.buffered_bytes = 1024 * 1024).await;
-    for (name, era) in [("legacy", "legacy"), ("modern", "modern")] {
-        let fake = Fake::start(Behaviour::of(json!({ "era": era }))).await;
-        app.register_http(name, &fake).await;
+    let fakes = [
+        Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await,
+        Fake::start(Behaviour::default()).await,
+    ];
+    app.register_http("legacy", &fakes[0]).await;
+    app.register_http("modern", &fakes[1]).await;
+    app.post("/api/v0/servers", stdio_input("process", &Behaviour::default())).await.expect(201);
+    for name in ["legacy", "modern", "process"] {
         let tool = format!("{name}__huge");
         let refused = app.invoke(&tool, json!({ "bytes": 3 * 1024 * 1024 })).await.expect(503);
         assert_eq!(refused.headers["retry-after"], "1");

@@ -85,8 +85,15 @@ impl CallError {
 
     /// The error of a call whose answer is larger than a message may be.
     pub fn too_large(limits: &Limits) -> Self {
-        let limit = limits.message_bytes as u64;
-        Self::Exceeded(Exceeded { bound: Bound::MessageSize, limit }.to_string())
+        Self::dropped(too_large(limits))
+    }
+
+    /// The error of a call whose answer was dropped because of a bound.
+    pub fn dropped(exceeded: Exceeded) -> Self {
+        match exceeded.bound == Bound::BufferedBytes {
+            true => Self::NoRoom(exceeded),
+            false => Self::Exceeded(exceeded.to_string()),
+        }
     }
 
     /// Whether the upstream certainly did not run the call.
@@ -101,6 +108,11 @@ impl CallError {
             | CallError::NoRoom(_) => false,
         }
     }
+}
+
+/// A message that is larger than one may be.
+pub fn too_large(limits: &Limits) -> Exceeded {
+    Exceeded { bound: Bound::MessageSize, limit: limits.message_bytes as u64 }
 }
 
 /// A duration as text: `30 s`, `1.5 s`.
