@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct Gateway {
     child: Child,
-    /// `host:port`.
+    /// `host:port`, after `https://` if it serves TLS.
     pub address: String,
     /// Its standard error so far.
     pub log: Arc<Mutex<String>>,
@@ -83,7 +83,8 @@ impl Settings {
             stderr.read_to_string(&mut said).await?;
             bail!("the program did not start: {}", said.trim());
         };
-        let (_, address) = first.split_once("http://").with_context(|| format!("no address in {first:?}"))?;
+        let start = first.find("http").with_context(|| format!("no address in {first:?}"))?;
+        let address = first[start..].trim_start_matches("http://");
         let log = Arc::new(Mutex::new(String::new()));
         let kept = log.clone();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });

@@ -4,8 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::tls;
+
+/// What the address of a program that serves TLS begins with.
+pub const HTTPS: &str = "https://";
 
 /// Maximum size of a response.
 const MAX_RESPONSE: u64 = 64 << 20;
@@ -72,18 +78,48 @@ impl Request {
         bytes
     }
 
+    /// Sends the request to an address, with TLS if it begins with [`HTTPS`]. The error names the step that failed.
     pub async fn send(&self, address: &str) -> Result<Response> {
-        let exchange = async {
-            let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
+        let until = Instant::now() + self.limit;
+        let steps = async {
+            let plain = address.strip_prefix(HTTPS).unwrap_or(address);
+            let stream = self.within(until, "cannot connect", TcpStream::connect(plain)).await?;
             stream.set_nodelay(true)?;
-            stream.write_all(&self.to_bytes(address)).await.context("cannot send")?;
-            let mut raw = Vec::new();
-            stream.take(MAX_RESPONSE).read_to_end(&mut raw).await.context("cannot read the response")?;
-            Response::parse(&raw)
+            if plain == address {
+                return self.exchange(until, stream, plain).await;
+            }
+            let session = self.within(until, "cannot connect", tls::connect(stream)).await?;
+            self.exchange(until, session, plain).await
         };
-        match tokio::time::timeout(self.limit, exchange).await {
-            Ok(response) => response.with_context(|| format!("{} {}", self.method, self.path)),
-            Err(_) => bail!("{} {}: no response within {:?}", self.method, self.path, self.limit),
+        steps.await.with_context(|| format!("{} {}", self.method, self.path))
+    }
+
+    async fn exchange(
+        &self,
+        until: Instant,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        host: &str,
+    ) -> Result<Response> {
+        let bytes = self.to_bytes(host);
+        self.within(until, "cannot send", stream.write_all(&bytes)).await?;
+        let mut raw = Vec::new();
+        let mut stream = stream.take(MAX_RESPONSE);
+        self.within(until, "cannot read the response", stream.read_to_end(&mut raw)).await?;
+        Response::parse(&raw)
+    }
+
+    async fn within<T, E>(
+        &self,
+        until: Instant,
+        failure: &'static str,
+        step: impl Future<Output = Result<T, E>>,
+    ) -> Result<T>
+    where
+        Result<T, E>: Context<T, E>,
+    {
+        match tokio::time::timeout_at(until, step).await {
+            Ok(done) => done.context(failure),
+            Err(_) => bail!("{failure} within {:?}", self.limit),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What to run: the parts, for how long, with which seed, against which program.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use toolgate_chaos::choice::{Choice, number};
 
 use crate::random::Random;
 
@@ -27,32 +28,17 @@ pub struct Plan {
 
 impl Plan {
     pub fn parse(words: &[String], known: &[&str]) -> Result<Self> {
-        let mut plan = Self {
-            parts: Vec::new(),
-            duration: Duration::from_secs(60),
-            seed: SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs()),
-            program: std::env::current_exe()?.with_file_name("toolgate"),
-        };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut value = || words.next().with_context(|| format!("{word} needs a value"));
-            match word.as_str() {
-                "--minutes" => plan.duration = Duration::from_secs_f64(number::<f64>(word, value()?)? * 60.0),
-                "--seconds" => plan.duration = Duration::from_secs_f64(number(word, value()?)?),
-                "--seed" => plan.seed = number(word, value()?)?,
-                "--toolgate" => plan.program = value()?.into(),
-                part if known.contains(&part) => plan.parts.push(part.to_owned()),
-                other => bail!("unknown word {other:?}"),
-            }
-        }
-        if plan.parts.is_empty() {
-            plan.parts = known.iter().map(|part| (*part).to_owned()).collect();
-        }
-        plan.duration /= u32::try_from(plan.parts.len().max(1))?;
-        plan.program = plan.program.canonicalize().with_context(|| {
-            format!("there is no {}; build it or name it with --toolgate", plan.program.display())
+        let mut seconds = 60.0;
+        let Choice { parts, seed, program } = Choice::parse(words, known, &mut |name, value| {
+            seconds = match name {
+                "--minutes" => number::<f64>(name, value)? * 60.0,
+                "--seconds" => number(name, value)?,
+                _ => return Ok(false),
+            };
+            Ok(true)
         })?;
-        Ok(plan)
+        let duration = Duration::from_secs_f64(seconds) / u32::try_from(parts.len().max(1))?;
+        Ok(Self { parts, duration, seed, program })
     }
 
     /// A random generator for one purpose. It depends only on the seed and the purpose, so that parts are independent.
@@ -62,8 +48,4 @@ impl Plan {
             .fold(self.seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         Random::new(salt)
     }
-}
-
-fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T> {
-    text.parse().ok().with_context(|| format!("{name} takes a number, not {text:?}"))
 }

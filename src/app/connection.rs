@@ -42,6 +42,8 @@ const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// What a connection costs while a request is received or answered: the size of hyper's first read buffer. It is charged
 /// for more when hyper's buffer grows.
 const READ_BUFFER: u64 = 8 * 1024;
+/// What TLS costs besides: a record that is being received.
+const RECORD_BUFFER: u64 = 20 * 1024;
 /// Largest head of a request, and the most that hyper buffers.
 const MAX_BUFFER: usize = 64 * 1024;
 /// How long a client may not read anything of what is sent to it.
@@ -84,7 +86,8 @@ pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Shared) {
             _ => return,
         };
         let head_begun = Instant::now();
-        let charge = match shared.budgets.buffered.take(READ_BUFFER) {
+        let buffered = &shared.budgets.buffered;
+        let charge = match buffered.take(READ_BUFFER) {
             Ok(charge) => charge,
             Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
         };
@@ -95,6 +98,10 @@ pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Shared) {
                 None => return,
             }
         }
+        let _record = match stream.is_tls().then(|| buffered.take(RECORD_BUFFER)).transpose() {
+            Ok(record) => record,
+            Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
+        };
         // Boxed, so that idle connections do not reserve memory for this future.
         match Box::pin(serve_until_rest(stream, head_begun, peer, charge, &shared)).await {
             Some(resting) => stream = resting,
@@ -129,9 +136,9 @@ async fn turn_away(stream: ClientStream, shared: &Shared, exceeded: Exceeded) {
     let _ = tokio::time::timeout(LAST_WORDS, told).await;
 }
 
-/// Makes a TLS session of a new connection. Returns `None` if that fails or takes too long.
+/// Makes a TLS session of a new connection. Returns `None` if that fails, takes too long or needs too much.
 async fn shake_hands(stream: ClientStream, tls: &Tls, budgets: &Budgets) -> Option<ClientStream> {
-    match tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+    match tokio::time::timeout(HEAD_TIME, tls.accept(stream, &budgets.buffered)).await {
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
             tracing::debug!(%error, "TLS handshake failed");
@@ -321,6 +328,14 @@ impl Read for WatchedIo {
 }
 
 impl WatchedIo {
+    /// Writes our response instead of hyper's own to a request that hyper cannot read. The connection is closed after it,
+    /// so what does not fit into the socket at once is given up.
+    fn replace(&mut self, context: &mut Context<'_>, data: &[u8]) -> Option<usize> {
+        let words = ErrorResponse::instead_of(data)?.into_last_words();
+        let _ = Pin::new(&mut self.io).poll_write(context, &words);
+        Some(data.len())
+    }
+
     fn note<T>(&self, written: Poll<T>) -> Poll<T> {
         self.activity.writing_waits.store(written.is_pending(), Ordering::Relaxed);
         written
@@ -333,6 +348,9 @@ impl Write for WatchedIo {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<std::io::Result<usize>> {
+        if let Some(count) = self.replace(context, data) {
+            return Poll::Ready(Ok(count));
+        }
         let written = Pin::new(&mut self.io).poll_write(context, data);
         self.note(written)
     }
@@ -342,6 +360,9 @@ impl Write for WatchedIo {
         context: &mut Context<'_>,
         data: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
+        if let Some(count) = data.first().and_then(|first| self.replace(context, first)) {
+            return Poll::Ready(Ok(count));
+        }
         let written = Pin::new(&mut self.io).poll_write_vectored(context, data);
         self.note(written)
     }

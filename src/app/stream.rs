@@ -8,17 +8,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use budget::Taken;
+
 pub enum ClientStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<RecordCounter>>),
 }
 
 impl ClientStream {
-    /// Waits until there is something to read. Only for a stream whose last read had to wait: then a TLS session has no
-    /// decrypted bytes left, and the next ones come over the socket.
+    /// Waits until there is something to read. Only for a new stream, or one whose last read had to wait: then a TLS
+    /// session has no decrypted bytes left, and the next ones come over the socket.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
-            ClientStream::Plain(socket) => socket.readable().await,
+            // tokio takes a new socket for readable until a read has failed.
+            ClientStream::Plain(socket) => socket.peek(&mut [0]).await.map(drop),
             ClientStream::Tls(tls) => tls.get_ref().0.socket.readable().await,
         }
     }
@@ -90,11 +93,18 @@ impl AsyncWrite for ClientStream {
 pub struct RecordCounter {
     socket: TcpStream,
     position: RecordPosition,
+    /// The bytes of the handshake so far, while it lasts.
+    handshake: Option<Taken>,
 }
 
 impl RecordCounter {
-    pub fn new(socket: TcpStream) -> Self {
-        Self { socket, position: RecordPosition::default() }
+    /// A socket before its handshake, the bytes of which are added to a charge.
+    pub fn new(socket: TcpStream, charge: Taken) -> Self {
+        Self { socket, position: RecordPosition::default(), handshake: Some(charge) }
+    }
+
+    pub fn end_handshake(&mut self) {
+        self.handshake = None;
     }
 
     fn is_inside(&self) -> bool {
@@ -142,7 +152,11 @@ impl AsyncRead for RecordCounter {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.socket).poll_read(context, buffer);
-        self.position.advance(&buffer.filled()[before..]);
+        let arrived = &buffer.filled()[before..];
+        self.position.advance(arrived);
+        if let Some(charge) = &mut self.handshake {
+            charge.grow(arrived.len() as u64).map_err(io::Error::other)?;
+        }
         polled
     }
 }
@@ -180,6 +194,18 @@ impl AsyncWrite for RecordCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    #[tokio::test]
+    async fn a_new_connection_without_a_byte_is_not_readable() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = ClientStream::Plain(listener.accept().await.unwrap().0);
+        let wait = std::time::Duration::from_millis(50);
+        assert!(tokio::time::timeout(wait, stream.readable()).await.is_err());
+        client.write_all(b"x").await.unwrap();
+        stream.readable().await.unwrap();
+    }
 
     #[test]
     fn a_part_of_a_record_is_noticed_wherever_it_ends() {

@@ -14,6 +14,8 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use budget::Budget;
+
 use super::stream::{ClientStream, RecordCounter};
 use crate::config::TlsFiles;
 
@@ -49,10 +51,13 @@ impl Tls {
         Ok(Self { acceptor: Arc::new(config).into(), files: files.clone(), current, provider })
     }
 
-    /// Runs the handshake on a new connection.
-    pub async fn accept(&self, stream: ClientStream) -> std::io::Result<ClientStream> {
+    /// Runs the handshake on a new connection. Its messages are kept until they are complete, and are charged as they
+    /// arrive.
+    pub async fn accept(&self, stream: ClientStream, budget: &Budget) -> std::io::Result<ClientStream> {
         let ClientStream::Plain(socket) = stream else { return Ok(stream) };
-        let stream = self.acceptor.accept(RecordCounter::new(socket)).await?;
+        let charge = budget.take(0).map_err(std::io::Error::other)?;
+        let mut stream = self.acceptor.accept(RecordCounter::new(socket, charge)).await?;
+        stream.get_mut().0.end_handshake();
         Ok(ClientStream::Tls(Box::new(stream)))
     }
 

@@ -115,7 +115,26 @@ impl ErrorResponse {
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, exceeded.to_string()) }
     }
 
-    /// The bytes of the response, for a connection on which no HTTP is spoken yet and which is closed after it.
+    /// The response that replaces hyper's own, which has no body, to a request that hyper cannot read. `None` for all
+    /// other bytes: what we respond has other headers first.
+    pub fn instead_of(head: &[u8]) -> Option<Self> {
+        let line_and_headers = head.strip_prefix(b"HTTP/1.1 ").filter(|rest| rest.starts_with(b"4"))?;
+        let (line, headers) = line_and_headers.split_at(line_and_headers.iter().position(|b| *b == b'\r')?);
+        if !headers.starts_with(b"\r\nconnection: close\r\ncontent-length: 0\r\n") {
+            return None;
+        }
+        let status = StatusCode::from_bytes(line.get(..3)?).ok()?;
+        Some(Self::new(
+            status,
+            match status {
+                StatusCode::URI_TOO_LONG => "the request target is too long",
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the head of the request is too large",
+                _ => "the request is not valid HTTP/1.1",
+            },
+        ))
+    }
+
+    /// The bytes of the response, for a connection on which hyper does not respond and which is closed after it.
     pub fn into_last_words(self) -> Vec<u8> {
         let body = json!({ "error": self.sentence }).to_string();
         let header = self

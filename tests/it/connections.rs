@@ -12,17 +12,6 @@ const LONG: Duration = Duration::from_millis(150);
 const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-async fn answered(stream: &mut TcpStream) {
-    let mut said = Vec::new();
-    while !said.ends_with(br#"{"status":"ok"}"#) {
-        let mut part = [0; 1024];
-        let length = stream.read(&mut part).await.unwrap();
-        assert!(length > 0, "the connection ended after {:?}", String::from_utf8_lossy(&said));
-        said.extend_from_slice(&part[..length]);
-    }
-    assert!(said.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&said));
-}
-
 /// Checks that for this time the other side neither sends anything nor closes the connection.
 async fn stays_open_and_silent(stream: &mut TcpStream) {
     let read = tokio::time::timeout(LONG, stream.read(&mut [0; 1])).await;
@@ -35,7 +24,7 @@ async fn an_idle_connection_serves_the_next_request() {
     let mut stream = TcpStream::connect(&app.address).await.unwrap();
     for _ in 0..3 {
         stream.write_all(REQUEST).await.unwrap();
-        answered(&mut stream).await;
+        client::is_healthy(&mut stream).await;
         stays_open_and_silent(&mut stream).await;
     }
     stream.write_all(LAST_REQUEST).await.unwrap();
@@ -48,7 +37,7 @@ async fn a_request_that_comes_in_pieces_with_long_pauses_is_served_whole() {
     let app = TestApp::start().await;
     let mut stream = TcpStream::connect(&app.address).await.unwrap();
     stream.write_all(REQUEST).await.unwrap();
-    answered(&mut stream).await;
+    client::is_healthy(&mut stream).await;
     // The first piece comes right after a response, so that the pauses fall in the middle of a head.
     let (last, pieces) = LAST_REQUEST.split_last().unwrap();
     for piece in pieces.chunks(17) {
@@ -101,4 +90,25 @@ async fn a_head_that_arrives_byte_by_byte_is_given_up() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the connection is still open after a minute");
     }
     assert!(begun.elapsed() > Duration::from_secs(14), "closed after {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_cannot_be_read_is_answered_like_any_other() {
+    let app = TestApp::start().await;
+    let many: String = (0..200).map(|number| format!("X{number}: y\r\n")).collect();
+    for (request, status) in [
+        ("GARBAGE\r\n\r\n".to_owned(), 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n".to_owned(), 400),
+        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000)), 414),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"), 431),
+    ] {
+        let said = client::rest(client::raw(&app.address, request.as_bytes()).await).await;
+        let (head, body) = said.split_once("\r\n\r\n").unwrap_or_default();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{said}");
+        assert!(head.contains("nosniff") && head.contains("no-store") && head.contains("json"), "{said}");
+        assert!(
+            body.starts_with(r#"{"error":""#) && head.contains(&format!("length: {}", body.len())),
+            "{said}"
+        );
+    }
 }

@@ -4,7 +4,8 @@
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Behaviour, Fake, TestApp, client, eventually};
+use crate::support::app::stdio_input;
+use crate::support::{Behaviour, Fake, TestApp, client, eventually, refusals};
 
 const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -13,12 +14,6 @@ const LAST_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnect
 fn half_body(length: usize) -> Vec<u8> {
     let head = format!("POST /init HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
     [head.into_bytes(), vec![b' '; length - 1]].concat()
-}
-
-async fn refusals(app: &TestApp, bound: &str) -> u64 {
-    let text = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
-    let name = format!("toolgate_refusals_total{{bound=\"{bound}\"}} ");
-    text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,5 +111,28 @@ async fn a_body_that_nobody_needs_is_not_kept() {
         .await;
         assert!(!said.starts_with("HTTP/1.1 503"), "{path}: {said}");
         assert!(said.starts_with("HTTP/1.1 200") || said.starts_with("HTTP/1.1 404"), "{path}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_beyond_the_budget_is_refused_at_each_door() {
+    let app = TestApp::start_with(|config| config.limits.buffered_bytes = 1024 * 1024).await;
+    let fakes = [
+        Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await,
+        Fake::start(Behaviour::default()).await,
+    ];
+    app.register_http("legacy", &fakes[0]).await;
+    app.register_http("modern", &fakes[1]).await;
+    app.post("/api/v0/servers", stdio_input("process", &Behaviour::default())).await.expect(201);
+    for name in ["legacy", "modern", "process"] {
+        let tool = format!("{name}__huge");
+        let refused = app.invoke(&tool, json!({ "bytes": 3 * 1024 * 1024 })).await.expect(503);
+        assert_eq!(refused.headers["retry-after"], "1");
+        assert!(refused.error().contains("MAX_BUFFERED_MB"), "{}", refused.text());
+        let params = json!({ "name": tool, "arguments": { "bytes": 3 * 1024 * 1024 } });
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let answer = app.post("/mcp", message).await.expect(200).json();
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+        app.invoke(&tool, json!({ "bytes": 100 })).await.expect(200);
     }
 }

@@ -153,6 +153,16 @@ async fn other_processes_of_its_user_cannot_read_the_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_child_cannot_read_the_environment_of_the_gateway_even_as_root() {
+    let key = "ef".repeat(32);
+    let gateway = Process::start_in(TempDir::new().unwrap(), &[("TOOLGATE_SECRET_KEY", &key)]).await;
+    let script = format!("cat /proc/{0}/environ /proc/{0}/maps >&2; exit 1", gateway.id());
+    let input = json!({ "name": "s", "transport": "stdio", "command": "sh", "args": ["-c", script] });
+    let said = gateway.post("/api/v0/servers", &input).await.expect(500).error();
+    assert!(said.matches("Permission denied").count() == 2, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn children_run_as_the_user_that_is_named() {
     let folder = TempDir::new().unwrap();
     let unknown = run(command(folder.path(), &[("STDIO_USER", "no-such-user")])).await;

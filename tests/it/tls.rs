@@ -81,17 +81,6 @@ async fn presented(address: &str) -> CertificateDer<'static> {
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }
 
-async fn answered(stream: &mut TlsStream<TcpStream>) {
-    let mut said = Vec::new();
-    while !said.ends_with(br#"{"status":"ok"}"#) {
-        let mut part = [0; 1024];
-        let length = stream.read(&mut part).await.unwrap();
-        assert!(length > 0, "the connection ended after {:?}", String::from_utf8_lossy(&said));
-        said.extend_from_slice(&part[..length]);
-    }
-    assert!(said.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&said));
-}
-
 async fn start(pair: &Pair) -> TestApp {
     TestApp::start_with(|config| config.tls = Some(pair.files())).await
 }
@@ -113,7 +102,7 @@ async fn connections_use_tls_1_2_or_1_3_and_survive_pauses() {
             stream.flush().await.unwrap();
             assert!(tokio::time::timeout(LONG, stream.read(&mut [0; 1])).await.is_err());
             stream.write_all(&REQUEST[20..]).await.unwrap();
-            answered(&mut stream).await;
+            client::is_healthy(&mut stream).await;
             assert!(tokio::time::timeout(LONG, stream.read(&mut [0; 1])).await.is_err());
         }
         // Several requests in one record.
@@ -162,7 +151,7 @@ async fn changed_files_are_read_again_and_a_wrong_pair_is_not_used() {
         tokio::time::sleep(LONG).await;
     }
     open.write_all(REQUEST).await.unwrap();
-    answered(&mut open).await;
+    client::is_healthy(&mut open).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,7 +169,7 @@ async fn a_pair_that_cannot_be_read_is_logged() {
     eventually("the missing file is logged", logged).await;
     let mut stream = connect(&gateway.address, rustls::DEFAULT_VERSIONS).await;
     stream.write_all(REQUEST).await.unwrap();
-    answered(&mut stream).await;
+    client::is_healthy(&mut stream).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +200,7 @@ async fn a_handshake_and_a_first_head_share_the_time_of_a_head() {
     let half_a_record = async {
         let mut stream = connect(&app.address, rustls::DEFAULT_VERSIONS).await;
         stream.write_all(REQUEST).await.unwrap();
-        answered(&mut stream).await;
+        client::is_healthy(&mut stream).await;
         let begun = Instant::now();
         let (mut socket, _) = stream.into_inner();
         for byte in [&[23, 3, 3, 2, 0][..], &[0; 600]].concat() {
@@ -227,6 +216,59 @@ async fn a_handshake_and_a_first_head_share_the_time_of_a_head() {
     for taken in [first, second, third] {
         assert!((14..40).contains(&taken.as_secs()), "closed after {first:?}, {second:?}, {third:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_connection_rests_and_closes_for_a_new_one() {
+    let pair = Pair::new("first");
+    let app = TestApp::start_with(|config| {
+        config.tls = Some(pair.files());
+        config.limits.connections = 2;
+    })
+    .await;
+    let mut silent = Vec::new();
+    for _ in 0..4 {
+        silent.push(TcpStream::connect(&app.address).await.unwrap());
+    }
+    let mut stream = connect(&app.address, rustls::DEFAULT_VERSIONS).await;
+    stream.write_all(REQUEST).await.unwrap();
+    client::is_healthy(&mut stream).await;
+    assert_eq!(silent[0].read(&mut [0; 1]).await.unwrap(), 0, "the first one has rested longest");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_handshakes_hold_is_limited() {
+    let pair = Pair::new("first");
+    let app = TestApp::start_with(|config| {
+        config.tls = Some(pair.files());
+        config.limits.buffered_bytes = 512 * 1024;
+    })
+    .await;
+    // A hello of 60,000 bytes in several records, of which the last byte is missing.
+    let mut hello = vec![22, 3, 1, 64, 0, 1, 0, 234, 96, 3, 3];
+    for rest in [16_378, 16_384, 16_384, 10_853] {
+        hello.resize(hello.len() + rest, 0);
+        hello.extend([22, 3, 1, 64, 0]);
+    }
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(&app.address).await.unwrap();
+        let _ = stream.write_all(&hello).await;
+        held.push(stream);
+    }
+    let mut closed = 0;
+    for stream in &mut held {
+        let read = tokio::time::timeout(LONG, stream.read(&mut [0; 1])).await;
+        closed += usize::from(read.is_ok());
+    }
+    assert!((10..20).contains(&closed), "{closed} of 20 were refused");
+    drop(held);
+    let is_served = async || {
+        let socket = TcpStream::connect(&app.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        connector(rustls::DEFAULT_VERSIONS).connect(name, socket).await.is_ok()
+    };
+    eventually("there is room again", is_served).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,6 +12,10 @@ pub const DATABASE_VARIABLE: &str = "TOOLGATE_FAULTS_DATABASE";
 /// The environment variable with the seconds by which the clock of the program is set back.
 pub const CLOCK_VARIABLE: &str = "TOOLGATE_FAULTS_CLOCK";
 
+/// The environment variables with a host name, and with the path of the file that contains its address.
+pub const NAME_VARIABLE: &str = "TOOLGATE_FAULTS_NAME";
+pub const ADDRESS_VARIABLE: &str = "TOOLGATE_FAULTS_ADDRESS";
+
 /// No fault.
 pub const OFF: u32 = 0;
 /// Writes that would make a file longer fail with ENOSPC.

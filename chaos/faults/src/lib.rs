@@ -1,9 +1,10 @@
 //! A fault layer between a program and its database files. Loaded with LD_PRELOAD, it replaces the libc functions that
 //! change files and makes some calls fail, as the mapped `Control` says. Nothing here allocates or locks, and calls on
-//! other files (sockets, logs, keys) are never changed.
+//! other files (sockets, logs, keys) are never changed. It can also give one host name an address that changes.
 #![allow(unsafe_code)]
 
 mod control;
+mod names;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;

@@ -23,7 +23,7 @@ const QUICK: Duration = Duration::from_millis(100);
 /// How long recovery may take.
 const RECOVERY: Duration = Duration::from_secs(20);
 /// KiB that an allocator may keep.
-const KEPT: u64 = 20 * 1024;
+const KEPT: u64 = 8 * 1024;
 /// Longer than any attack takes.
 const LIMIT: Duration = Duration::from_secs(150);
 
@@ -85,7 +85,7 @@ impl Arena {
             }
             _ => None,
         };
-        let fake = Fake::start().await?;
+        let fake = Fake::start()?;
         let input = json!({"name": SERVER, "transport": "streamable_http", "url": fake.url("plain")});
         let register = with_token(Request::new("POST", "/api/v0/servers").json(&input), admin.as_deref());
         let made = gateway.send(register).await?;
@@ -94,7 +94,7 @@ impl Arena {
         for _ in 0..50 {
             gateway.send(call.clone()).await?;
         }
-        let bystander = Bystander::start(gateway.address.clone(), call);
+        let bystander = Bystander::start(gateway.address.clone(), call)?;
         tokio::time::sleep(Duration::from_millis(300)).await;
         let memory = Memory::watch(gateway.id());
         let level = memory.now()?;

@@ -4,20 +4,25 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinHandle;
+use anyhow::Result;
 use toolgate_chaos::http::Request;
+use toolgate_chaos::tls::NO_SESSION;
+
+use crate::aside::Aside;
 
 /// Pause between two calls.
 const PACE: Duration = Duration::from_millis(20);
-/// A call that takes longer counts as hanging. Some attacks use all of a small machine for seconds.
-const LIMIT: Duration = Duration::from_secs(25);
+/// A call that takes longer counts as hanging. On two cores with four times more work than they can do, the slowest calls
+/// to a debug build take three seconds, while it handles responses of 8 MiB.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// What a bystander has measured since the last look.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub p99: Duration,
+    pub slowest: Duration,
     pub answered: usize,
-    /// Calls that were refused because of a bound (429 or 503).
+    /// Calls that were refused because of a bound: with 429 or 503, or without a TLS session.
     pub refused: usize,
     /// What went wrong otherwise.
     pub failures: Vec<String>,
@@ -32,15 +37,15 @@ struct Notes {
 
 pub struct Bystander {
     notes: Arc<Mutex<Notes>>,
-    task: JoinHandle<()>,
+    _work: Aside,
 }
 
 impl Bystander {
-    pub fn start(address: String, call: Request) -> Self {
+    pub fn start(address: String, call: Request) -> Result<Self> {
         let notes = Arc::new(Mutex::new(Notes::default()));
         let kept = notes.clone();
         let call = call.limit(LIMIT);
-        let task = tokio::spawn(async move {
+        let work = Aside::run(async move {
             loop {
                 let begun = Instant::now();
                 let outcome = call.send(&address).await;
@@ -53,13 +58,15 @@ impl Bystander {
                         Ok(response) => {
                             notes.failures.push(format!("{} {}", response.status, response.text()));
                         }
+                        // A connection that is refused before its TLS session cannot be told why.
+                        Err(error) if format!("{error:#}").contains(NO_SESSION) => notes.refused += 1,
                         Err(error) => notes.failures.push(format!("{error:#}")),
                     }
                 }
                 tokio::time::sleep(PACE).await;
             }
-        });
-        Self { notes, task }
+        })?;
+        Ok(Self { notes, _work: work })
     }
 
     /// What it has measured since the last call of this function.
@@ -70,6 +77,7 @@ impl Bystander {
         let index = notes.took.len().saturating_sub(1) * 99 / 100;
         Seen {
             p99: notes.took.get(index).copied().unwrap_or_default(),
+            slowest: notes.took.last().copied().unwrap_or_default(),
             answered: notes.took.len(),
             refused: notes.refused,
             failures: notes.failures,
@@ -77,15 +85,10 @@ impl Bystander {
     }
 }
 
-impl Drop for Bystander {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p99 {:.1} ms of {} calls", self.p99.as_secs_f64() * 1000.0, self.answered)?;
+        let [p99, slowest] = [self.p99, self.slowest].map(|took| took.as_secs_f64() * 1000.0);
+        write!(f, "p99 {p99:.1} ms, slowest {slowest:.1} ms of {} calls", self.answered)?;
         if self.refused > 0 {
             write!(f, " ({} refused)", self.refused)?;
         }

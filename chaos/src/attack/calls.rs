@@ -1,4 +1,4 @@
-//! Attacks on calls: more than `MAX_CALLS` at once, from every door, and quotas.
+//! Attacks on calls: more than `MAX_CALLS` at once, by one client.
 
 use std::time::Duration;
 
@@ -25,18 +25,6 @@ pub async fn run(plan: &Plan) -> Result<Vec<Verdict>> {
             in_flight(&arena, attack).await
         })
         .await?;
-    let limited = json!({"name": "limited", "access_token": "token-of-limited", "allow_list": ["*"],
-        "rate_limit": {"calls_per_minute": 60, "burst": 5}});
-    let made = arena.rest("POST", "/api/v0/clients", &limited).await?;
-    if made.status == 201 {
-        arena
-            .attack("quota", "50 calls of a client with a burst of 5", async |attack| {
-                quota(&arena, attack).await
-            })
-            .await?;
-    } else {
-        println!("  skipped  quota: this gateway has none: {} {}", made.status, made.text());
-    }
     arena.close().await
 }
 
@@ -69,23 +57,5 @@ async fn in_flight(arena: &Arena, attack: &mut Attack) -> Result<()> {
         answer.and_then(|answer| answer.json()).is_ok_and(|answer| answer.get("result").is_some())
     });
     attack.check(again.await, || "a call is still refused afterwards".to_owned());
-    Ok(())
-}
-
-async fn quota(arena: &Arena, attack: &mut Attack) -> Result<()> {
-    arena.fake.take_reached();
-    let (mut answered, mut refused) = (0, 0);
-    let begun = std::time::Instant::now();
-    for _ in 0..50 {
-        let answer = arena.gateway.send(call("token-of-limited", 0)).await?.json()?;
-        match (answer.get("result").is_some(), answer["error"]["code"] == 429) {
-            (true, _) => answered += 1,
-            (_, true) => refused += 1,
-            _ => attack.fail(format!("a call got {answer}")),
-        }
-    }
-    let allowed = 6 + begun.elapsed().as_secs();
-    attack.check(answered <= allowed && refused > 0, || format!("{answered} of {allowed} passed"));
-    attack.came_back(format!("{answered} answered, {refused} errors 429"));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The server behind the gateway: correct at `/plain`, and badly behaved at other paths. It speaks the legacy era over
 //! streamable HTTP.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,42 +9,42 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use toolgate_chaos::server::next_request;
+
+use crate::aside::Aside;
 
 /// The part of the path of [`Fake::url`] that only admins may see.
 pub const SECRET: &str = "secret-path";
 /// A name that would change the title of a terminal, clear it, and turn the direction of the text.
 pub const STEERING: &str = "x\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}y";
+/// The message of calls that are counted.
+pub const MARK: &str = "counted";
 /// A message that never fits.
 const HUGE: usize = 24 << 20;
 
 pub struct Fake {
     address: String,
-    /// The methods of the messages that arrived.
-    reached: Arc<Mutex<Vec<String>>>,
-    task: JoinHandle<()>,
+    reached: Arc<Reached>,
+    _work: Aside,
+}
+
+/// What arrived at the server.
+#[derive(Default)]
+struct Reached {
+    methods: Mutex<Vec<String>>,
+    /// Calls with [`MARK`] as their message.
+    marked: AtomicUsize,
 }
 
 impl Fake {
-    pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
+    pub fn start() -> Result<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?.to_string();
-        let reached = Arc::new(Mutex::new(Vec::new()));
-        let kept = reached.clone();
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                tokio::select! {
-                    accepted = listener.accept() => if let Ok((stream, _)) = accepted {
-                        let _ = stream.set_nodelay(true);
-                        connections.spawn(serve(stream, kept.clone()));
-                    },
-                    Some(_) = connections.join_next() => {}
-                }
-            }
-        });
-        Ok(Self { address, reached, task })
+        let reached = Arc::<Reached>::default();
+        let work = Aside::run(accept(listener, reached.clone()))?;
+        Ok(Self { address, reached, _work: work })
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -52,23 +53,39 @@ impl Fake {
 
     /// The methods that arrived since the last call of this function.
     pub fn take_reached(&self) -> Vec<String> {
-        std::mem::take(&mut self.reached.lock().expect("no code panics while it holds the list"))
+        std::mem::take(&mut self.reached.methods.lock().expect("no code panics while it holds the list"))
+    }
+
+    /// How many calls with [`MARK`] arrived in all.
+    pub fn marked(&self) -> usize {
+        self.reached.marked.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Fake {
-    fn drop(&mut self) {
-        self.task.abort();
+async fn accept(listener: std::net::TcpListener, reached: Arc<Reached>) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => if let Ok((stream, _)) = accepted {
+                let _ = stream.set_nodelay(true);
+                connections.spawn(serve(stream, reached.clone()));
+            },
+            Some(_) = connections.join_next() => {}
+        }
     }
 }
 
-async fn serve(mut stream: TcpStream, reached: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, reached: Arc<Reached>) {
     let mut read = Vec::new();
     while let Ok(Some((http_method, path, body))) = next_request(&mut stream, &mut read).await {
         let message: Value = serde_json::from_slice(&body).unwrap_or_default();
         let method = message["method"].as_str().unwrap_or_default();
-        reached.lock().expect("no code panics while it holds the list").push(method.to_owned());
+        reached.methods.lock().expect("no code panics while it holds the list").push(method.to_owned());
         let is_call = method == "tools/call";
+        if is_call && message["params"]["arguments"]["message"] == MARK {
+            reached.marked.fetch_add(1, Ordering::Relaxed);
+        }
         let written = if http_method != "POST" {
             respond(&mut stream, "405 Method Not Allowed", "text/plain", "").await
         } else if is_call && path.starts_with("/huge") {
@@ -96,11 +113,14 @@ async fn respond(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -
 }
 
 fn huge(id: &Value, kind: &str) -> String {
-    let text = "x".repeat(HUGE);
-    let message = format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
-    );
+    let message = long(id, HUGE);
     if kind == "text/event-stream" { format!("data: {message}\n\n") } else { message }
+}
+
+/// The response to a call with a text of this many bytes. It is not made as a [`Value`], which would take long.
+fn long(id: &Value, bytes: usize) -> String {
+    let text = "x".repeat(bytes);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#)
 }
 
 /// The response to a request; `None` for a notification.
@@ -120,7 +140,16 @@ async fn answer(path: &str, message: &Value) -> Option<String> {
         "resources/templates/list" => json!({"resourceTemplates": [
             {"uriTemplate": "x://{+path}{?q}", "name": "x"}, {"uriTemplate": "fake://item/{id}", "name": "item"}]}),
         "resources/read" => json!({"contents": [{"uri": message["params"]["uri"], "text": "text"}]}),
-        "tools/call" => call(&message["params"]).await,
+        "tools/call" => {
+            let arguments = &message["params"]["arguments"];
+            let number = |name: &str| arguments[name].as_u64().unwrap_or_default();
+            tokio::time::sleep(Duration::from_millis(number("ms"))).await;
+            match (arguments["task"].as_str(), usize::try_from(number("bytes")).unwrap_or_default()) {
+                (Some(id), _) => json!({"task": task(id)}),
+                (None, 0) => json!({"content": [{"type": "text", "text": arguments["message"].to_string()}]}),
+                (None, bytes) => return Some(long(id, bytes)),
+            }
+        }
         "tasks/list" => json!({"tasks": [task("task-a"), task("task-b")]}),
         "tasks/get" | "tasks/cancel" | "tasks/result" => {
             task(message["params"]["taskId"].as_str().unwrap_or_default())
@@ -136,18 +165,6 @@ async fn answer(path: &str, message: &Value) -> Option<String> {
 fn task(id: &str) -> Value {
     json!({"taskId": id, "status": "working", "createdAt": "2026-01-01T00:00:00Z",
         "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttl": 60_000})
-}
-
-async fn call(params: &Value) -> Value {
-    let arguments = &params["arguments"];
-    let number = |name: &str| arguments[name].as_u64().unwrap_or_default();
-    if let Some(id) = arguments["task"].as_str() {
-        return json!({"task": task(id)});
-    }
-    tokio::time::sleep(Duration::from_millis(number("ms"))).await;
-    let bytes = usize::try_from(number("bytes")).unwrap_or_default();
-    let text = if bytes > 0 { "x".repeat(bytes) } else { arguments["message"].to_string() };
-    json!({"content": [{"type": "text", "text": text}]})
 }
 
 /// A page of the list of tools.

@@ -2,6 +2,7 @@
 //! its verdict in `arena.rs`, which also watches a bystander, the memory and the recovery of the gateway.
 
 mod arena;
+mod aside;
 mod browsers;
 mod bystander;
 mod calls;
@@ -12,12 +13,15 @@ mod memory;
 mod messages;
 mod mutate;
 mod mutation;
+mod oauth;
 mod plan;
 mod processes;
+mod quotas;
 mod raw;
 mod slow;
 mod sockets;
 mod stdio;
+mod tls;
 mod tokens;
 mod verdict;
 
@@ -30,8 +34,21 @@ use plan::Plan;
 use verdict::Verdict;
 
 /// Every family by the name used on the command line, in the order of the run.
-const FAMILIES: &[&str] =
-    &["slow", "sockets", "calls", "messages", "processes", "lists", "browsers", "tokens", "leaks", "random"];
+const FAMILIES: &[&str] = &[
+    "slow",
+    "sockets",
+    "tls",
+    "calls",
+    "quotas",
+    "messages",
+    "processes",
+    "lists",
+    "browsers",
+    "oauth",
+    "tokens",
+    "leaks",
+    "random",
+];
 
 fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -67,11 +84,14 @@ async fn run(family: &str, plan: &Plan) -> Result<Vec<Verdict>> {
     match family {
         "slow" => slow::run(plan).await,
         "sockets" => sockets::run(plan).await,
+        "tls" => tls::run(plan).await,
         "calls" => calls::run(plan).await,
+        "quotas" => quotas::run(plan).await,
         "messages" => messages::run(plan).await,
         "processes" => processes::run(plan).await,
         "lists" => lists::run(plan).await,
         "browsers" => browsers::run(plan).await,
+        "oauth" => oauth::run(plan).await,
         "tokens" => tokens::run(plan).await,
         "leaks" => leaks::run(plan).await,
         "random" => mutate::run(plan).await,

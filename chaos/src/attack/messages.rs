@@ -13,6 +13,11 @@ use crate::verdict::{Attack, Verdict};
 
 /// The longest time that one of these messages may take, in a debug build on a busy machine.
 const LONG: Duration = Duration::from_secs(3);
+/// Subscriptions of a session or a listen request, and of a principal.
+const OF_SESSION: usize = 1000;
+const OF_PRINCIPAL: usize = 10_000;
+/// The version of the protocol that has batches.
+const WITH_BATCHES: &str = "2025-03-26";
 
 pub async fn run(plan: &Plan) -> Result<Vec<Verdict>> {
     let arena = Arena::development(plan, 96, |settings| settings).await?;
@@ -31,6 +36,13 @@ pub async fn run(plan: &Plan) -> Result<Vec<Verdict>> {
             "many subscriptions",
             "listen with 8,000 URIs, and 1,001 subscriptions of a session",
             async |attack| subscriptions(&arena, attack).await,
+        )
+        .await?;
+    arena
+        .attack(
+            "subscriptions of a principal",
+            "10,001 subscriptions over 11 sessions and listen requests",
+            async |attack| principal_subscriptions(&arena, attack).await,
         )
         .await?;
     arena.close().await
@@ -100,16 +112,66 @@ async fn subscriptions(arena: &Arena, attack: &mut Attack) -> Result<()> {
     let answer = arena.gateway.send(raw::modern("/mcp", "subscriptions/listen", wanted)).await?.json()?;
     attack.check(answer["error"]["code"] == -32602, || format!("listen got {answer}"));
     attack.check(begun.elapsed() < LONG, || format!("the refusal took {:?}", begun.elapsed()));
-    let session = raw::session(&arena.gateway.address, "/mcp", None).await?;
+    let session = raw::session(&arena.gateway.address).await?;
     let mut last = Value::Null;
     for uri in &uris[..1001] {
-        let message = raw::message("resources/subscribe", &json!({"uri": uri}));
-        let request = raw::post("/mcp", &message).header("Mcp-Session-Id", &session);
+        let request = raw::post("/mcp", &subscribe(uri)).header("Mcp-Session-Id", &session);
         last = arena.gateway.send(request).await?.json()?;
     }
     attack.check(last["error"]["code"] == -32602, || format!("the 1,001st subscription got {last}"));
     attack.came_back(format!("{} and {}", answer["error"]["message"], last["error"]["message"]));
-    let end = toolgate_chaos::http::Request::new("DELETE", "/mcp").header("Mcp-Session-Id", &session);
+    end(arena, &session).await
+}
+
+/// Half of them in sessions, by batches, and half in listen requests. One more is refused at each door, and room for it
+/// comes back with a session that ends.
+async fn principal_subscriptions(arena: &Arena, attack: &mut Attack) -> Result<()> {
+    let address = arena.gateway.address.as_str();
+    let uris: Vec<String> = (0..OF_SESSION).map(|number| format!("fake://item/{number}")).collect();
+    let before = arena.refusals("subscriptions").await?;
+    let (mut sessions, mut streams) = (Vec::new(), Vec::new());
+    for _ in 0..OF_PRINCIPAL / OF_SESSION / 2 {
+        let session = raw::session_of(address, WITH_BATCHES).await?;
+        for uris in uris.chunks(100) {
+            let messages: Vec<_> = uris.iter().map(|uri| subscribe(uri)).collect();
+            let batch = raw::post("/mcp", &json!(messages)).header("Mcp-Session-Id", &session);
+            let answer = arena.gateway.send(batch).await?.text();
+            ensure!(!answer.contains("error"), "a batch of subscriptions got {answer:.300}");
+        }
+        sessions.push(session);
+        let wanted = json!({"notifications": {"resourceSubscriptions": uris}});
+        let listen = raw::modern("/mcp", "subscriptions/listen", wanted);
+        let mut stream = raw::begin(address, &listen.to_bytes("localhost")).await?;
+        let status = raw::status(&mut stream, LONG * 3).await;
+        ensure!(status == Some(200), "a listen request got {status:?}");
+        streams.push(stream);
+    }
+    let last = raw::session(address).await?;
+    let one_more = raw::post("/mcp", &subscribe(&uris[0])).header("Mcp-Session-Id", &last);
+    let wanted = json!({"notifications": {"resourceSubscriptions": [uris[0]]}});
+    for request in [one_more.clone(), raw::modern("/mcp", "subscriptions/listen", wanted)] {
+        let answer = arena.gateway.send(request).await?.json()?;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        let is_named = answer["error"]["code"] == -32602 && message.contains(&OF_PRINCIPAL.to_string());
+        attack.check(is_named, || format!("the 10,001st subscription got {answer}"));
+        attack.came_back(message);
+    }
+    let refused = arena.refusals("subscriptions").await? - before;
+    attack.check(refused == 2, || format!("{refused} refusals were counted"));
+    for session in &sessions {
+        end(arena, session).await?;
+    }
+    let answer = arena.gateway.send(one_more).await?.json()?;
+    attack.check(answer.get("result").is_some(), || format!("one more afterwards got {answer}"));
+    end(arena, &last).await
+}
+
+fn subscribe(uri: &str) -> Value {
+    raw::message("resources/subscribe", &json!({"uri": uri}))
+}
+
+async fn end(arena: &Arena, session: &str) -> Result<()> {
+    let end = toolgate_chaos::http::Request::new("DELETE", "/mcp").header("Mcp-Session-Id", session);
     arena.gateway.send(end).await?;
     Ok(())
 }

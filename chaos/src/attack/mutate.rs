@@ -47,7 +47,7 @@ pub async fn run(plan: &Plan) -> Result<Vec<Verdict>> {
 }
 
 async fn flood(plan: &Plan, arena: &Arena, attack: &mut Attack) -> Result<()> {
-    let session = raw::session(&arena.gateway.address, "/mcp", None).await?;
+    let session = raw::session(&arena.gateway.address).await?;
     let corpus = Arc::new(corpus(&session));
     let next = Arc::new(AtomicU64::default());
     let mut workers = JoinSet::new();

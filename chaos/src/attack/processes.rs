@@ -87,7 +87,7 @@ async fn register(arena: &Arena, name: &str, program: &Path, mode: &str) -> Resu
 async fn processes(arena: &Arena, program: &Path, attack: &mut Attack) -> Result<()> {
     let mut most = 0;
     for _ in 0..40 {
-        let session = raw::session(&arena.gateway.address, "/mcp", None).await?;
+        let session = raw::session(&arena.gateway.address).await?;
         let call = raw::message("tools/call", &json!({"name": "child__pid", "arguments": {}}));
         let answer = arena.gateway.send(raw::post("/mcp", &call).header("Mcp-Session-Id", &session)).await?;
         let answer = answer.json()?;

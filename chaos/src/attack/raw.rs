@@ -136,14 +136,15 @@ pub fn modern(path: &str, method: &str, mut params: Value) -> Request {
 }
 
 /// Opens a session of the legacy era and returns its id.
-pub async fn session(address: &str, path: &str, token: Option<&str>) -> Result<String> {
-    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+pub async fn session(address: &str) -> Result<String> {
+    session_of(address, "2025-06-18").await
+}
+
+/// Opens a session of one version of the protocol.
+pub async fn session_of(address: &str, version: &str) -> Result<String> {
+    let hello = json!({"protocolVersion": version, "capabilities": {},
         "clientInfo": {"name": "attack", "version": "1"}});
-    let mut request = post(path, &message("initialize", &hello));
-    if let Some(token) = token {
-        request = request.token(token);
-    }
-    let response = request.send(address).await?;
+    let response = post("/mcp", &message("initialize", &hello)).send(address).await?;
     let id = response.header("mcp-session-id").map(str::to_owned);
     id.with_context(|| format!("no session: {} {}", response.status, response.text()))
 }

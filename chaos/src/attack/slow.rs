@@ -17,6 +17,8 @@ use crate::verdict::{Attack, Verdict};
 /// Time for a head, and for a body or without progress of a response.
 const HEAD: Duration = Duration::from_secs(15);
 const BODY: Duration = Duration::from_secs(30);
+/// Time for the response to a refused body: the rest of it is awaited for five seconds before.
+const REFUSAL: Duration = Duration::from_secs(12);
 /// What may be added on a busy machine.
 const SLACK: Duration = Duration::from_secs(12);
 const MIB: usize = 1 << 20;
@@ -160,7 +162,7 @@ async fn large_bodies(address: &str, attack: &mut Attack) -> Result<()> {
             let bytes = [head.into_bytes(), vec![b' '; 4 * MIB - 1]].concat();
             let sending = tokio::time::timeout(BODY, raw::begin(&address, &bytes)).await;
             let mut stream = sending.context("the body is not taken")??;
-            Ok::<_, anyhow::Error>(raw::status(&mut stream, Duration::from_secs(3)).await)
+            Ok::<_, anyhow::Error>(raw::status(&mut stream, REFUSAL).await)
         });
     }
     let (mut held, mut refused) = (0, 0);

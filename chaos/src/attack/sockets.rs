@@ -129,7 +129,7 @@ async fn streams(arena: &Arena, attack: &mut Attack) -> Result<()> {
         let (mut held, mut opened, mut refused) = (Vec::new(), 0, 0);
         for _ in 0..15 {
             let mut stream = if kind == "session" {
-                let session = raw::session(address, "/mcp", None).await?;
+                let session = raw::session(address).await?;
                 let bytes = raw::kept("GET", "/mcp", &[accept, ("Mcp-Session-Id", &session)], b"");
                 raw::begin(address, &bytes).await?
             } else {

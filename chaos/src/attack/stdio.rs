@@ -1,9 +1,8 @@
 //! `attack __server`: an MCP server over stdio with tools that spy on the gateway or send too much.
 
-use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The word that starts the server.
 pub const SERVER: &str = "__server";
@@ -12,52 +11,21 @@ pub const STDERR: &str = "only-for-admins";
 
 /// Serves until standard input ends.
 pub fn serve() -> ExitCode {
-    for line in std::io::stdin().lock().lines() {
-        let Ok(message) = line.map(|line| serde_json::from_str::<Value>(&line).unwrap_or_default()) else {
-            break;
-        };
-        if let Some(answer) = answer(&message)
-            && writeln!(std::io::stdout(), "{answer}").is_err()
-        {
-            break;
-        }
-    }
+    toolgate_chaos::stdio::serve(&["pid", "spy", "huge", "die"], |params| call(params).into());
     ExitCode::SUCCESS
 }
 
-fn answer(message: &Value) -> Option<Value> {
-    let id = message.get("id").filter(|id| !id.is_null())?;
-    let params = &message["params"];
-    let result = match message["method"].as_str()? {
-        "initialize" => json!({
-            "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
-            "serverInfo": {"name": "child", "version": "1"},
-        }),
-        "ping" => json!({}),
-        "tools/list" => {
-            let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
-            let tools = ["pid", "spy", "huge", "die"].map(tool);
-            json!({"tools": tools})
+fn call(params: &Value) -> String {
+    match params["name"].as_str().unwrap_or_default() {
+        "pid" => std::process::id().to_string(),
+        "spy" => spy(params["arguments"]["folder"].as_str().unwrap_or_default()),
+        "huge" => "x".repeat(24 << 20),
+        "die" => {
+            eprintln!("Traceback: --api-key={STDERR}");
+            std::process::exit(1);
         }
-        "tools/call" => {
-            let text = match params["name"].as_str()? {
-                "pid" => std::process::id().to_string(),
-                "spy" => spy(params["arguments"]["folder"].as_str()?),
-                "huge" => "x".repeat(24 << 20),
-                "die" => {
-                    eprintln!("Traceback: --api-key={STDERR}");
-                    std::process::exit(1);
-                }
-                _ => String::new(),
-            };
-            json!({"content": [{"type": "text", "text": text}]})
-        }
-        _ => {
-            let error = json!({"code": -32601, "message": "unknown method"});
-            return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}));
-        }
-    };
-    Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        _ => String::new(),
+    }
 }
 
 /// Everything that may contain the key of the gateway: our environment, that of our ancestors, the files beside its

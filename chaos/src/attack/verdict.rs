@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use crate::bystander::Seen;
 
@@ -77,17 +78,23 @@ impl fmt::Display for Verdict {
 /// One row per attack.
 pub fn table(verdicts: &[Verdict]) -> String {
     let mut rows = vec![
-        "| attack | verdict | bystander's p99 | its calls | refused | memory before, peak, after (MiB) |"
+        "| attack | verdict | bystander's p99 | its slowest call | its calls | refused | memory before, peak, after (MiB) |"
             .to_owned(),
-        "|---|---|---|---|---|---|".to_owned(),
+        "|---|---|---|---|---|---|---|".to_owned(),
     ];
     for verdict in verdicts {
         let [before, peak, after] = verdict.memory;
+        // Some attacks are over before the bystander calls.
+        let time = |took: Duration| match verdict.seen.answered {
+            0 => "–".to_owned(),
+            _ => format!("{:.1} ms", took.as_secs_f64() * 1000.0),
+        };
         rows.push(format!(
-            "| {} | {} | {:.1} ms | {} | {} | {before}, {peak}, {after} |",
+            "| {} | {} | {} | {} | {} | {} | {before}, {peak}, {after} |",
             verdict.attack.name,
             if verdict.passed() { "PASS" } else { "FAIL" },
-            verdict.seen.p99.as_secs_f64() * 1000.0,
+            time(verdict.seen.p99),
+            time(verdict.seen.slowest),
             verdict.seen.answered,
             verdict.seen.refused,
         ));

@@ -1,9 +1,6 @@
 //! The faults of the database: the control file of the fault layer, and SQLite's write lock held by another process.
 #![allow(unsafe_code)]
 
-#[path = "../../faults/src/control.rs"]
-mod control;
-
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -14,7 +11,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::gateway::{Settings, eventually};
 use crate::random::Random;
-use control::Control;
+use toolgate_chaos::layer::control::{self, Control};
+use toolgate_chaos::layer::library;
 
 /// The file of the database; its log and index have longer names that begin with this one.
 pub const DATABASE: &str = "toolgate.db";
@@ -146,10 +144,7 @@ pub struct Faults {
 impl Faults {
     /// Makes the control file in the folder of a gateway, with every fault off.
     pub fn new(folder: &Path) -> Result<Self> {
-        let library = std::env::current_exe()?.with_file_name("libtoolgate_faults.so");
-        if !library.exists() {
-            bail!("there is no {}; build it with `cargo build -p toolgate-faults`", library.display());
-        }
+        let library = library()?;
         let path = folder.join("faults.control");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         let size = size_of::<Control>();

@@ -23,7 +23,8 @@ pub enum ErrorKind {
     Upstream,
     /// A limit was reached; the same request may work later.
     Throttled,
-    /// The database cannot be used now; nothing was changed, and the same request may work later.
+    /// The database cannot be used now and nothing was changed, or there is no room for the response. The same request may
+    /// work later.
     Unavailable,
     /// The gateway failed; the cause is in the log.
     Internal,
@@ -85,6 +86,11 @@ impl Error {
         let sentence =
             format!("the database cannot be used now: {reason}; nothing was changed, try again later");
         Self::new(ErrorKind::Unavailable, sentence)
+    }
+
+    /// The response does not fit beside the other bytes in transit.
+    pub fn no_room(exceeded: Exceeded) -> Self {
+        Self::new(ErrorKind::Unavailable, exceeded.to_string())
     }
 
     /// The disk failed while a change was being stored.

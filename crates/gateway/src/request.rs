@@ -13,7 +13,7 @@ use super::engine::{Call, CallRequest, Failure, Payer};
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
 use model::Redactor;
-use upstream::{Inbound, Purpose};
+use upstream::{CallError, Inbound, Purpose};
 use wire::error::code;
 use wire::{Head, Response, RpcError};
 
@@ -136,6 +136,7 @@ impl NoResult {
             NoResult::Failed(Failure::Disabled) => return disabled(entry),
             NoResult::Failed(Failure::Throttled(throttled)) => return throttled.into(),
             NoResult::Failed(Failure::Revoked) => format!("{what} was ended: the token was revoked"),
+            NoResult::Failed(Failure::Call(CallError::NoRoom(exceeded))) => return Error::no_room(exceeded),
             NoResult::Failed(Failure::Call(error)) => disclosure.sentence(what, &error, entry),
             NoResult::Rpc { code, message, .. } => format!("{what} failed: {message} (code {code})"),
             NoResult::NeedsInput => {

@@ -12,7 +12,7 @@ use super::error::CallError;
 use super::inbound::{Inbound, answered_id};
 use super::listen::ACKNOWLEDGED;
 use super::ticket::Ticket;
-use budget::{Bound, Budgets};
+use budget::{Bound, Budgets, Exceeded};
 use model::Capabilities;
 use wire::error::code;
 use wire::{Ends, Head, HeadError, Id, MessageKind, authored, meta, walk};
@@ -96,17 +96,21 @@ impl Calls {
         }
     }
 
-    /// Fails the call whose answer is too large to be kept. Called when that is noticed and when the message is over:
-    /// its id may stand at either end. A message without an id there is dropped, and no call fails because of it.
-    pub fn drop_large(&self, ends: &Ends, is_over: bool, budgets: &Budgets) {
+    /// Fails the call whose answer is too large to be kept, by the bound that it exceeds. Called when that is noticed and
+    /// when the message is over: its id may stand at either end. A message without an id there is dropped, and no call
+    /// fails because of it.
+    pub fn drop_large(&self, ends: &Ends, is_over: bool, exceeded: Exceeded, budgets: &Budgets) {
         let id = ends.answer_id(is_over);
         let id = id.as_deref().and_then(|id| Id::at(id, 0..id.len())).and_then(|id| number(&id));
         if is_over {
-            budgets.refusals.count(Bound::MessageSize);
+            // The budget itself has counted what it refused.
+            if exceeded.bound == Bound::MessageSize {
+                budgets.refusals.count(Bound::MessageSize);
+            }
             tracing::debug!(id, "dropped a message that is too large");
         }
         if let Some(slot) = id.and_then(|id| self.slot(id)) {
-            slot.settle(Err(CallError::too_large(&budgets.limits)));
+            slot.settle(Err(CallError::dropped(exceeded)));
         }
     }
 

@@ -61,6 +61,9 @@ pub enum CallError {
     /// The call, or its answer, would exceed a bound of the gateway.
     #[error("{0}")]
     Exceeded(String),
+    /// The answer does not fit beside the other bytes in transit; the call may have run.
+    #[error("{0}")]
+    NoRoom(Exceeded),
 }
 
 impl CallError {
@@ -75,14 +78,22 @@ impl CallError {
             CallError::Status { status, .. } => format!("answered HTTP {status}"),
             // The sentence of the bound.
             CallError::Exceeded(sentence) => sentence.clone(),
+            CallError::NoRoom(exceeded) => exceeded.to_string(),
             CallError::TimedOut(limit) => format!("timed out after {}", seconds(*limit)),
         }
     }
 
     /// The error of a call whose answer is larger than a message may be.
     pub fn too_large(limits: &Limits) -> Self {
-        let limit = limits.message_bytes as u64;
-        Self::Exceeded(Exceeded { bound: Bound::MessageSize, limit }.to_string())
+        Self::dropped(too_large(limits))
+    }
+
+    /// The error of a call whose answer was dropped because of a bound.
+    pub fn dropped(exceeded: Exceeded) -> Self {
+        match exceeded.bound == Bound::BufferedBytes {
+            true => Self::NoRoom(exceeded),
+            false => Self::Exceeded(exceeded.to_string()),
+        }
     }
 
     /// Whether the upstream certainly did not run the call.
@@ -93,9 +104,15 @@ impl CallError {
             | CallError::Unauthorized(_)
             | CallError::Status { .. }
             | CallError::TimedOut(_)
-            | CallError::Exceeded(_) => false,
+            | CallError::Exceeded(_)
+            | CallError::NoRoom(_) => false,
         }
     }
+}
+
+/// A message that is larger than one may be.
+pub fn too_large(limits: &Limits) -> Exceeded {
+    Exceeded { bound: Bound::MessageSize, limit: limits.message_bytes as u64 }
 }
 
 /// A duration as text: `30 s`, `1.5 s`.

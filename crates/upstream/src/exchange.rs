@@ -40,7 +40,7 @@ impl Exchange {
                     Err(error) => {
                         self.answered = true;
                         // An answer that is too large does not mean a broken link.
-                        if !matches!(error, CallError::Exceeded(_)) {
+                        if !matches!(error, CallError::Exceeded(_) | CallError::NoRoom(_)) {
                             self.link.calls.signals.doubt();
                         }
                         return Err(error);

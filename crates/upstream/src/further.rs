@@ -250,7 +250,7 @@ impl Upstream {
             Err(error) => {
                 let first = self.link().await?;
                 let may_share = branch.profile.owner.is_none() && first.era() == branch.profile.era;
-                match may_share && !matches!(error, CallError::Exceeded(_)) {
+                match may_share && !matches!(error, CallError::Exceeded(_) | CallError::NoRoom(_)) {
                     true => {
                         branch.set_failed();
                         self.0.note_refused(&error);

@@ -92,7 +92,12 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
                 return live.calls.signals.suspect(&error.to_string());
             }
             Err(CallError::Lost(_) | CallError::TimedOut(_)) => drop(live),
-            Err(CallError::Status { .. } | CallError::Unauthorized(_) | CallError::Exceeded(_)) => {
+            Err(
+                CallError::Status { .. }
+                | CallError::Unauthorized(_)
+                | CallError::Exceeded(_)
+                | CallError::NoRoom(_),
+            ) => {
                 grant.send_if_modified(|grant| grant.settle(&asked));
                 return;
             }

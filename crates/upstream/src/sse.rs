@@ -8,7 +8,7 @@ use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 
-use super::error::CallError;
+use super::error::{CallError, too_large};
 use super::http::{EVENTS, EventReader, HttpClient, JSON, Received, Target, is_event_stream};
 use super::link::Link;
 
@@ -90,7 +90,8 @@ impl Incoming {
                     Ok(Some(received)) => match (received, link.upgrade()) {
                         (Received::Event(event), Some(link)) => link.take_in(event.data, None),
                         (Received::TooLarge(Some(ends)), Some(link)) => {
-                            link.calls.drop_large(&ends, true, self.client.budgets());
+                            let budgets = self.client.budgets();
+                            link.calls.drop_large(&ends, true, too_large(&budgets.limits), budgets);
                         }
                         // Its id may stand at its end.
                         (Received::TooLarge(None), Some(_)) => {}

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::sse::{Event, Scanner};
 
@@ -41,6 +41,18 @@ impl Answer {
         assert_eq!(self.status, status, "{}", self.text());
         self
     }
+}
+
+/// Reads the response to a request for `/health` on a connection that stays open.
+pub async fn is_healthy(stream: &mut (impl AsyncRead + Unpin)) {
+    let mut said = Vec::new();
+    while !said.ends_with(br#"{"status":"ok"}"#) {
+        let mut part = [0; 1024];
+        let length = stream.read(&mut part).await.unwrap();
+        assert!(length > 0, "the connection ended after {:?}", String::from_utf8_lossy(&said));
+        said.extend_from_slice(&part[..length]);
+    }
+    assert!(said.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&said));
 }
 
 /// Sends one request on a new connection and reads the whole response.

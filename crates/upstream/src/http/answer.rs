@@ -146,7 +146,7 @@ impl EventReader {
                     Ok(Some(chunk)) => {
                         self.scanner.feed(&chunk);
                         let covered = self.charge.cover(self.scanner.held());
-                        covered.map_err(|exceeded| CallError::Exceeded(exceeded.to_string()))?;
+                        covered.map_err(CallError::NoRoom)?;
                     }
                     Ok(None) => return Ok(None),
                     Err(reason) => return Err(self.client.lost(&reason)),

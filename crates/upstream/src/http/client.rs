@@ -285,7 +285,7 @@ impl HttpClient {
         match error {
             BodyError::Broken(reason) => self.lost(&reason),
             BodyError::TooLarge => self.too_large(),
-            BodyError::NoRoom(exceeded) => CallError::Exceeded(exceeded.to_string()),
+            BodyError::NoRoom(exceeded) => CallError::NoRoom(exceeded),
         }
     }
 

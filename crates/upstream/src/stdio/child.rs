@@ -236,8 +236,8 @@ async fn read_lines(stdout: ChildStdout, budgets: &Budgets, link: &Weak<Link>) -
             (Ok(Some(_)), None) => return "is no longer needed".to_owned(),
             (Ok(Some(Line::Whole(line))), Some(_)) if line.is_empty() => {}
             (Ok(Some(Line::Whole(line))), Some(link)) => link.take_in(line, None),
-            (Ok(Some(Line::TooLong { ends, is_over })), Some(link)) => {
-                link.calls.drop_large(&ends, is_over, budgets);
+            (Ok(Some(Line::TooLong { ends, exceeded, is_over })), Some(link)) => {
+                link.calls.drop_large(&ends, is_over, exceeded, budgets);
             }
         }
     }

@@ -28,9 +28,10 @@ pub const NOT_STARTED: i32 = 127;
 const LEASH_FD: i32 = 3;
 /// Many servers end by themselves when their input closes; they get this long before the first signal.
 const WILLING_EXIT: Duration = Duration::from_millis(300);
-/// The capability to trace other processes, which libc does not name.
+/// The capabilities with which root reads processes that are not dumpable, which libc does not name: CAP_SYS_PTRACE, and
+/// since Linux 6.13 also CAP_PERFMON, of which CAP_SYS_ADMIN is a superset.
 #[cfg(target_os = "linux")]
-const CAP_SYS_PTRACE: libc::c_ulong = 19;
+const READING_CAPABILITIES: [libc::c_ulong; 3] = [19, 38, 21];
 const TERM_TO_KILL: Duration = Duration::from_secs(2);
 
 /// The gateway's end of the pipe to a guard: when it is dropped, the guard ends the server and itself.
@@ -138,7 +139,9 @@ fn server(command: &OsString, user: Option<UserNumbers>) -> Command {
         command.pre_exec(move || {
             // A server that runs as root must not read the memory and the environment of the gateway either.
             #[cfg(target_os = "linux")]
-            libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0);
+            for capability in READING_CAPABILITIES {
+                libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
+            }
             user.as_ref().map_or(Ok(()), UserNumbers::become_user)
         });
     }

@@ -4,7 +4,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::charge::Charge;
-use budget::Budgets;
+use crate::error::too_large;
+use budget::{Budgets, Exceeded, Limits};
 use wire::Ends;
 
 const READ_SIZE: usize = 64 * 1024;
@@ -14,12 +15,12 @@ const LARGE: usize = 1024 * 1024;
 /// Splits output into lines. A line is searched once, however many parts it arrives in, and is not copied.
 pub struct LineReader<R> {
     source: R,
-    limit: usize,
+    limits: Limits,
     buffer: BytesMut,
     /// How much of the buffer has no line end.
     searched: usize,
-    /// The ends of the current line, if it is too long and therefore dropped.
-    skipped: Option<Ends>,
+    /// The ends of the current line, if it exceeds a bound and is therefore dropped.
+    skipped: Option<(Ends, Exceeded)>,
     charge: Charge,
 }
 
@@ -27,13 +28,13 @@ pub enum Line {
     /// A line without its end.
     Whole(Bytes),
     /// A line that is too long, or for which there is no room: reported when that is noticed, and again when the line is over.
-    TooLong { ends: Ends, is_over: bool },
+    TooLong { ends: Ends, exceeded: Exceeded, is_over: bool },
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(source: R, budgets: &Budgets) -> Self {
-        let (limit, charge) = (budgets.limits.message_bytes, Charge::new(&budgets.buffered));
-        Self { source, limit, buffer: BytesMut::new(), searched: 0, skipped: None, charge }
+        let (limits, charge) = (budgets.limits, Charge::new(&budgets.buffered));
+        Self { source, limits, buffer: BytesMut::new(), searched: 0, skipped: None, charge }
     }
 
     /// The next line; `None` at the end of the output. Output after the last line end is a line too.
@@ -45,15 +46,15 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return Ok(Some(self.finish(line)));
             }
             self.searched = self.buffer.len();
-            if let Some(skipped) = &mut self.skipped {
+            if let Some((skipped, _)) = &mut self.skipped {
                 skipped.add(&self.buffer);
                 self.drop_buffer();
-            } else if self.buffer.len() > self.limit || self.charge.cover(self.buffer.len()).is_err() {
+            } else if let Err(exceeded) = self.cover() {
                 let mut ends = Ends::default();
                 ends.add(&self.buffer);
                 self.drop_buffer();
-                self.skipped = Some(ends.clone());
-                return Ok(Some(Line::TooLong { ends, is_over: false }));
+                self.skipped = Some((ends.clone(), exceeded));
+                return Ok(Some(Line::TooLong { ends, exceeded, is_over: false }));
             }
             self.buffer.reserve(READ_SIZE);
             if self.source.read_buf(&mut self.buffer).await? == 0 {
@@ -64,18 +65,23 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
+    /// Checks the size of the line so far, and charges it.
+    fn cover(&mut self) -> Result<(), Exceeded> {
+        match self.buffer.len() > self.limits.message_bytes {
+            true => Err(too_large(&self.limits)),
+            false => self.charge.cover(self.buffer.len()),
+        }
+    }
+
     fn finish(&mut self, line: BytesMut) -> Line {
         if line.len() > LARGE {
             self.buffer = BytesMut::from(&self.buffer[..]);
         }
-        if let Some(mut ends) = self.skipped.take() {
+        let is_large = line.len() > self.limits.message_bytes;
+        let large = is_large.then(|| (Ends::default(), too_large(&self.limits)));
+        if let Some((mut ends, exceeded)) = self.skipped.take().or(large) {
             ends.add(&line);
-            return Line::TooLong { ends, is_over: true };
-        }
-        if line.len() > self.limit {
-            let mut ends = Ends::default();
-            ends.add(&line);
-            return Line::TooLong { ends, is_over: true };
+            return Line::TooLong { ends, exceeded, is_over: true };
         }
         let mut line = self.charge.attach(line.freeze());
         line.truncate(line.trim_ascii_end().len());
@@ -94,7 +100,6 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use budget::Limits;
 
     /// Every line of an output that is written in parts of this size.
     async fn lines(output: &[u8], limit: usize, size: usize) -> Vec<String> {
