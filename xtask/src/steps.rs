@@ -23,12 +23,14 @@ pub const TEST: &[Step] = &[
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
     CONFORMANCE_LINKS,
+    CONFORMANCE_REFERENCE,
     REAL_CLIENTS,
     DASHBOARD,
     BROWSER,
 ];
 
-pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_LINKS];
+pub const CONFORMANCE: &[Step] =
+    &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_LINKS, CONFORMANCE_REFERENCE];
 
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
@@ -47,6 +49,11 @@ const CONFORMANCE_GATEWAY: Step =
     Step { name: "conformance through the gateway", needs: &[NPM], run: conformance::through_gateway };
 const CONFORMANCE_LINKS: Step =
     Step { name: "conformance of the gateway as a client", needs: &[NPM], run: conformance::of_links };
+const CONFORMANCE_REFERENCE: Step = Step {
+    name: "conformance with the servers of other SDKs",
+    needs: &[NPM, PYTHON],
+    run: conformance::of_reference_servers,
+};
 
 const REAL_CLIENTS: Step = Step { name: "real clients", needs: &[NPM, PYTHON], run: clients::run };
 

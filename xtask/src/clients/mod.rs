@@ -12,6 +12,7 @@ use crate::command;
 use crate::conformance::Transport;
 use crate::conformance::gateway::{self, Gateway};
 use crate::conformance::process::Process;
+use crate::python::{Python, Sdk};
 use crate::run::Run;
 use install::install;
 
@@ -44,6 +45,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     // Builds the whole workspace, like the tests, so that nothing is built twice with different features.
     command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
     let installed = install(&run.root)?;
+    let python = Python::install(&run.root, Sdk::Two)?;
     let results = installed.folder.join("results");
     if results.exists() {
         fs::remove_dir_all(&results)?;
@@ -72,7 +74,7 @@ pub fn run(run: &mut Run) -> Result<()> {
         let started = Instant::now();
         let line = match runner {
             Runner::Node => vec![node.to_owned(), installed.path(script)?],
-            Runner::Python => vec![installed.path("python/bin/python")?, installed.path(script)?],
+            Runner::Python => vec![python.program("python")?, installed.path(script)?],
             Runner::Program => vec![program(script)?],
         };
         let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
