@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::output::{self, indented};
+use model::deep_json;
 
 /// File extensions by media type; anything else is `.bin`.
 const ENDINGS: [(&str, &str); 17] = [
@@ -35,8 +36,8 @@ const ENDINGS: [(&str, &str); 17] = [
 
 #[derive(Deserialize)]
 struct CallResult<'a> {
-    #[serde(default)]
-    content: Vec<Value>,
+    #[serde(borrow, default)]
+    content: Vec<&'a RawValue>,
     /// As raw JSON, which keeps the digits of numbers.
     #[serde(borrow, rename = "structuredContent")]
     structured: Option<&'a RawValue>,
@@ -45,17 +46,19 @@ struct CallResult<'a> {
 /// Shows the result of a call; files are named after `name`.
 pub fn show_result(result: &str, name: &str) -> anyhow::Result<()> {
     let result: CallResult = serde_json::from_str(result)?;
-    for block in &result.content {
+    let content = result.content.iter().map(|block| deep_json::parse(block.get()));
+    let content = content.collect::<Result<Vec<_>, _>>()?;
+    for block in &content {
         show_block(block, name)?;
     }
     let Some(structured) = result.structured else { return Ok(()) };
     // Servers repeat structured content as text for older clients; it is shown once.
-    let meaning: Value = serde_json::from_str(structured.get())?;
+    let meaning: Option<Value> = serde_json::from_str(structured.get()).ok();
     let repeats = |block: &Value| {
         let text = block["text"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
-        text.as_ref() == Some(&meaning)
+        text.is_some() && text == meaning
     };
-    if !result.content.iter().any(repeats) {
+    if !content.iter().any(repeats) {
         output::foreign(&indented(structured.get()))?;
     }
     Ok(())

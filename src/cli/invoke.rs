@@ -14,6 +14,7 @@ use super::output::{self, Format, Spinner};
 use super::remote::{ApiRequest, RemoteError};
 use super::suggestion::{ListedNoun, explain};
 use super::{content, files, schema, tools};
+use model::deep_json;
 
 /// Call a tool
 #[derive(Args)]
@@ -82,7 +83,7 @@ pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> 
         Format::Json => output::json(&result)?,
         Format::Table => content::show_result(&result, &invoke.name)?,
     }
-    let result: Value = serde_json::from_str(&result)?;
+    let result = deep_json::parse(&result)?;
     if result["isError"] == true { Err(ToolError.into()) } else { Ok(()) }
 }
 

@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-use model::Secret;
+use model::{Secret, deep_json};
 
 /// Error code of a registration without redirect URI, for a server that requires OAuth.
 pub const OAUTH_REQUIRED: &str = "upstream_oauth_required";
@@ -96,7 +96,7 @@ pub struct ApiResponse {
 
 impl ApiResponse {
     pub fn json(&self) -> Result<Value, RemoteError> {
-        serde_json::from_str(&self.text).map_err(|error| RemoteError::Foreign {
+        deep_json::parse(&self.text).map_err(|error| RemoteError::Foreign {
             registry: self.registry.clone(),
             found: format!("the answer is not JSON: {error}"),
         })

@@ -189,13 +189,6 @@ async fn what_libraries_write_beside_an_answer_does_no_harm() {
         upstream.set(answer);
         assert_eq!(agent.call_text("s__t", json!({})).await, "hi");
     }
-    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    let answer = |depth| format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"x":{}}}}}"#, nested(depth));
-    upstream.set(answer(900));
-    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "s__t"}});
-    assert!(agent.post(&call).await.expect(200).text().contains(&nested(900)));
-    upstream.set(answer(1100));
-    assert_eq!(agent.error("tools/call", json!({"name": "s__t"})).await["code"], -32603);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -72,6 +72,39 @@ async fn a_slow_modern_process_is_still_found_to_be_modern() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_modern_process_may_refuse_the_handshake_before_it_answers_the_probe() {
+    let app = TestApp::start().await;
+    let slow = json!({ "era": "modern", "delay_ms": { "server/discover": 2600 } });
+    let record = app.register_stdio("late", &Behaviour::of(slow)).await;
+    assert_eq!(record["protocol_version"], "2026-07-28", "{record}");
+    // A server that is not modern still says why it refuses the handshake.
+    let failure = json!({ "code": -32099, "message": "we are closed" });
+    let closed = json!({ "era": "legacy", "delay_ms": { "server/discover": 2600 }, "fail": { "initialize": failure } });
+    let input = stdio_input("closed", &Behaviour::of(closed));
+    let error = app.post("/api/v0/servers", input).await.expect(500).error();
+    assert!(error.contains("we are closed"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_modern_process_that_starts_to_read_late_is_found_to_be_modern() {
+    let app = TestApp::start().await;
+    let late = |name: &str| {
+        let mut input = stdio_input(name, &Behaviour::of(json!({ "era": "modern" })));
+        let mut args = vec![json!("-c"), json!("sleep 2.3; exec \"$0\" \"$@\""), input["command"].clone()];
+        args.extend(input["args"].as_array().unwrap().clone());
+        (input["command"], input["args"]) = (json!("sh"), json!(args));
+        input
+    };
+    let register = async |name: &str| app.register(late(name)).await;
+    let (a, b, c) = (register("a"), register("b"), register("c"));
+    let (d, e, f) = (register("d"), register("e"), register("f"));
+    let registered: [Value; 6] = tokio::join!(a, b, c, d, e, f).into();
+    for record in registered {
+        assert_eq!(record["protocol_version"], "2026-07-28", "{record}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_overloaded_server_fails_with_its_status_and_gets_no_handshake() {
     let app = TestApp::start().await;
     for status in [429, 502, 503, 504] {

@@ -3,7 +3,11 @@
 
 use bytes::Bytes;
 
+use super::destination::Reading;
+use super::downgrade;
 use super::lists::Caching;
+use super::shared_uris::ServerLinks;
+use super::unknown_resource::with_uri;
 use wire::error::code;
 use wire::{Era, Head, Patch, Response, Span, text, walk};
 
@@ -36,8 +40,10 @@ pub struct Asked<'a> {
     pub server: Era,
     /// The HTTP status of the response, unless it was a success.
     pub refused_with: Option<u16>,
-    /// The URI of the resource that is read, and the cache settings of reads in this gateway.
-    pub reads: Option<(&'a str, Caching)>,
+    /// The resource that is read, and the cache settings of reads in this gateway.
+    pub reads: Option<(&'a Reading, Caching)>,
+    /// The URIs of the server that are not unique in the caller's view.
+    pub links: Option<&'a ServerLinks>,
 }
 
 impl Asked<'_> {
@@ -48,8 +54,24 @@ impl Asked<'_> {
         if self.server == Era::Modern && response.asks_for_input() {
             return Some(Settled::InputRequired(patch.apply()));
         }
+        if let (Some((reading, _)), Some(result)) = (&self.reads, response.result_span()) {
+            name_contents(&mut patch, response.message(), result, reading, self.links);
+        }
+        if let (Some(links), Some(result)) = (self.links, response.result_span()) {
+            links.in_result(&mut patch, response.message(), result);
+        }
         let fault = match (self.caller, response.result_span()) {
-            (Era::Legacy, _) => None,
+            (Era::Legacy, _) if self.server == Era::Legacy => None,
+            (Era::Legacy, Some(result)) => {
+                downgrade::result(&mut patch, response.message(), result);
+                None
+            }
+            (Era::Legacy, None) => {
+                if let Some((reading, _)) = &self.reads {
+                    downgrade::read_error(&mut patch, response, reading);
+                }
+                None
+            }
             (Era::Modern, Some(result)) => {
                 self.complete(&mut patch, response, result);
                 None
@@ -78,11 +100,11 @@ impl Asked<'_> {
     fn translate_error(&self, patch: &mut Patch<'_>, response: &Response) -> Option<Fault> {
         let (span, error) = (response.error_span()?, response.error()?);
         let status = self.refused_with.filter(|_| self.server == Era::Modern);
-        let Some((uri, _)) = self.reads.as_ref().filter(|_| error.is(code::RESOURCE_NOT_FOUND)) else {
+        let Some((reading, _)) = self.reads.as_ref().filter(|_| error.is(code::RESOURCE_NOT_FOUND)) else {
             return Some(Fault { code: error.code, status });
         };
         let code = code::INVALID_PARAMS.to_string();
-        let data = with_uri(error.data.unwrap_or(b"null"), uri);
+        let data = with_uri(error.data.unwrap_or(b"null"), &reading.asked);
         patch.edit_members(span, |_| false, &[("code", code.as_bytes()), ("data", &data)]);
         Some(Fault { code: code::INVALID_PARAMS.into(), status: None })
     }
@@ -103,16 +125,29 @@ fn complete_reading(patch: &mut Patch<'_>, answer: &[u8], result: &Span, caching
     patch.edit_members(result, |_| false, &set);
 }
 
-/// Adds the URI to the data of an error.
-fn with_uri(data: &[u8], uri: &str) -> Vec<u8> {
-    let uri = text::quote(uri);
-    match walk::whole(data) {
-        Ok(object) if data[object.start] == b'{' => {
-            let mut patch = Patch::new(data);
-            patch.set_member(&object, "uri", &uri);
-            patch.apply().into()
+/// Gives the contents of a resource the URI under which the caller asked for it, and other resources beside it the URI
+/// under which they are listed.
+fn name_contents(
+    patch: &mut Patch<'_>,
+    answer: &[u8],
+    result: &Span,
+    reading: &Reading,
+    links: Option<&ServerLinks>,
+) {
+    if reading.asked == reading.known_as && links.is_none() {
+        return;
+    }
+    let Some(contents) = walk::member(answer, result, "contents") else { return };
+    for content in walk::elements(answer, &contents) {
+        let Some(span) = walk::member(answer, &content, "uri") else { continue };
+        let Some(uri) = text::unescape(&answer[span.clone()]) else { continue };
+        let shown = match uri == reading.known_as {
+            true => Some(reading.asked.clone()),
+            false => links.and_then(|links| links.qualified(&uri)),
+        };
+        if let Some(shown) = shown.filter(|shown| *shown != uri) {
+            patch.replace(span, text::quote(&shown));
         }
-        Ok(_) | Err(_) => [br#"{"uri":"#.as_slice(), &uri, b"}"].concat(),
     }
 }
 
@@ -125,8 +160,17 @@ pub fn result_member(answer: &[u8], key: &str) -> Option<Span> {
 mod tests {
     use super::*;
 
-    fn settled(server: Era, reads: Option<(&str, Caching)>, answer: &'static str) -> (String, Option<Fault>) {
-        let asked = Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads };
+    fn reading(known_as: &str) -> Reading {
+        Reading { asked: "x://1".into(), known_as: known_as.into() }
+    }
+
+    fn settled(
+        server: Era,
+        reads: Option<(&Reading, Caching)>,
+        answer: &'static str,
+    ) -> (String, Option<Fault>) {
+        let asked =
+            Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads, links: None };
         match asked.settle(&Response::read(Bytes::from_static(answer.as_bytes())).unwrap()).unwrap() {
             Settled::Answer(answer) => (String::from_utf8(answer.message.to_vec()).unwrap(), answer.fault),
             Settled::InputRequired(_) => panic!("no input is required"),
@@ -152,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_reading_says_how_long_and_for_whom_it_is_good() {
-        let caching = |is_private| Some(("x://1", Caching { ttl_ms: 0, is_private }));
+        let reading = reading("x://1");
+        let caching = |is_private| Some((&reading, Caching { ttl_ms: 0, is_private }));
         let plain = r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[]}}"#;
         let (message, _) = settled(Era::Legacy, caching(false), plain);
         assert!(message.contains(r#""resultType":"complete","ttlMs":0,"cacheScope":"public""#), "{message}");
@@ -166,7 +211,8 @@ mod tests {
     #[test]
     fn an_unknown_resource_has_the_code_of_the_callers_era() {
         let unknown = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no","data":{"n":1.0}}}"#;
-        let reads = Some(("x://1", Caching { ttl_ms: 0, is_private: false }));
+        let reading = reading("y://1");
+        let reads = Some((&reading, Caching { ttl_ms: 0, is_private: false }));
         let (message, fault) = settled(Era::Legacy, reads, unknown);
         assert!(
             message.contains(r#"{"code":-32602,"message":"no","data":{"n":1.0,"uri":"x://1"}}"#),
@@ -176,5 +222,13 @@ mod tests {
         let (message, fault) = settled(Era::Modern, None, unknown);
         assert!(message.contains("-32002"));
         assert_eq!(fault, Some(Fault { code: -32002, status: Some(418) }));
+    }
+    #[test]
+    fn contents_carry_the_uri_that_was_asked_for() {
+        let reads = reading("y://1");
+        let read = r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"y:\/\/1","text":"y://1"},{"uri":"y://2"}]}}"#;
+        let (message, _) =
+            settled(Era::Modern, Some((&reads, Caching { ttl_ms: 0, is_private: false })), read);
+        assert!(message.contains(r#"[{"uri":"x://1","text":"y://1"},{"uri":"y://2"}]"#), "{message}");
     }
 }

@@ -1,7 +1,7 @@
 //! An immutable snapshot of everything registered. A change makes a new snapshot, which shares all unchanged entries
 //! with the old one. A lookup costs the same with one server or a thousand.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use memchr::memmem;
@@ -28,6 +28,8 @@ pub struct Catalog {
     pub generation: u64,
     /// Whether any server is registered as stateful.
     pub has_stateful_servers: bool,
+    /// The servers with a URI that another server lists too; computed on first use.
+    sharing: Arc<OnceLock<HashSet<ServerName>>>,
 }
 
 impl Catalog {
@@ -48,7 +50,26 @@ impl Catalog {
         let is_stateful =
             |entry: &Arc<Entry>| entry.registration.config.session_mode == SessionMode::Stateful;
         self.has_stateful_servers = self.servers.values().any(is_stateful);
+        self.sharing = Arc::default();
         self
+    }
+
+    /// Whether the server lists a URI that another server lists too, for whichever viewers.
+    pub fn shares_uris(&self, server: &ServerName) -> bool {
+        let sharing = self.sharing.get_or_init(|| {
+            let mut sharing = HashSet::new();
+            let mut first: HashMap<&str, &ServerName> = HashMap::new();
+            for entry in self.servers.values() {
+                for resource in entry.resources() {
+                    let other = *first.entry(&resource.uri).or_insert(entry.name());
+                    if other != entry.name() {
+                        sharing.extend([other.clone(), entry.name().clone()]);
+                    }
+                }
+            }
+            sharing
+        });
+        sharing.contains(server)
     }
 
     pub fn principals(&self) -> &Principals {

@@ -16,9 +16,16 @@ pub struct Destination {
     /// Parts of the message to be replaced by the server's own names.
     pub edits: Vec<(Span, Vec<u8>)>,
     pub tool: Option<String>,
-    /// The resource that is read, as the caller names it.
-    pub reads: Option<String>,
+    pub reads: Option<Reading>,
     pub is_repeatable: bool,
+}
+
+/// The URI of a resource that is read.
+pub struct Reading {
+    /// As the caller wrote it.
+    pub asked: String,
+    /// As the server knows it.
+    pub known_as: String,
 }
 
 /// The state that a server gave to a caller and expects back with the caller's next request.
@@ -46,8 +53,9 @@ pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Desti
             let uri = head.params.as_ref().and_then(|params| params.uri.as_ref());
             let uri = uri.ok_or_else(|| Refusal::Invalid("params.uri must be a string".into()))?;
             let (entry, item) = catalog.reader_in(&lens, &uri.value)?;
-            let reads = Some(uri.value.to_string()).filter(|_| method == "resources/read");
-            Ok(Destination { reads, ..Destination::to(entry).renaming(uri, &item).repeatable() })
+            let destination = Destination::to(entry).renaming(uri, &item).repeatable();
+            let reading = || Reading { asked: uri.value.to_string(), known_as: item };
+            Ok(Destination { reads: (method == "resources/read").then(reading), ..destination })
         }
         "completion/complete" => completion_destination(catalog, caller, head, &lens),
         // Methods of the modern era, which legacy clients cannot use.

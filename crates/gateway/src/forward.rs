@@ -10,11 +10,12 @@ use super::Gateway;
 use super::answer::{Answer, Asked, Settled};
 use super::caller::Caller;
 use super::catalog::Entry;
-use super::destination::{self, ReturnedState};
+use super::destination::{self, Reading, ReturnedState};
 use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::lists::Caching;
 use super::refusal::Refusal;
+use super::shared_uris::ServerLinks;
 use super::tasks::{self, TaskAccess};
 use super::wording::{Passed, Wording};
 use model::Mode;
@@ -42,9 +43,10 @@ pub struct Forward {
     /// The caller's own id and progress token, as it wrote them.
     id: Vec<u8>,
     token: Option<Vec<u8>>,
-    /// The resource that is read, as the caller names it.
-    reads: Option<String>,
+    reads: Option<Reading>,
     reads_are_private: bool,
+    /// The URIs of the server that are not unique in the caller's view.
+    links: Option<Arc<ServerLinks>>,
     /// `None` in development mode.
     tasks: Option<TaskAccess>,
     disclosure: Disclosure,
@@ -82,6 +84,7 @@ impl Gateway {
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
         let (era, capabilities, owner) = (caller.era, caller.capabilities, caller.owner);
         let entry = destination.entry.clone();
+        let links = self.shared_uris(&catalog, &caller.viewer, entry.name());
         let payer = Payer::of(head.method.as_deref().unwrap_or_default(), caller.viewer.client);
         let request = CallRequest {
             entry: destination.entry,
@@ -96,7 +99,8 @@ impl Gateway {
         let begun = self.begin_call(request, destination.tool, Some(head)).await;
         let call = begun.map_err(|failure| explain(&entry, failure, disclosure))?;
         let reads_are_private = self.mode == Mode::Enterprise;
-        Ok(Forward { call, era, id, token, reads: destination.reads, reads_are_private, tasks, disclosure })
+        let reads = destination.reads;
+        Ok(Forward { call, era, id, token, reads, reads_are_private, links, tasks, disclosure })
     }
 }
 
@@ -148,7 +152,8 @@ impl Forward {
             caller: self.era,
             server: if self.call.is_modern() { Era::Modern } else { Era::Legacy },
             refused_with: self.call.refused_with(),
-            reads: self.reads.as_deref().map(|uri| (uri, caching)),
+            reads: self.reads.as_ref().map(|reading| (reading, caching)),
+            links: self.links.as_deref(),
         };
         match asked.settle(&response) {
             Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),

@@ -1,7 +1,7 @@
 //! The lists that agents read: rendered once per catalog, scope and allow list, and then sent as the same bytes.
 //! Open streams keep fingerprints of them, which are computed without rendering.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -11,8 +11,9 @@ use super::Gateway;
 use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::greeting::Greeting;
+use super::shared_uris::SharedUris;
 use super::view::{Lens, View};
-use model::{AllowList, Mode, Resource, uri};
+use model::{AllowList, Mode, Resource};
 
 /// Maximum size of the cache, in bytes. Beyond that the oldest lists are dropped, and rendered again on demand.
 const LARGEST_CACHE: usize = 64 * 1024 * 1024;
@@ -100,6 +101,7 @@ type ViewKey = (Scope, AllowList);
 struct CachedView {
     fingerprint: OnceLock<Fingerprint>,
     lists: OnceLock<Option<Arc<Lists>>>,
+    shared: OnceLock<Arc<SharedUris>>,
 }
 
 impl Gateway {
@@ -152,6 +154,12 @@ impl ListCache {
         cached
     }
 
+    /// The URIs that more than one server of the view has.
+    pub fn shared_uris(&self, catalog: &Catalog, scope: &Scope, lens: &Lens<'_>) -> Arc<SharedUris> {
+        let cached = self.cached(catalog, scope, lens.allowed);
+        cached.shared.get_or_init(|| Arc::new(SharedUris::of(&catalog.view(lens)))).clone()
+    }
+
     /// Adds the size of newly rendered lists, and drops the oldest lists beyond the limit.
     fn account(&self, catalog: &Catalog, key: ViewKey, size: usize) {
         let mut forgotten = Vec::new();
@@ -190,17 +198,20 @@ impl Fingerprint {
         let view = catalog.view(lens);
         let (mut tools, mut prompts, mut resources) =
             (DefaultHasher::new(), DefaultHasher::new(), DefaultHasher::new());
+        let shared = SharedUris::of(&view);
         for (entry, tool) in &view.tools {
             (entry.name().as_str(), tool.digest).hash(&mut tools);
+            // Its links change when a URI begins or ends to be shared.
+            let links = shared.of_server(entry.name());
+            links.and_then(|links| links.in_definition(tool.definition.get().as_bytes())).hash(&mut tools);
         }
         for (entry, prompt) in &view.prompts {
             (entry.name().as_str(), prompt.digest).hash(&mut prompts);
         }
-        let shared = shared_uris(&view);
         for (entry, resource) in &view.resources {
             // Only a shared URI is listed in its qualified form, which names the server.
-            let server = shared.contains(resource.uri.as_str()).then(|| entry.name().as_str());
-            (server, resource.digest).hash(&mut resources);
+            let qualified = shared.of_server(entry.name()).and_then(|links| links.qualified(&resource.uri));
+            (qualified, resource.digest).hash(&mut resources);
         }
         for (_, template) in &view.templates {
             template.digest.hash(&mut resources);
@@ -217,10 +228,18 @@ impl Lists {
 
     fn render(view: &View<'_>, scope: &Scope, greeting: Greeting, mode: Mode) -> Self {
         let is_native = matches!(scope, Scope::Server(_));
-        let shared = shared_uris(view);
+        let shared = SharedUris::of(view);
         let tools = render("tools", &view.tools, |entry, tool, out| match is_native {
             true => out.extend_from_slice(tool.definition.get().as_bytes()),
-            false => entry.write_tool(tool, out),
+            false => {
+                let start = out.len();
+                entry.write_tool(tool, out);
+                let links = shared.of_server(entry.name());
+                if let Some(linked) = links.and_then(|links| links.in_definition(&out[start..])) {
+                    out.truncate(start);
+                    out.extend_from_slice(&linked);
+                }
+            }
         });
         let prompts = render("prompts", &view.prompts, |entry, prompt, out| match is_native {
             true => out.extend_from_slice(prompt.definition.get().as_bytes()),
@@ -250,21 +269,13 @@ impl Lists {
     }
 }
 
-/// The URIs that more than one server of the view has.
-fn shared_uris<'a>(view: &View<'a>) -> HashSet<&'a str> {
-    let mut seen = HashSet::new();
-    let uris = view.resources.iter().map(|(_, resource)| resource.uri.as_str());
-    uris.filter(|uri| !seen.insert(*uri)).collect()
-}
-
-fn write_resource(entry: &Entry, resource: &Resource, shared: &HashSet<&str>, out: &mut Vec<u8>) {
+fn write_resource(entry: &Entry, resource: &Resource, shared: &SharedUris, out: &mut Vec<u8>) {
     let definition = resource.definition.get().as_bytes();
-    match shared.contains(resource.uri.as_str()) {
-        true => {
-            let qualified = uri::qualify(entry.name(), &resource.uri);
+    match shared.of_server(entry.name()).and_then(|links| links.qualified(&resource.uri)) {
+        Some(qualified) => {
             out.extend_from_slice(&super::catalog::with_member(definition, "uri", &qualified));
         }
-        false => out.extend_from_slice(definition),
+        None => out.extend_from_slice(definition),
     }
 }
 

@@ -9,11 +9,11 @@ use super::refusal::Refusal;
 use super::request::{NoResult, OwnRequest};
 use super::result::members;
 use super::tools::Coverage;
+use super::unknown_resource::says_not_found;
 use super::view::{Lens, Part};
 use super::{Error, Gateway};
 use budget::{Bound, Exceeded, URI_BYTES};
-use model::{FieldError, Redactor, Resource, ResourceUri, Template, uri};
-use wire::error::code;
+use model::{FieldError, Redactor, Resource, ResourceUri, ServerName, Template, uri};
 use wire::{authored, text};
 
 impl Catalog {
@@ -89,7 +89,11 @@ impl Catalog {
         match found.as_slice() {
             [] => Err(unknown()),
             [entry] => Ok((entry, uri)),
-            [..] => Err(Refusal::Invalid(several(text, found.iter().map(|entry| &***entry)))),
+            [..] => Err(Refusal::Invalid(several(
+                text,
+                found.iter().map(|entry| &***entry),
+                uri::qualify_for_agents,
+            ))),
         }
     }
 
@@ -122,7 +126,7 @@ fn prefer_enabled<T>(found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Vec<T> {
 
 fn one_of<T>(text: &str, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Result<T, Error> {
     if found.len() > 1 {
-        return Err(Error::invalid(several(text, found.iter().map(entry))));
+        return Err(Error::invalid(several(text, found.iter().map(entry), uri::qualify)));
     }
     found.pop().ok_or_else(|| match uri::has_scheme(text) {
         true => Error::not_found(format!("no server has the resource {text:?}")),
@@ -130,8 +134,12 @@ fn one_of<T>(text: &str, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Res
     })
 }
 
-fn several<'a>(text: &str, entries: impl Iterator<Item = &'a Entry>) -> String {
-    let choices: Vec<_> = entries.map(|entry| uri::qualify(entry.name(), text)).collect();
+fn several<'a>(
+    text: &str,
+    entries: impl Iterator<Item = &'a Entry>,
+    qualify: fn(&ServerName, &str) -> String,
+) -> String {
+    let choices: Vec<_> = entries.map(|entry| qualify(entry.name(), text)).collect();
     format!("several servers have the URI {text:?}; use one of {}", choices.join(", "))
 }
 
@@ -158,8 +166,8 @@ impl Gateway {
     pub async fn read_resource(&self, owner: Owner, text: &str) -> Result<Vec<u8>, Error> {
         self.check_uri(text)?;
         let catalog = self.catalog();
-        let (entry, uri) = catalog.reader_of(text)?;
-        let uri = text::quote(&uri);
+        let (entry, known_as) = catalog.reader_of(text)?;
+        let uri = text::quote(&known_as);
         let request = OwnRequest {
             method: "resources/read",
             params: &[("uri", &uri)],
@@ -169,7 +177,7 @@ impl Gateway {
             owner: Some(owner),
         };
         let result = self.ask(entry, request).await.map_err(|no_result| match no_result {
-            NoResult::Rpc { code, message, data } if says_not_found(code, data.as_deref()) => {
+            NoResult::Rpc { code, message, data } if says_not_found(code, data.as_deref(), &known_as) => {
                 let message = Redactor::of(&entry.registration.config).redact(&message);
                 Error::not_found(format!("server {:?} says: {message}", entry.name().as_str()))
             }
@@ -178,11 +186,4 @@ impl Gateway {
         let contents = members(&result).get("contents").map_or("[]", |contents| contents.get()).as_bytes();
         Ok(authored::object(&[("contents", contents)]))
     }
-}
-
-/// Whether an error says that there is no such resource. Legacy servers have a code for it; modern ones send
-/// `INVALID_PARAMS` and name the URI.
-fn says_not_found(code: i64, data: Option<&[u8]>) -> bool {
-    let names_uri = || data.is_some_and(|data| members(data).contains_key("uri"));
-    code == i64::from(code::RESOURCE_NOT_FOUND) || code == i64::from(code::INVALID_PARAMS) && names_uri()
 }

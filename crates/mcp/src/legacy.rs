@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::batch::BatchAnswer;
@@ -19,7 +20,7 @@ use budget::{BATCH_ANSWER_BYTES, BATCH_MESSAGES, Bound};
 use gateway::caller::{Caller, Logs, Owner, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
-use model::{Capabilities, LogLevel};
+use model::{Capabilities, LogLevel, deep_json};
 use wire::{Era, Head, MessageKind, Version, authored, text, walk};
 
 /// The sender of a message, and how it may be answered.
@@ -122,7 +123,8 @@ impl Mcp {
         if version.is_some_and(|version| version != Version::V2025_03_26) {
             return Reply::invalid_message(None, "batches exist only in protocol version 2025-03-26");
         }
-        let array = match walk::whole(body) {
+        // Each message has its own levels, and is refused alone if it has too many.
+        let array = match walk::whole_of_any_depth(body) {
             Ok(array) => array,
             Err(error) => return Reply::unreadable(&error.into()),
         };
@@ -199,15 +201,15 @@ impl Mcp {
     fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Params {
+        struct Params<'a> {
             protocol_version: String,
-            #[serde(default)]
-            capabilities: Value,
-            #[serde(default)]
-            client_info: Value,
+            #[serde(borrow)]
+            capabilities: Option<&'a RawValue>,
+            #[serde(borrow)]
+            client_info: Option<&'a RawValue>,
         }
         let params = head.params.as_ref().map(|params| &head.body[params.span.clone()]).unwrap_or(b"{}");
-        let params: Params = match serde_json::from_slice(params) {
+        let params: Params<'_> = match serde_json::from_slice(params) {
             Ok(params) => params,
             Err(error) => {
                 let refusal = Refusal::Invalid(format!("params of initialize: {error}"));
@@ -215,12 +217,15 @@ impl Mcp {
             }
         };
         let asked = Version::parse(&params.protocol_version).filter(|version| version.era() == Era::Legacy);
-        let info =
-            |key: &str| params.client_info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let read = |part: Option<&RawValue>| {
+            part.and_then(|part| deep_json::parse(part.get()).ok()).unwrap_or_default()
+        };
+        let client_info = read(params.client_info);
+        let info = |key: &str| client_info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let session = Session {
             serial: self.sessions.new_serial(),
             version: asked.unwrap_or(Version::LATEST_LEGACY),
-            capabilities: Capabilities::of(&params.capabilities),
+            capabilities: Capabilities::of(&read(params.capabilities)),
             client_name: info("name"),
             client_version: info("version"),
             viewer: viewer.clone(),

@@ -12,7 +12,7 @@ use gateway::caller::{Caller, Logs, Scope, Viewer};
 use gateway::destination::ReturnedState;
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
-use model::{Capabilities, LogLevel};
+use model::{Capabilities, LogLevel, deep_json};
 use wire::{Era, Head, MessageKind, Version, authored, meta};
 
 /// Methods that the revision removed: answered like any unknown method, even if a server knows them.
@@ -147,9 +147,8 @@ impl Mcp {
 fn declared(head: &Head<'_>) -> Capabilities {
     let said = head.meta().and_then(|meta| meta.client_capabilities.clone());
     let said = said.map(|said| &head.body[said]).filter(|said| *said != b"{}");
-    said.map_or(Capabilities::NONE, |said| {
-        Capabilities::of(&serde_json::from_slice(said).unwrap_or_default())
-    })
+    let said = said.and_then(|said| std::str::from_utf8(said).ok());
+    said.map_or(Capabilities::NONE, |said| Capabilities::of(&deep_json::parse(said).unwrap_or_default()))
 }
 
 /// The log messages that a request asks for; none by default.

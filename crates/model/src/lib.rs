@@ -5,6 +5,7 @@ pub mod allow_list;
 pub mod arguments;
 pub mod capabilities;
 pub mod client;
+pub mod deep_json;
 pub mod excerpt;
 pub mod fields;
 pub mod group;

@@ -6,10 +6,21 @@ use base64::prelude::Engine;
 use super::ServerName;
 
 const QUALIFIED: &str = "toolgate://res/";
+const UI: &str = "ui:";
+const UI_HOST: &str = ".toolgate/";
 
 /// The unambiguous form of a URI: `toolgate://res/<server>/<base64url of the upstream URI>`.
 pub fn qualify(server: &ServerName, uri: &str) -> String {
     format!("{QUALIFIED}{server}/{}", URL_SAFE_NO_PAD.encode(uri))
+}
+
+/// The qualified form for agents: that of a `ui:` URI, `ui://<server>.toolgate/<base64url>`, keeps the scheme, since
+/// hosts show a user interface only from such a URI.
+pub fn qualify_for_agents(server: &ServerName, uri: &str) -> String {
+    match uri.starts_with(UI) {
+        true => format!("{UI}//{server}{UI_HOST}{}", URL_SAFE_NO_PAD.encode(uri)),
+        false => qualify(server, uri),
+    }
 }
 
 /// A URI as a caller gave it.
@@ -27,14 +38,25 @@ impl ResourceUri {
     /// Parses a URI. The error is a sentence fragment that says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix(QUALIFIED) else {
-            return Ok(Self::Upstream(text.to_owned()));
+            return Ok(parse_ui(text).unwrap_or_else(|| Self::Upstream(text.to_owned())));
         };
         let malformed = || format!("is not a qualified URI of the form {QUALIFIED}<server>/<base64url>");
         let (server, encoded) = rest.split_once('/').ok_or_else(malformed)?;
         let server = ServerName::parse(server).map_err(|_| malformed())?;
-        let uri = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|uri| String::from_utf8(uri).ok());
-        Ok(Self::Qualified { server, uri: uri.filter(|uri| !uri.is_empty()).ok_or_else(malformed)? })
+        let uri = decode(encoded).filter(|uri| !uri.is_empty());
+        Ok(Self::Qualified { server, uri: uri.ok_or_else(malformed)? })
     }
+}
+
+/// Parses the qualified form of a `ui:` URI. Anything else is a URI of a server, who may use such a host too.
+fn parse_ui(text: &str) -> Option<ResourceUri> {
+    let (server, encoded) = text.strip_prefix(UI)?.strip_prefix("//")?.split_once(UI_HOST)?;
+    let uri = decode(encoded).filter(|uri| uri.starts_with(UI))?;
+    Some(ResourceUri::Qualified { server: ServerName::parse(server).ok()?, uri })
+}
+
+fn decode(encoded: &str) -> Option<String> {
+    String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
 }
 
 /// Whether the text begins like a URI: a scheme and a colon.
@@ -205,6 +227,25 @@ mod tests {
             assert!(ResourceUri::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(ResourceUri::parse("file:///a").unwrap(), ResourceUri::Upstream("file:///a".into()));
+    }
+
+    #[test]
+    fn agents_see_user_interfaces_under_their_scheme() {
+        let server = ServerName::parse("my-server").unwrap();
+        for (uri, qualified) in [
+            ("ui://app/main.html", "ui://my-server.toolgate/dWk6Ly9hcHAvbWFpbi5odG1s"),
+            ("file:///a", "toolgate://res/my-server/ZmlsZTovLy9h"),
+        ] {
+            assert_eq!(qualify_for_agents(&server, uri), qualified);
+            let expected = ResourceUri::Qualified { server: server.clone(), uri: uri.to_owned() };
+            assert_eq!(ResourceUri::parse(qualified).unwrap(), expected);
+        }
+        // URIs of servers that only look similar.
+        for own in
+            ["ui://a.toolgate/view.html", "ui://a__b.toolgate/dWk6YQ", "ui://a.toolgate/eDovLzE", "ui://app"]
+        {
+            assert_eq!(ResourceUri::parse(own).unwrap(), ResourceUri::Upstream(own.to_owned()));
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Calls {
 
     /// Fails the call, if any, of a message that was never written to the upstream: it did not run.
     pub fn return_unsent(&self, message: &[u8], reason: &str) {
-        let id = Head::parse(message).ok().and_then(|head| head.id?.as_u64());
+        let id = Head::of_own(message).ok().and_then(|head| head.id?.as_u64());
         if let Some(slot) = id.and_then(|id| self.slot(id)) {
             slot.settle(Err(CallError::NotSent(reason.to_owned())));
         }

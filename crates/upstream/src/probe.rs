@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::CLIENT;
@@ -16,7 +15,7 @@ use super::link::Link;
 use super::request::modern_meta;
 use super::step::Step;
 use wire::error::code;
-use wire::{Era, Response, RpcError, Version, authored, meta};
+use wire::{Era, Response, RpcError, Version, authored, meta, walk};
 
 /// A process that does not answer the probe in this time is also sent `initialize`.
 const STDIO_PATIENCE: Duration = Duration::from_secs(2);
@@ -46,14 +45,17 @@ pub struct Handshake {
 
 /// The parts of a server's capabilities that decide which lists it has.
 #[derive(Default, Deserialize)]
-pub struct Declared {
-    pub tools: Option<Value>,
-    pub prompts: Option<Value>,
-    pub resources: Option<Value>,
+pub struct Declared<'a> {
+    #[serde(borrow)]
+    pub tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub prompts: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub resources: Option<&'a RawValue>,
 }
 
 impl Handshake {
-    pub fn declared(&self) -> Declared {
+    pub fn declared(&self) -> Declared<'_> {
         let text = self.capabilities.as_deref().map_or("{}", RawValue::get);
         serde_json::from_str(text).unwrap_or_default()
     }
@@ -66,9 +68,12 @@ impl Handshake {
             ("promptsListChanged", declared.prompts),
             ("resourcesListChanged", declared.resources),
         ];
-        let announces = |capability: &Option<Value>| {
-            capability.as_ref().and_then(|capability| capability.get("listChanged"))
-                == Some(&Value::Bool(true))
+        let announces = |capability: &Option<&RawValue>| {
+            let Some(capability) = capability.map(|capability| capability.get().as_bytes()) else {
+                return false;
+            };
+            let announced = walk::member(capability, &(0..capability.len()), "listChanged");
+            announced.is_some_and(|announced| &capability[announced] == b"true")
         };
         kinds
             .iter()
@@ -106,16 +111,35 @@ pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
             Some(handshake) => Ok(handshake),
             None => initialize(link, step).await,
         },
-        Err(_) => {
-            let mut initializing = Box::pin(initialize(link, step));
-            tokio::select! {
-                handshake = &mut initializing => handshake,
-                answer = &mut asked => match judge(answer)? {
-                    Some(handshake) => Ok(handshake),
-                    None => initializing.await,
-                },
-            }
-        }
+        Err(_) => race(asked, Box::pin(initialize(link, step)), step).await,
+    }
+}
+
+/// Waits for the answers to the probe and to `initialize`, which a process that starts slowly reads together. The first
+/// one decides, and of two that came together the probe's. A modern server refuses `initialize` and may do so first, so
+/// a refusal decides nothing before the probe is answered.
+async fn race(
+    mut asked: impl Future<Output = Result<Response, CallError>> + Unpin,
+    mut initializing: impl Future<Output = Result<Handshake, ProbeError>> + Unpin,
+    step: &Step,
+) -> Result<Handshake, ProbeError> {
+    let refused = tokio::select! {
+        biased;
+        answer = &mut asked => return match judge(answer)? {
+            Some(handshake) => Ok(handshake),
+            None => initializing.await,
+        },
+        handshake = &mut initializing => match handshake {
+            Ok(handshake) => return Ok(handshake),
+            Err(refused) => refused,
+        },
+    };
+    if let ProbeError::Words(words) = &refused {
+        step.set(format!("the handshake (server/discover; {words})"));
+    }
+    match judge(asked.await)? {
+        Some(handshake) => Ok(handshake),
+        None => Err(refused),
     }
 }
 

@@ -1,12 +1,16 @@
 //! `x-mcp-header` annotations in a tool's input schema: which arguments are sent as headers, and whether the schema
 //! follows the revision's rules for them. A tool that breaks the rules must be hidden, with the reason given here.
 
+use memchr::memmem;
+
 use super::headers::{HeaderParam, PARAM_PREFIX};
 use super::scan::Span;
 use super::text;
 use super::walk;
 
 const ANNOTATION: &str = "x-mcp-header";
+/// Deepest level of an annotation. Each level around one is read again for it, so this bounds the time and the stack.
+const DEEPEST: usize = 100;
 
 /// Keywords whose values are instances, not schemas: an annotation in them is plain data.
 const DATA: &[&str] = &["default", "const", "enum", "examples"];
@@ -19,7 +23,7 @@ impl HeaderParam {
     pub fn from_schema(schema: &[u8]) -> Result<Vec<Self>, String> {
         let root = walk::whole(schema).map_err(|error| format!("the input schema is {error}"))?;
         let mut reader = Reader { schema, found: Vec::new() };
-        reader.read(&root, &Position::Property(Vec::new()))?;
+        reader.read(&root, &Position::Property(Vec::new()), DEEPEST)?;
         Ok(reader.found)
     }
 }
@@ -46,26 +50,32 @@ impl Position {
 }
 
 impl Reader<'_> {
-    /// Reads a subschema. The scan has limited the depth, and so this recursion.
-    fn read(&mut self, schema: &Span, position: &Position) -> Result<(), String> {
+    /// Reads a subschema, which may have annotations on this many levels. Without any it is skipped, at any depth.
+    fn read(&mut self, schema: &Span, position: &Position, levels: usize) -> Result<(), String> {
+        if memmem::find(&self.schema[schema.clone()], ANNOTATION.as_bytes()).is_none() {
+            return Ok(());
+        }
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err("x-mcp-header is nested too deep".to_owned());
+        };
         for item in walk::elements(self.schema, schema) {
-            self.read(&item, &Position::Elsewhere)?;
+            self.read(&item, &Position::Elsewhere, levels)?;
         }
         for (key, _, value) in walk::members(self.schema, schema) {
             match key.as_ref() {
                 ANNOTATION => self.annotate(schema, &value, position)?,
-                "properties" => self.read_map(&value, position)?,
-                map if MAPS.contains(&map) => self.read_map(&value, &Position::Elsewhere)?,
+                "properties" => self.read_map(&value, position, levels)?,
+                map if MAPS.contains(&map) => self.read_map(&value, &Position::Elsewhere, levels)?,
                 data if DATA.contains(&data) => {}
-                _ => self.read(&value, &Position::Elsewhere)?,
+                _ => self.read(&value, &Position::Elsewhere, levels)?,
             }
         }
         Ok(())
     }
 
-    fn read_map(&mut self, map: &Span, position: &Position) -> Result<(), String> {
+    fn read_map(&mut self, map: &Span, position: &Position, levels: usize) -> Result<(), String> {
         for (name, _, schema) in walk::members(self.schema, map) {
-            self.read(&schema, &position.below(&name))?;
+            self.read(&schema, &position.below(&name), levels)?;
         }
         Ok(())
     }
@@ -119,6 +129,18 @@ mod tests {
         assert_eq!(found[0], HeaderParam { header: "mcp-param-items".into(), path: vec!["items".into()] });
         assert_eq!(found[1].path, ["at", "region"]);
         assert_eq!(HeaderParam::from_schema(b"true"), Ok(vec![]));
+    }
+
+    #[test]
+    fn schemas_may_be_deeper_than_annotations() {
+        let nested = |depth: usize, inner: &str| {
+            format!("{}{inner}{}", r#"{"properties":{"a":"#.repeat(depth), "}}".repeat(depth))
+        };
+        let annotated = r#"{"type":"string","x-mcp-header":"A"}"#;
+        let read = |depth, inner| HeaderParam::from_schema(nested(depth, inner).as_bytes());
+        assert_eq!(read(490, "{}"), Ok(vec![]));
+        assert_eq!(read(90, annotated).unwrap()[0].path.len(), 90);
+        assert!(read(490, annotated).unwrap_err().contains("too deep"));
     }
 
     #[test]

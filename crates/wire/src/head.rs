@@ -46,11 +46,16 @@ impl<'a> Head<'a> {
         match Self::read(body, Scan::new(body)) {
             Err(HeadError::Invalid { reason, .. }) => {
                 // Reading stopped early: the rest may be invalid JSON, or contain the id for the response.
-                let span = walk::whole(body)?;
+                let span = walk::whole_of_any_depth(body)?;
                 Err(HeadError::Invalid { reason, id: answerable_id(body, &span) })
             }
             other => other,
         }
+    }
+
+    /// Parses a message that the gateway wrote, which may be one of REST and nested deeper there.
+    pub fn of_own(body: &'a [u8]) -> Result<Self, HeadError> {
+        Self::read(body, Scan::unbounded(body))
     }
 
     /// Whether `params._meta` has a protocol version, with any value: that makes the request a modern one.
@@ -242,6 +247,22 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":1,"error":"x"}"#, "error must be"),
         ] {
             assert!(refusal(body).0.contains(why), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_too_deep_is_invalid_and_keeps_its_id() {
+        let message = |levels: usize, end: &str| {
+            let nested = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+            format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":{nested}}},"id":7{end}"#)
+        };
+        assert!(Head::parse(message(998, "}").as_bytes()).is_ok());
+        assert!(Head::of_own(message(1200, "}").as_bytes()).is_ok());
+        for levels in [999, 100_000] {
+            let (reason, id) = refusal(&message(levels, "}"));
+            assert!(reason.contains("1,000 levels"), "{reason}");
+            assert_eq!(id.as_deref(), Some("7"));
+            assert_eq!(Head::parse(message(levels, "").as_bytes()).unwrap_err().code(), -32700);
         }
     }
 

@@ -45,6 +45,9 @@ impl std::error::Error for HeadError {}
 
 impl From<SyntaxError> for HeadError {
     fn from(error: SyntaxError) -> Self {
+        if error.is_too_deep() {
+            return Self::invalid(error.reason);
+        }
         Self::Syntax { at: error.at, reason: error.reason }
     }
 }

@@ -37,7 +37,7 @@ impl<'a> Id<'a> {
 /// response without an id. The bytes between the two ends are not checked, so the message may still turn out not to be
 /// JSON. If there are several `id` members, the result is one at the top level.
 pub fn find_answer_id(body: &[u8]) -> Option<Span> {
-    let mut scan = Scan::new(body);
+    let mut scan = Scan::unbounded(body);
     let mut id = None;
     scan.enter().ok()?;
     while let Some(key) = scan.key().ok()? {
@@ -56,7 +56,7 @@ pub fn find_answer_id(body: &[u8]) -> Option<Span> {
 
 /// The id of a response of which only the two ends are known. `end` is empty if it is not known yet.
 pub fn find_answer_id_at_ends(beginning: &[u8], end: &[u8]) -> Option<Vec<u8>> {
-    let mut scan = Scan::new(beginning);
+    let mut scan = Scan::unbounded(beginning);
     let mut id = None;
     scan.enter().ok()?;
     while let Some(key) = scan.key().ok()? {
@@ -93,7 +93,7 @@ fn at_end(body: &[u8]) -> Option<Span> {
 }
 
 fn by_scan(body: &[u8]) -> Option<Span> {
-    let mut scan = Scan::new(body);
+    let mut scan = Scan::unbounded(body);
     let (mut id, mut answers) = (None, false);
     scan.enter().ok()?;
     while let Some(key) = scan.key().ok()? {
@@ -129,6 +129,8 @@ mod tests {
         assert_eq!(found(r#"{"result":{},"id":"a\"b"}"#), Some(r#""a\"b""#));
         assert_eq!(found(r#"{"x":1,"\u0069d":4,"error":{}}"#), Some("4"));
         assert_eq!(found(r#"{"result":{},"id":4,"x":{"id":5}}"#), Some("4"));
+        let deep = format!(r#"{{"result":{}{},"id":4,"x":1}}"#, "[".repeat(2000), "]".repeat(2000));
+        assert_eq!(found(&deep), Some("4"));
     }
 
     #[test]

@@ -10,3 +10,8 @@ pub const PROGRESS_TOKEN: &str = "progressToken";
 
 /// The keys that a modern client adds to each request and a legacy server does not know.
 pub const REQUEST_KEYS: [&str; 4] = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL];
+
+/// The keys that modern messages carry and legacy peers do not know. Other keys with the same prefix belong to features
+/// that both eras have.
+pub const PROTOCOL_KEYS: [&str; 6] =
+    [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID, SERVER_INFO];

@@ -26,7 +26,7 @@ enum Payload {
 
 impl Response {
     pub fn read(message: Bytes) -> Result<Self, HeadError> {
-        let head = Head::read(&message, Scan::of_response(&message))?;
+        let head = Head::read(&message, Scan::new(&message))?;
         let body = match (head.kind, head.result, head.error) {
             (MessageKind::Result, Some(result), _) if message[result.start] == b'{' => {
                 Payload::Result(result, head.marks)

@@ -4,16 +4,14 @@
 use std::ops::Range;
 
 pub use super::token::SyntaxError;
-use super::token::{literal_end, number_end, string_end};
+use super::token::{TOO_DEEP, literal_end, number_end, string_end};
 
 /// A byte range of a message; the range of a string includes the quotes.
 pub type Span = Range<usize>;
 
-/// Deepest nesting accepted. serde_json has the same limit, so that no later typed read of a part can fail on depth,
-/// and a `u128` is enough for the stack.
-pub const MAX_DEPTH: usize = 127;
-/// Deepest nesting of a response that is only passed on.
-pub const MAX_RESPONSE_DEPTH: usize = 1000;
+/// Deepest nesting accepted; the message itself is the first level. serde_json reads raw values and skips unknown
+/// members at any depth, but a typed `Value` only to level 127: no part of a message is read as one.
+pub const MAX_DEPTH: usize = 1000;
 
 /// A position in a body. To walk an object, call `enter`, then `key` and `value` in turn until `key` returns `None`;
 /// its members can be entered the same way. `value` alone skips the next value.
@@ -32,13 +30,13 @@ impl<'a> Scan<'a> {
         Self { body, at: 0, depth: 0, max_depth: MAX_DEPTH, fresh: false }
     }
 
-    /// A scan of a response that is passed on, which may be nested deeper than other messages.
-    pub(super) fn of_response(body: &'a [u8]) -> Self {
-        Self { max_depth: MAX_RESPONSE_DEPTH, ..Self::new(body) }
+    /// A scan of any depth: of what was checked before, of what the gateway wrote, or for the id of what is too deep.
+    pub(super) fn unbounded(body: &'a [u8]) -> Self {
+        Self { max_depth: usize::MAX, ..Self::new(body) }
     }
 
     pub(super) fn within(body: &'a [u8], span: &Span) -> Option<Self> {
-        Some(Self { at: span.start, ..Self::new(body.get(..span.end)?) })
+        Some(Self { at: span.start, ..Self::unbounded(body.get(..span.end)?) })
     }
 
     /// The first byte of what comes next, white space skipped.
@@ -208,11 +206,7 @@ impl<'a> Scan<'a> {
     }
 
     fn check_depth(&self, depth: usize) -> Result<(), SyntaxError> {
-        match depth < self.max_depth {
-            true => Ok(()),
-            false if self.max_depth == MAX_DEPTH => Err(self.fault("nesting deeper than 127 levels")),
-            false => Err(self.fault("nesting deeper than 1,000 levels")),
-        }
+        if depth < self.max_depth { Ok(()) } else { Err(self.fault(TOO_DEEP)) }
     }
 
     fn fault(&self, reason: &'static str) -> SyntaxError {
@@ -226,7 +220,7 @@ struct Open {
     /// The innermost containers.
     objects: u128,
     count: usize,
-    /// The containers around them, 128 at a time; allocates nothing below [`MAX_DEPTH`].
+    /// The containers around them, 128 at a time; allocates nothing for usual messages.
     outer: Vec<u128>,
 }
 
@@ -290,17 +284,18 @@ mod tests {
     fn depth_is_bounded() {
         let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(whole(nested(MAX_DEPTH).as_bytes()).is_ok());
-        assert!(whole(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(whole(nested(MAX_DEPTH + 1).as_bytes()).is_err_and(|error| error.is_too_deep()));
         assert!(whole("[".repeat(1 << 20).as_bytes()).is_err());
+        assert!(Scan::unbounded(nested(1 << 20).as_bytes()).value().is_ok());
     }
 
     #[test]
-    fn responses_may_be_nested_deeper_and_every_bracket_counts() {
-        let check = |body: &str| Scan::of_response(body.as_bytes()).value().is_ok();
+    fn every_bracket_counts_at_any_depth() {
+        let check = |body: &str| Scan::new(body.as_bytes()).value().is_ok();
         let nested =
             |count, inner: &str| format!("{}{inner}{}", r#"[{"a":"#.repeat(count), "}]".repeat(count));
-        assert!(check(&nested(MAX_RESPONSE_DEPTH / 2, "1")));
-        assert!(!check(&nested(MAX_RESPONSE_DEPTH / 2, "[]")));
+        assert!(check(&nested(MAX_DEPTH / 2, "1")));
+        assert!(!check(&nested(MAX_DEPTH / 2, "[]")));
         for depth in [63, 64, 65, 128, 300] {
             let whole = nested(depth, "1");
             for at in 0..whole.len() {

@@ -12,6 +12,16 @@ pub struct SyntaxError {
     pub reason: &'static str,
 }
 
+/// The reason for which JSON that is otherwise valid is refused.
+pub(super) const TOO_DEEP: &str = "nesting deeper than 1,000 levels";
+
+impl SyntaxError {
+    /// Whether it may be JSON, but is nested too deep to be accepted.
+    pub fn is_too_deep(&self) -> bool {
+        self.reason == TOO_DEEP
+    }
+}
+
 impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "not valid JSON: {} at byte {}", self.reason, self.at)

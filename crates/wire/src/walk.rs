@@ -7,7 +7,15 @@ use super::text;
 
 /// The span of the one JSON value that `body` consists of, without the white space around it.
 pub fn whole(body: &[u8]) -> Result<Span, SyntaxError> {
-    let mut scan = Scan::new(body);
+    only_value(Scan::new(body))
+}
+
+/// Like [`whole`], for a value that may be nested deeper than any message: a batch, or a message that is refused.
+pub fn whole_of_any_depth(body: &[u8]) -> Result<Span, SyntaxError> {
+    only_value(Scan::unbounded(body))
+}
+
+fn only_value(mut scan: Scan<'_>) -> Result<Span, SyntaxError> {
     let span = scan.value()?;
     scan.finish()?;
     Ok(span)

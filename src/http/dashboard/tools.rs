@@ -7,8 +7,8 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::empty_state::{EmptyState, nothing_offered};
@@ -22,6 +22,7 @@ use crate::http::extract::Name;
 use crate::http::record::ToolRecord;
 use crate::http::reply::Json;
 use gateway::catalog::Catalog;
+use model::deep_json;
 use wire::walk;
 
 /// All tools, and the empty state if there are none.
@@ -148,7 +149,7 @@ fn records(catalog: &Catalog) -> Vec<DashboardTool<'_>> {
 
 /// Summarizes the parameters of a tool, such as `path: string, limit?: integer`.
 fn preview(schema: &RawValue) -> String {
-    let schema: Map<String, Value> = serde_json::from_str(schema.get()).unwrap_or_default();
+    let schema = deep_json::parse(schema.get()).unwrap_or_default();
     let required: Vec<&str> = schema
         .get("required")
         .and_then(Value::as_array)

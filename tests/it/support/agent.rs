@@ -11,7 +11,7 @@ pub const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream
 pub struct Agent {
     address: String,
     path: String,
-    session: String,
+    pub session: String,
 }
 
 impl Agent {

@@ -227,7 +227,7 @@ impl Streamable {
         }
         let mut sent = self.posted(version);
         if version.is_some()
-            && let Ok(head) = Head::parse(body)
+            && let Ok(head) = Head::of_own(body)
         {
             let (method, name) = headers::standard(&head);
             put(&mut sent, headers::METHOD, &method);

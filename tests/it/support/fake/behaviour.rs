@@ -217,6 +217,6 @@ impl Behaviour {
 
 /// The text member of a definition that names it: `name`, `uri` or `uriTemplate`.
 pub fn named(definition: &RawValue, key: &str) -> String {
-    let value: Value = serde_json::from_str(definition.get()).unwrap_or_default();
+    let value = model::deep_json::parse(definition.get()).unwrap_or_default();
     value[key].as_str().unwrap_or_default().to_owned()
 }

@@ -39,7 +39,7 @@ async fn receive(
     headers: HeaderMap,
     text: String,
 ) -> Response {
-    let Ok(message) = serde_json::from_str::<Value>(&text) else {
+    let Ok(message) = model::deep_json::parse(&text) else {
         return *parse_error();
     };
     let behaviour = state.behaviour();

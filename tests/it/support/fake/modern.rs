@@ -108,7 +108,7 @@ fn check_parameters(
     let name = params["name"].as_str().unwrap_or_default();
     let mut expected = BTreeMap::new();
     if let Some(tool) = behaviour.tools().iter().find(|tool| named(tool, "name") == name) {
-        let tool: Value = serde_json::from_str(tool.get()).unwrap_or_default();
+        let tool = model::deep_json::parse(tool.get()).unwrap_or_default();
         collect(&tool["inputSchema"], &params["arguments"], &mut expected);
     }
     for (header, value) in &expected {

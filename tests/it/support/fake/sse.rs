@@ -12,7 +12,7 @@ use axum::extract::State as Shared;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use http_body::Frame;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::core::{self, Incoming, Transport};
@@ -158,7 +158,7 @@ pub async fn message(
     headers: HeaderMap,
     body: String,
 ) -> Response {
-    let Ok(message) = serde_json::from_str::<Value>(&body) else {
+    let Ok(message) = model::deep_json::parse(&body) else {
         return *http::parse_error();
     };
     let headers_seen = plain_headers(&headers);

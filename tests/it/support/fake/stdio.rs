@@ -19,7 +19,7 @@ pub async fn serve(state: Arc<State>) -> anyhow::Result<()> {
     let writer = tokio::spawn(write(frames));
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(text) = lines.next_line().await? {
-        let Ok(message) = serde_json::from_str(&text) else {
+        let Ok(message) = model::deep_json::parse(&text) else {
             eprintln!("not JSON: {text}");
             continue;
         };
