@@ -1,6 +1,7 @@
 //! Runs real, third-party clients against the gateway with a real server behind it.
 //! What each client does and expects is in its own script under `tests/clients`.
 
+mod capable;
 mod install;
 
 use std::fs;
@@ -14,23 +15,30 @@ use crate::conformance::gateway::{self, Gateway};
 use crate::conformance::process::Process;
 use crate::python::{Python, Sdk};
 use crate::run::Run;
+use capable::Capable;
 use install::install;
 
-/// Name, runner and script of each client. Each script gets the address of the gateway.
+/// Name, runner and script of each client. Each script gets the address of the gateway; the capable clients, which declare
+/// all capabilities, also get the addresses that
+/// `capable.rs` returns.
 #[rustfmt::skip]
 const CLIENTS: &[(&str, Runner, &str)] = &[
     ("TypeScript SDK", Runner::Node, "sdk.mjs"),
     ("modern TypeScript SDK", Runner::Node, "modern.mjs"),
     ("inspector", Runner::Node, "inspector.mjs"),
-    ("Python SDK", Runner::Python, "legacy.py"),
-    ("modern Python SDK", Runner::Python, "modern.py"),
+    ("Python SDK", Runner::Python(Sdk::Two), "legacy.py"),
+    ("modern Python SDK", Runner::Python(Sdk::Two), "modern.py"),
     ("Rust SDK", Runner::Program, "rmcp-client"),
+    ("capable TypeScript clients", Runner::Node, "capable.mjs"),
+    ("capable Python SDK", Runner::Python(Sdk::Two), "capable.py"),
+    ("capable Python SDK 1 and LangChain", Runner::Python(Sdk::One), "capable_1.py"),
+    ("capable FastMCP", Runner::Python(Sdk::Two), "capable_fastmcp.py"),
 ];
 
 #[derive(Clone, Copy)]
 enum Runner {
     Node,
-    Python,
+    Python(Sdk),
     /// A program of this workspace.
     Program,
 }
@@ -45,7 +53,12 @@ pub fn run(run: &mut Run) -> Result<()> {
     // Builds the whole workspace, like the tests, so that nothing is built twice with different features.
     command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
     let installed = install(&run.root)?;
-    let python = Python::install(&run.root, Sdk::Two)?;
+    let pythons = [Sdk::One, Sdk::Two].map(|sdk| Python::install(&run.root, sdk).map(|python| (sdk, python)));
+    let pythons = pythons.into_iter().collect::<Result<Vec<_>>>()?;
+    let python = |wanted: Sdk| {
+        let found = pythons.iter().find(|(sdk, _)| *sdk == wanted);
+        found.context("an SDK that is not installed")?.1.program("python")
+    };
     let results = installed.folder.join("results");
     if results.exists() {
         fs::remove_dir_all(&results)?;
@@ -69,18 +82,29 @@ pub fn run(run: &mut Run) -> Result<()> {
     gateway.register(&gateway::remote("fixture", Transport::StreamableHttp, &fixture.url))?;
     gateway.register(&gateway::remote("modern", Transport::StreamableHttp, &modern.url))?;
 
+    let (shop_python, shop_script) = (python(Sdk::Two)?, installed.path("workshop.py")?);
+    let shop = capable::start_workshop(&results, &shop_python, &shop_script)?;
+    let addresses = capable::register(
+        &gateway,
+        &[
+            Capable { name: "workshop", url: &shop.url, line: [&shop_python, &shop_script, "stdio"] },
+            Capable { name: "everything", url: &http.url, line: [node, &server, "stdio"] },
+        ],
+    )?;
+
     let mut failed = Vec::new();
     for (name, runner, script) in clients {
         let started = Instant::now();
         let line = match runner {
             Runner::Node => vec![node.to_owned(), installed.path(script)?],
-            Runner::Python => vec![python.program("python")?, installed.path(script)?],
+            Runner::Python(sdk) => vec![python(*sdk)?, installed.path(script)?],
             Runner::Program => vec![program(script)?],
         };
         let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
         let url = gateway.url();
         line.push(&url);
-        let outcome = command::show(&installed.folder, &line);
+        let variables = [("ADDRESSES", addresses.as_str())];
+        let outcome = command::show_with(&installed.folder, &line, &variables);
         println!("  {name}: {:.1} s", started.elapsed().as_secs_f64());
         if outcome.is_err() {
             failed.push(*name);
