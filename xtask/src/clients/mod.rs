@@ -33,6 +33,7 @@ const CLIENTS: &[(&str, Runner, &str)] = &[
     ("capable Python SDK", Runner::Python(Sdk::Two), "capable.py"),
     ("capable Python SDK 1 and LangChain", Runner::Python(Sdk::One), "capable_1.py"),
     ("capable FastMCP", Runner::Python(Sdk::Two), "capable_fastmcp.py"),
+    ("real servers", Runner::Python(Sdk::Two), "servers.py"),
 ];
 
 #[derive(Clone, Copy)]
@@ -103,7 +104,7 @@ pub fn run(run: &mut Run) -> Result<()> {
         let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
         let url = gateway.url();
         line.push(&url);
-        let variables = [("ADDRESSES", addresses.as_str())];
+        let variables = [("NODE", node), ("ADDRESSES", addresses.as_str())];
         let outcome = command::show_with(&installed.folder, &line, &variables);
         println!("  {name}: {:.1} s", started.elapsed().as_secs_f64());
         if outcome.is_err() {
