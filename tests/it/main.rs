@@ -53,6 +53,7 @@ mod mcp_fidelity;
 mod mcp_isolation;
 mod mcp_lists;
 mod mcp_messages;
+mod mcp_native;
 mod mcp_questions;
 mod mcp_scopes;
 mod mcp_sessions;

@@ -6,41 +6,23 @@ use memchr::memmem;
 use super::destination::Reading;
 use super::unknown_resource::{says_not_found, with_uri};
 use wire::error::code;
-use wire::{Patch, Response, Span, meta, walk};
+use wire::meta::PeersMeta;
+use wire::{Patch, Response, Span, walk};
 
 /// The members that modern results have besides those of the method.
 const MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 
 /// Removes the modern members of a result.
 pub fn result(patch: &mut Patch<'_>, answer: &[u8], result: &Span) {
-    let meta = own_meta(answer, result);
-    let is_emptied = matches!(meta, Some(OwnMeta::Only));
-    patch.edit_members(result, |key| MEMBERS.contains(&key) || is_emptied && key == "_meta", &[]);
-    if let Some(OwnMeta::AmongOthers(span)) = meta {
-        patch.edit_members(&span, |key| meta::PROTOCOL_KEYS.contains(&key), &[]);
-    }
-}
-
-/// The `_meta` of a result that has keys of the protocol.
-enum OwnMeta {
-    /// It has no other keys.
-    Only,
-    AmongOthers(Span),
-}
-
-fn own_meta(answer: &[u8], result: &Span) -> Option<OwnMeta> {
     // A search for the text is much faster than a walk over a large result.
-    memmem::find(&answer[result.clone()], b"_meta")?;
-    let span = walk::member(answer, result, "_meta")?;
-    let is_own = |key: &str| meta::PROTOCOL_KEYS.contains(&key);
-    let (own, others) = walk::members(answer, &span).fold((0, 0), |(own, others), (key, ..)| {
-        if is_own(&key) { (own + 1, others) } else { (own, others + 1) }
-    });
-    match (own, others) {
-        (0, _) => None,
-        (_, 0) => Some(OwnMeta::Only),
-        (_, _) => Some(OwnMeta::AmongOthers(span)),
-    }
+    let meta =
+        memmem::find(&answer[result.clone()], b"_meta").and_then(|_| walk::member(answer, result, "_meta"));
+    let kept = meta.map_or(PeersMeta::All, |meta| PeersMeta::of(&answer[meta]));
+    let is_unwanted = |key: &str| MEMBERS.contains(&key) || kept == PeersMeta::Nothing && key == "_meta";
+    match &kept {
+        PeersMeta::Part(meta) => patch.edit_members(result, is_unwanted, &[("_meta", meta)]),
+        PeersMeta::All | PeersMeta::Nothing => patch.edit_members(result, is_unwanted, &[]),
+    };
 }
 
 /// Gives the error for an unknown resource its legacy code. Any other wrong parameter keeps the code of the server.

@@ -1,12 +1,14 @@
 //! What an endpoint tells a new client about itself: capabilities, name and instructions.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::Gateway;
 use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
+use super::union::united;
 use super::view::{Lens, View};
 use wire::text;
 
@@ -21,6 +23,8 @@ pub struct Greeting {
     pub capabilities: Vec<u8>,
     pub server_info: Vec<u8>,
     pub instructions: Option<Vec<u8>>,
+    /// The `_meta` of a server at its own endpoint.
+    pub meta: Option<Vec<u8>>,
 }
 
 impl Gateway {
@@ -43,22 +47,31 @@ impl Greeting {
         match scope {
             Scope::Server(name) => catalog.get(name).map(|entry| native(entry)),
             Scope::Everything => {
-                let servers = catalog.entries().filter(|entry| lens.admits(entry));
-                Some(composed(instructions(servers.map(|entry| &**entry))))
+                let servers: Vec<_> = catalog.entries().filter(|entry| lens.admits(entry)).collect();
+                Some(composed(&servers, instructions(servers.iter().map(|entry| &***entry))))
             }
             Scope::Group(name) => {
                 let group = catalog.group(name).ok()?;
                 let tools = view.tools.iter().map(|(of, _)| of.name());
                 let named: HashSet<_> = tools.chain(view.prompts.iter().map(|(of, _)| of.name())).collect();
-                let servers = catalog.entries().filter(|entry| named.contains(entry.name()));
-                let servers = instructions(servers.map(|entry| &**entry));
-                Some(composed(match group.description.is_empty() {
-                    true => servers,
-                    false => {
-                        let text = format!("{}\n{}", group.description, servers.unwrap_or_default());
-                        Some(cut(&text, INSTRUCTIONS_LIMIT))
-                    }
-                }))
+                let others = view.resources.iter().map(|(of, _)| of.name());
+                let others: HashSet<_> =
+                    others.chain(view.templates.iter().map(|(of, _)| of.name())).collect();
+                let said = catalog.entries().filter(|entry| named.contains(entry.name()));
+                let said = instructions(said.map(|entry| &**entry));
+                let is_inside =
+                    |entry: &&Arc<Entry>| named.contains(entry.name()) || others.contains(entry.name());
+                let servers: Vec<_> = catalog.entries().filter(is_inside).collect();
+                Some(composed(
+                    &servers,
+                    match group.description.is_empty() {
+                        true => said,
+                        false => {
+                            let text = format!("{}\n{}", group.description, said.unwrap_or_default());
+                            Some(cut(&text, INSTRUCTIONS_LIMIT))
+                        }
+                    },
+                ))
             }
         }
     }
@@ -75,17 +88,21 @@ fn native(entry: &Entry) -> Greeting {
         capabilities: raw(&offering.capabilities, "{}".into()),
         server_info: raw(&offering.server_info, nameless),
         instructions: offering.instructions.as_deref().map(text::quote),
+        meta: offering.meta.handshake.as_deref().map(|meta| meta.get().as_bytes().to_vec()),
     }
 }
 
-fn composed(instructions: Option<String>) -> Greeting {
-    let capabilities = br#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}}"#;
+/// The greeting of several servers together.
+fn composed(servers: &[&Arc<Entry>], instructions: Option<String>) -> Greeting {
     let server_info =
         format!(r#"{{"name":"toolgate","title":"toolgate","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
+    let declared: Vec<_> =
+        servers.iter().filter_map(|entry| entry.offering().capabilities.as_deref()).collect();
     Greeting {
-        capabilities: capabilities.to_vec(),
+        capabilities: united(&declared),
         server_info: server_info.into_bytes(),
         instructions: instructions.as_deref().map(text::quote),
+        meta: None,
     }
 }
 

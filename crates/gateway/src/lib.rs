@@ -51,6 +51,7 @@ mod shared_uris;
 pub mod subscriptions;
 mod tasks;
 pub mod tools;
+mod union;
 mod unknown_resource;
 pub mod usage;
 pub mod users;

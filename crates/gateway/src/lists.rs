@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::Gateway;
 use super::caller::{Scope, Viewer};
@@ -13,7 +14,7 @@ use super::catalog::{Catalog, Entry};
 use super::greeting::Greeting;
 use super::shared_uris::SharedUris;
 use super::view::{Lens, View};
-use model::{AllowList, Mode, Resource};
+use model::{AllowList, Mode, OwnMeta, Resource};
 
 /// Maximum size of the cache, in bytes. Beyond that the oldest lists are dropped, and rendered again on demand.
 const LARGEST_CACHE: usize = 64 * 1024 * 1024;
@@ -38,8 +39,12 @@ pub struct Lists {
 /// One rendered list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// An object with one member, which is the list.
+    /// An object with the list, and at the endpoint of one server the `_meta` that the server sent with it.
     pub result: Bytes,
+    /// The member of the result that is the list.
+    pub member: Bytes,
+    /// That `_meta`, as JSON.
+    pub meta: Option<Vec<u8>>,
     pub caching: Caching,
 }
 
@@ -114,7 +119,12 @@ impl Gateway {
         let lists = cached.lists.get_or_init(|| {
             let view = catalog.view(&lens);
             let greeting = Greeting::of(&catalog, &lens, &view, &viewer.scope)?;
-            let lists = Lists::render(&view, &viewer.scope, greeting, self.mode);
+            let native = match &viewer.scope {
+                Scope::Server(name) => catalog.get(name),
+                Scope::Everything | Scope::Group(_) => None,
+            };
+            let meta = native.map(|entry| &entry.offering().meta);
+            let lists = Lists::render(&view, greeting, meta, self.mode);
             size = Some(lists.size());
             Some(Arc::new(lists))
         });
@@ -220,14 +230,31 @@ impl Fingerprint {
     }
 }
 
+impl List {
+    fn new(member: Vec<u8>, meta: Option<Vec<u8>>, caching: Caching) -> Self {
+        let length = member.len();
+        let mut result = [b"{", member.as_slice()].concat();
+        if let Some(meta) = &meta {
+            result.extend_from_slice(br#","_meta":"#);
+            result.extend_from_slice(meta);
+        }
+        result.push(b'}');
+        let result = Bytes::from(result);
+        Self { member: result.slice(1..=length), result, meta, caching }
+    }
+}
+
 impl Lists {
     fn size(&self) -> usize {
         let Self { tools, prompts, resources, templates, .. } = self;
         KEEPING + [tools, prompts, resources, templates].map(|list| list.result.len()).iter().sum::<usize>()
     }
 
-    fn render(view: &View<'_>, scope: &Scope, greeting: Greeting, mode: Mode) -> Self {
-        let is_native = matches!(scope, Scope::Server(_));
+    /// Renders what is in a view; `native` is the `_meta` of the server, at the endpoint of one server.
+    fn render(view: &View<'_>, greeting: Greeting, native: Option<&OwnMeta>, mode: Mode) -> Self {
+        let is_native = native.is_some();
+        let nothing = OwnMeta::default();
+        let meta = native.unwrap_or(&nothing);
         let shared = SharedUris::of(view);
         let tools = render("tools", &view.tools, |entry, tool, out| match is_native {
             true => out.extend_from_slice(tool.definition.get().as_bytes()),
@@ -257,12 +284,15 @@ impl Lists {
             servers_of(&view.resources),
             servers_of(&view.templates),
         ];
-        let list = |index: usize, result: Bytes| List { result, caching: Caching::of(&servers[index], mode) };
+        let list = |index: usize, member: Vec<u8>, meta: &Option<Box<RawValue>>| {
+            let meta = meta.as_deref().map(|meta| meta.get().as_bytes().to_vec());
+            List::new(member, meta, Caching::of(&servers[index], mode))
+        };
         Self {
-            tools: list(0, tools),
-            prompts: list(1, prompts),
-            resources: list(2, resources),
-            templates: list(3, templates),
+            tools: list(0, tools, &meta.tools),
+            prompts: list(1, prompts, &meta.prompts),
+            resources: list(2, resources, &meta.resources),
+            templates: list(3, templates, &meta.templates),
             caching: Caching::of(servers.iter().flatten(), mode),
             greeting,
         }
@@ -285,16 +315,17 @@ fn servers_of<'a, T>(listed: &[(&'a Arc<Entry>, &'a T)]) -> Vec<&'a Arc<Entry>> 
     servers
 }
 
-fn render<T>(member: &str, items: &[(&Arc<Entry>, &T)], write: impl Fn(&Entry, &T, &mut Vec<u8>)) -> Bytes {
-    let mut json = format!("{{\"{member}\":[").into_bytes();
+/// Writes a list with its key.
+fn render<T>(member: &str, items: &[(&Arc<Entry>, &T)], write: impl Fn(&Entry, &T, &mut Vec<u8>)) -> Vec<u8> {
+    let mut json = format!("\"{member}\":[").into_bytes();
     for (index, (entry, item)) in items.iter().enumerate() {
         if index > 0 {
             json.push(b',');
         }
         write(entry, item, &mut json);
     }
-    json.extend_from_slice(b"]}");
-    json.into()
+    json.push(b']');
+    json
 }
 
 #[cfg(test)]

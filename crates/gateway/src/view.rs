@@ -50,6 +50,19 @@ impl Lens<'_> {
         self.admits(entry) && self.has_templates(entry)
     }
 
+    /// A list of a server in the order in which this part shows it.
+    fn ordered<'a, T>(
+        &self,
+        own: &'a [T],
+        sorted: impl Iterator<Item = &'a T>,
+    ) -> impl Iterator<Item = &'a T> {
+        let (own, sorted) = match self.part {
+            Part::Server(_) => (own, None),
+            Part::Everything | Part::Group(_) => (&own[..0], Some(sorted)),
+        };
+        own.iter().chain(sorted.into_iter().flatten())
+    }
+
     /// This and the next three are for a server that is already admitted.
     fn has_tool(&self, entry: &Entry, tool: &str) -> bool {
         entry.shows_tool(tool)
@@ -82,7 +95,7 @@ impl Lens<'_> {
     }
 }
 
-/// What a viewer sees: only what is enabled, sorted by full name.
+/// What a viewer sees: only what is enabled, sorted by full name, or in the own order of the only server.
 #[derive(Default)]
 pub struct View<'a> {
     pub tools: Vec<(&'a Arc<Entry>, &'a Tool)>,
@@ -128,11 +141,15 @@ impl Catalog {
     pub fn view(&self, lens: &Lens<'_>) -> View<'_> {
         let mut view = View::default();
         for entry in self.entries_by_full_name().into_iter().filter(|entry| lens.admits(entry)) {
-            let tools = entry.tools().filter(|tool| lens.has_tool(entry, &tool.name));
+            let offering = entry.offering();
+            let tools = lens.ordered(&offering.tools, entry.tools());
+            let tools = tools.filter(|tool| lens.has_tool(entry, &tool.name));
             view.tools.extend(tools.map(|tool| (entry, tool)));
-            let prompts = entry.prompts().filter(|prompt| lens.has_prompt(entry, &prompt.name));
+            let prompts = lens.ordered(&offering.prompts, entry.prompts());
+            let prompts = prompts.filter(|prompt| lens.has_prompt(entry, &prompt.name));
             view.prompts.extend(prompts.map(|prompt| (entry, prompt)));
-            let resources = entry.resources().filter(|resource| lens.has_resource(entry, &resource.uri));
+            let resources = lens.ordered(&offering.resources, entry.resources());
+            let resources = resources.filter(|resource| lens.has_resource(entry, &resource.uri));
             view.resources.extend(resources.map(|resource| (entry, resource)));
             if lens.has_templates(entry) {
                 view.templates.extend(entry.offering().templates.iter().map(|template| (entry, template)));

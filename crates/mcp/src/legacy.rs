@@ -242,6 +242,7 @@ impl Mcp {
             ("serverInfo", &greeting.server_info),
         ];
         members.extend(greeting.instructions.as_deref().map(|instructions| ("instructions", instructions)));
+        members.extend(greeting.meta.as_deref().map(|meta| ("_meta", meta)));
         let answer = authored::result(id, &authored::object(&members));
         let mut reply = Reply::message(Message::whole(answer));
         reply.session = Some(self.sessions.id_of(&session));

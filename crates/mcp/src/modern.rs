@@ -13,7 +13,7 @@ use gateway::destination::ReturnedState;
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
-use wire::{Era, Head, MessageKind, Version, authored, meta};
+use wire::{Era, Head, MessageKind, Patch, Version, authored, meta};
 
 /// Methods that the revision removed: answered like any unknown method, even if a server knows them.
 const REMOVED: [&str; 5] =
@@ -79,7 +79,8 @@ impl Mcp {
             vec![("supportedVersions", versions.as_bytes()), ("capabilities", &greeting.capabilities)];
         members.extend(greeting.instructions.as_deref().map(|text| ("instructions", text)));
         let result = authored::object(&members);
-        Ok([opening(lists.caching, &greeting.server_info).as_slice(), &result[1..]].concat())
+        let opening = opening(lists.caching, &greeting.server_info, greeting.meta.as_deref());
+        Ok([opening.as_slice(), &result[1..]].concat())
     }
 
     fn list_modern(
@@ -91,8 +92,8 @@ impl Mcp {
     ) -> Result<Message, Refusal> {
         let lists = self.lists_for(head, viewer)?;
         let list = pick(&lists);
-        let opening = opening(list.caching, &lists.greeting.server_info);
-        Ok(Message::result_in_two(id, &opening, list.result.slice(1..)))
+        let opening = opening(list.caching, &lists.greeting.server_info, list.meta.as_deref());
+        Ok(Message::result_in_two(id, &opening, list.member.clone()))
     }
 
     async fn call_modern(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
@@ -158,14 +159,19 @@ fn logs(head: &Head<'_>) -> Result<Logs, Refusal> {
     LogLevel::parse(&level.value).map(Logs::From).ok_or_else(unknown)
 }
 
-/// The beginning of a result that the gateway writes itself; the other members follow.
-fn opening(caching: Caching, server_info: &[u8]) -> Vec<u8> {
+/// The beginning of a result that the gateway writes itself; the other members follow. `meta` is what a server adds to
+/// it.
+fn opening(caching: Caching, server_info: &[u8], meta: Option<&[u8]>) -> Vec<u8> {
     let ttl = caching.ttl_ms.to_string();
+    let meta = meta.unwrap_or(b"{}");
+    let mut patch = Patch::new(meta);
+    patch.set_member(&(0..meta.len()), meta::SERVER_INFO, server_info);
+    let meta = patch.apply();
     let members: [(&str, &[u8]); 4] = [
         ("resultType", br#""complete""#),
         ("ttlMs", ttl.as_bytes()),
         ("cacheScope", caching.scope()),
-        ("_meta", &authored::object(&[(meta::SERVER_INFO, server_info)])),
+        ("_meta", &meta),
     ];
     let mut opening = authored::object(&members);
     opening.pop();

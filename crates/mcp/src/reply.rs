@@ -216,13 +216,15 @@ impl Message {
 
     /// A result that is shared with other answers and therefore not copied.
     pub fn result(id: &[u8], result: Bytes) -> Self {
-        Self::result_in_two(id, b"", result)
+        let head = [br#"{"jsonrpc":"2.0","id":"#, id, br#","result":"#].concat();
+        Self(vec![head.into(), result, Bytes::from_static(b"}")])
     }
 
-    /// A result of which the larger part is shared with other answers and therefore not copied.
-    pub fn result_in_two(id: &[u8], opening: &[u8], rest: Bytes) -> Self {
+    /// A result whose last member is shared with other answers and therefore not copied; `opening` is what comes before
+    /// it.
+    pub fn result_in_two(id: &[u8], opening: &[u8], member: Bytes) -> Self {
         let head = [br#"{"jsonrpc":"2.0","id":"#, id, br#","result":"#, opening].concat();
-        Self(vec![head.into(), rest, Bytes::from_static(b"}")])
+        Self(vec![head.into(), member, Bytes::from_static(b"}}")])
     }
 
     pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::OwnMeta;
+
 /// Everything that a server offers.
 #[derive(Clone, Debug, Default)]
 pub struct Offering {
@@ -25,6 +27,7 @@ pub struct Offering {
     pub ttl_ms: Option<u64>,
     /// Whether a modern upstream marked at least one of its lists as private.
     pub is_private: bool,
+    pub meta: OwnMeta,
 }
 
 impl Offering {
@@ -51,6 +54,7 @@ impl Offering {
             && self.templates == other.templates
             && self.ttl_ms == other.ttl_ms
             && self.is_private == other.is_private
+            && self.meta == other.meta
     }
 }
 

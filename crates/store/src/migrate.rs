@@ -12,7 +12,7 @@ use super::open_error::OpenStoreError;
 /// Version, name and SQL of a migration.
 type MigrationText = (i64, &'static str, &'static str);
 
-pub(super) const MIGRATIONS: [MigrationText; 8] = [
+pub(super) const MIGRATIONS: [MigrationText; 9] = [
     (1, "servers", include_str!("../../../migrations/0001_servers.sql")),
     (2, "groups", include_str!("../../../migrations/0002_groups.sql")),
     (3, "users", include_str!("../../../migrations/0003_users.sql")),
@@ -21,6 +21,7 @@ pub(super) const MIGRATIONS: [MigrationText; 8] = [
     (6, "authorizations", include_str!("../../../migrations/0006_authorizations.sql")),
     (7, "retired tokens", include_str!("../../../migrations/0007_retired_tokens.sql")),
     (8, "rate limits", include_str!("../../../migrations/0008_rate_limits.sql")),
+    (9, "meta", include_str!("../../../migrations/0009_meta.sql")),
 ];
 
 pub(super) async fn run(store: &Database, database: &Path) -> Result<(), OpenStoreError> {

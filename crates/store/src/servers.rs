@@ -34,7 +34,7 @@ impl Store {
     pub(super) async fn read_servers(&self) -> Result<Vec<Result<StoredServer, StoreError>>, StoreError> {
         const SQL: &str =
             "SELECT name, config, enabled, protocol_version, server_info, capabilities, instructions,
-            ttl_ms, is_private, created_at, updated_at, discovered_at FROM servers ORDER BY name";
+            ttl_ms, is_private, created_at, updated_at, discovered_at, meta FROM servers ORDER BY name";
         let mut tx = self.read().await?;
         let rows: Vec<ServerRow> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         let mut lists = catalogs::load(&mut tx).await?;
@@ -159,7 +159,7 @@ async fn describe(
     now_ms: i64,
 ) -> Result<(), StoreError> {
     const SQL: &str = "UPDATE servers SET protocol_version = $2, server_info = $3, capabilities = $4,
-        instructions = $5, ttl_ms = $6, is_private = $7, discovered_at = $8 WHERE name = $1";
+        instructions = $5, ttl_ms = $6, is_private = $7, discovered_at = $8, meta = $9 WHERE name = $1";
     // As JSON, because the text of an upstream may contain NUL, which Postgres would reject.
     let instructions = offering.instructions.as_deref().map(|text| Value::from(text).to_string());
     let ttl_ms = offering.ttl_ms.map(|ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
@@ -174,7 +174,8 @@ async fn describe(
             .bind(instructions)
             .bind(ttl_ms)
             .bind(i64::from(offering.is_private))
-            .bind(discovered_at);
+            .bind(discovered_at)
+            .bind(offering.meta.to_json());
         query.execute(db).await.map(|done| done.rows_affected())
     })?;
     if described == 0 { Err(StoreError::NotFound(name.clone())) } else { Ok(()) }
@@ -194,6 +195,7 @@ type ServerRow = (
     i64,
     i64,
     Option<i64>,
+    Option<String>,
 );
 
 fn assemble(
@@ -203,7 +205,7 @@ fn assemble(
     disabled: Disabled,
 ) -> Result<StoredServer, String> {
     let (name, config, enabled, protocol_version, server_info, capabilities, instructions, ..) = &row;
-    let (.., ttl_ms, is_private, created_at_ms, updated_at_ms, discovered_at_ms) = row;
+    let (.., ttl_ms, is_private, created_at_ms, updated_at_ms, discovered_at_ms, ref meta) = row;
     let flags =
         Flags { enabled: *enabled != 0, disabled_tools: disabled.tools, disabled_prompts: disabled.prompts };
     let offering = Offering {
@@ -217,6 +219,7 @@ fn assemble(
         templates: lists.templates,
         ttl_ms: ttl_ms.map(|ttl| u64::try_from(ttl).map_err(|_| "its ttl_ms is negative")).transpose()?,
         is_private: is_private != 0,
+        meta: parse_json("meta", meta)?.unwrap_or_default(),
     };
     let config = server_config::open(seal, name, config)?;
     let registration = Registration { config, flags };

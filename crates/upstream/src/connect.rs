@@ -82,6 +82,7 @@ pub async fn read_again(
         capabilities: before.capabilities.clone(),
         server_info: before.server_info.clone(),
         instructions: before.instructions.clone(),
+        meta: before.meta.handshake.clone(),
     };
     let step = Step::of(config, options);
     match tokio::time::timeout(options.init_timeout, lists::read(link, &handshake, &step, &options.budgets))

@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 
 use super::calls::Purpose;
 use super::link::{Carrier, Link};
-use super::probe::{Handshake, ProbeError, result_of};
+use super::probe::{Handshake, ProbeError, peers_meta, result_of};
 use super::request::LinkRequest;
 use super::step::Step;
 use budget::{Bound, Budgets, LISTED_BYTES, LISTED_ITEMS, LISTED_PAGES};
-use model::{Offering, Prompt, Resource, Template, Tool, excerpt};
+use model::{Offering, OwnMeta, Prompt, Resource, Template, Tool, excerpt};
 use wire::error::code;
 use wire::{Era, HeaderParam, Response, walk};
 
@@ -46,18 +46,24 @@ pub async fn read(
         remarks: Vec::new(),
         ttl_ms: None,
         is_private: false,
+        meta: None,
     };
+    let mut meta = OwnMeta { handshake: handshake.meta.clone(), ..OwnMeta::default() };
     let (mut tools, mut prompts, mut resources, mut templates) = (vec![], vec![], vec![], vec![]);
     if declared.tools.is_some() {
         tools = reader.list("tools/list", "tools", Tool::parse, Tool::key).await?;
+        meta.tools = reader.meta.take();
     }
     if declared.prompts.is_some() {
         prompts = reader.list("prompts/list", "prompts", Prompt::parse, Prompt::key).await?;
+        meta.prompts = reader.meta.take();
     }
     if declared.resources.is_some() {
         resources = reader.list("resources/list", "resources", Resource::parse, Resource::key).await?;
+        meta.resources = reader.meta.take();
         let kind = "resourceTemplates";
         templates = reader.list("resources/templates/list", kind, Template::parse, Template::key).await?;
+        meta.templates = reader.meta.take();
     }
     let ListReader { mut problems, remarks, ttl_ms, is_private, .. } = reader;
     hide_unreachable(link, &mut tools, &mut problems);
@@ -72,6 +78,7 @@ pub async fn read(
         templates,
         ttl_ms,
         is_private,
+        meta,
     };
     Ok(Discovery { offering: Arc::new(offering), problems: problems.into_sentences(), remarks })
 }
@@ -86,6 +93,8 @@ struct ListReader<'a> {
     remarks: Vec<String>,
     ttl_ms: Option<u64>,
     is_private: bool,
+    /// The `_meta` of the first page of the current list.
+    meta: Option<Box<RawValue>>,
 }
 
 impl ListReader<'_> {
@@ -103,7 +112,12 @@ impl ListReader<'_> {
                 return Ok(self.leave_out(items, too_many_bytes()));
             }
             self.step.set(format!("reading {method}, page {page}"));
-            let Some(found) = self.page(method, member, cursor.as_deref()).await? else { return Ok(items) };
+            let Some(mut found) = self.page(method, member, cursor.as_deref()).await? else {
+                return Ok(items);
+            };
+            if page == 1 {
+                self.take_meta(found.meta.take());
+            }
             for definition in found.definitions() {
                 if items.len() == LISTED_ITEMS {
                     let reason = format!("{method} has more than {LISTED_ITEMS} items");
@@ -132,6 +146,12 @@ impl ListReader<'_> {
             cursor = Some(next);
         }
         Ok(self.leave_out(items, format!("{method} has more than {LISTED_PAGES} pages")))
+    }
+
+    /// Keeps the `_meta` of a list, if there is room for it.
+    fn take_meta(&mut self, meta: Option<Box<RawValue>>) {
+        self.meta = meta.and_then(peers_meta).filter(|meta| self.bytes + meta.get().len() <= LISTED_BYTES);
+        self.bytes += self.meta.as_deref().map_or(0, |meta| meta.get().len());
     }
 
     /// Ends a list before its end.
@@ -167,7 +187,7 @@ impl ListReader<'_> {
         if result.get(object.start) != Some(&b'{') {
             return Err(unreadable(method, "the result is not an object"));
         }
-        let (mut items, mut next) = (None, None);
+        let (mut items, mut next, mut meta) = (None, None, None);
         // Walked instead of parsed into a map: a page may have any number of members and items.
         for (key, _, value) in walk::members(result, &object) {
             let bytes = &result[value.clone()];
@@ -179,6 +199,7 @@ impl ListReader<'_> {
                     }
                 }
                 "cacheScope" => self.is_private |= bytes == br#""private""#,
+                "_meta" => meta = Some(bytes),
                 "nextCursor" => next = Some(bytes).filter(|next| *next != b"null"),
                 key if key == member => items = Some(value),
                 _ => {}
@@ -188,8 +209,9 @@ impl ListReader<'_> {
             return Err(unreadable(method, format!("{member} is not a list")));
         }
         let next = next.map(serde_json::from_slice).transpose().map_err(|error| unreadable(method, error))?;
+        let meta = meta.map(serde_json::from_slice).transpose().map_err(|error| unreadable(method, error))?;
         let items = items.map(|items| answer.message().slice_ref(&result[items]));
-        Ok(Some(ListPage { items: items.unwrap_or_default(), next }))
+        Ok(Some(ListPage { items: items.unwrap_or_default(), next, meta }))
     }
 }
 
@@ -228,6 +250,7 @@ struct ListPage {
     /// The list as JSON; empty if there is none.
     items: Bytes,
     next: Option<Box<RawValue>>,
+    meta: Option<Box<RawValue>>,
 }
 
 impl ListPage {

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::request::modern_meta;
 use super::step::Step;
 use wire::error::code;
+use wire::meta::PeersMeta;
 use wire::{Era, Response, RpcError, Version, authored, meta, walk};
 
 /// A process that does not answer the probe in this time is also sent `initialize`.
@@ -41,6 +42,8 @@ pub struct Handshake {
     pub capabilities: Option<Box<RawValue>>,
     pub server_info: Option<Box<RawValue>>,
     pub instructions: Option<String>,
+    /// Its `_meta`, without the keys of the protocol.
+    pub meta: Option<Box<RawValue>>,
 }
 
 /// The parts of a server's capabilities that decide which lists it has.
@@ -156,6 +159,8 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
         capabilities: Option<Box<RawValue>>,
         server_info: Option<Box<RawValue>>,
         instructions: Option<String>,
+        #[serde(rename = "_meta")]
+        meta: Option<Box<RawValue>>,
     }
     let greeted: Initialized = serde_json::from_slice(result)
         .map_err(|error| ProbeError::Words(format!("its answer to initialize is not understood: {error}")))?;
@@ -174,6 +179,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
         capabilities: greeted.capabilities,
         server_info: greeted.server_info,
         instructions: greeted.instructions,
+        meta: greeted.meta.and_then(peers_meta),
     })
 }
 
@@ -227,7 +233,7 @@ fn judge(answer: Result<Response, CallError>) -> Result<Option<Handshake>, Probe
         capabilities: Option<Box<RawValue>>,
         instructions: Option<String>,
         #[serde(rename = "_meta")]
-        meta: Option<HashMap<String, Box<RawValue>>>,
+        meta: Option<Box<RawValue>>,
         server_info: Option<Box<RawValue>>,
     }
     let result = answer.result().unwrap_or_default();
@@ -235,12 +241,16 @@ fn judge(answer: Result<Response, CallError>) -> Result<Option<Handshake>, Probe
     if !found.supported_versions.iter().any(|version| version == Version::MODERN.as_str()) {
         return only_others(&found.supported_versions);
     }
-    let info_in_meta = found.meta.and_then(|mut meta| meta.remove(meta::SERVER_INFO));
+    let info_in_meta = found.meta.as_deref().and_then(|meta| {
+        let mut members: HashMap<String, Box<RawValue>> = serde_json::from_str(meta.get()).ok()?;
+        members.remove(meta::SERVER_INFO)
+    });
     Ok(Some(Handshake {
         version: Version::MODERN,
         capabilities: found.capabilities,
         server_info: info_in_meta.or(found.server_info),
         instructions: found.instructions,
+        meta: found.meta.and_then(peers_meta),
     }))
 }
 
@@ -270,6 +280,18 @@ fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
         "it speaks only protocol versions that the gateway does not support: {}",
         supported.join(", ")
     )))
+}
+
+/// The part of a `_meta` object that is not the protocol's; `None` if there is none, or if it is no object.
+pub fn peers_meta(meta: Box<RawValue>) -> Option<Box<RawValue>> {
+    if !meta.get().starts_with('{') {
+        return None;
+    }
+    match PeersMeta::of(meta.get().as_bytes()) {
+        PeersMeta::All => Some(meta),
+        PeersMeta::Part(part) => serde_json::from_slice(&part).ok(),
+        PeersMeta::Nothing => None,
+    }
 }
 
 /// The result of an answer; an error becomes a sentence that names the request.

@@ -1,5 +1,10 @@
 //! The keys of `_meta` that the protocol itself reserves. All others belong to the peers and are passed on unchanged.
 
+use bytes::Bytes;
+
+use super::patch::Patch;
+use super::walk;
+
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -15,3 +20,30 @@ pub const REQUEST_KEYS: [&str; 4] = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPAB
 /// that both eras have.
 pub const PROTOCOL_KEYS: [&str; 6] =
     [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID, SERVER_INFO];
+
+/// What is left of a `_meta` object without the keys of the protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeersMeta {
+    /// It has no such keys.
+    All,
+    Part(Bytes),
+    /// It has only such keys.
+    Nothing,
+}
+
+impl PeersMeta {
+    pub fn of(meta: &[u8]) -> Self {
+        let whole = 0..meta.len();
+        let is_own = |key: &str| PROTOCOL_KEYS.contains(&key);
+        let keys = || walk::members(meta, &whole).map(|(key, ..)| key);
+        if !keys().any(|key| is_own(&key)) {
+            return Self::All;
+        }
+        if keys().all(|key| is_own(&key)) {
+            return Self::Nothing;
+        }
+        let mut patch = Patch::new(meta);
+        patch.edit_members(&whole, is_own, &[]);
+        Self::Part(patch.apply())
+    }
+}

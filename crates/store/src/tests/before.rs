@@ -5,10 +5,10 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
 use super::people::{client, user};
-use super::{open, open_with_key};
+use super::{http, odd_offering, only_server, open, open_with_key};
 use crate::migrate::{MIGRATIONS, migrator};
-use crate::{AuthorizationKey, AuthorizationStatus, OpenOptions, check};
-use model::Secret;
+use crate::{AuthorizationKey, AuthorizationStatus, GrantChange, OpenOptions, check};
+use model::{Offering, OwnMeta, Secret};
 use seal::{Seal, SecretKey};
 
 #[tokio::test]
@@ -72,4 +72,36 @@ async fn users_and_clients_of_a_database_without_rate_limits_have_none() {
     let store = open(&old).await.unwrap();
     assert_eq!(store.load_users().await.unwrap(), [ada]);
     assert_eq!(store.load_clients().await.unwrap(), [agent]);
+}
+
+#[tokio::test]
+async fn servers_of_a_database_without_meta_have_none() {
+    const SERVER: &str =
+        "INSERT INTO servers (name, config, enabled, protocol_version, server_info, capabilities,
+        instructions, ttl_ms, is_private, created_at, updated_at, discovered_at) SELECT name, config, enabled,
+        protocol_version, server_info, capabilities, instructions, ttl_ms, is_private, created_at, updated_at,
+        discovered_at FROM new.servers";
+    const LISTS: &str =
+        "INSERT INTO catalogs (server, kind, items) SELECT server, kind, items FROM new.catalogs";
+    let directory = tempfile::tempdir().unwrap();
+    let [new, old] = ["new.db", "toolgate.db"].map(|name| directory.path().join(name));
+    let store = open(&new).await.unwrap();
+    let registration = http("a");
+    store.replace_server(&registration, &odd_offering(), GrantChange::Keep, 1).await.unwrap();
+    store.close().await;
+    let options = SqliteConnectOptions::new().filename(&old).create_if_missing(true);
+    let mut before = options.connect().await.unwrap();
+    migrator(&MIGRATIONS[..8]).run_direct(None, &mut before, false).await.unwrap();
+    let attach = format!("ATTACH '{}' AS new", new.display());
+    sqlx::query(sqlx::AssertSqlSafe(attach)).execute(&mut before).await.unwrap();
+    for copy in [SERVER, LISTS] {
+        sqlx::query(copy).execute(&mut before).await.unwrap();
+    }
+    before.close().await.unwrap();
+
+    let store = open(&old).await.unwrap();
+    let loaded = only_server(&store).await;
+    assert!(loaded.offering.same_as(&Offering { meta: OwnMeta::default(), ..odd_offering() }));
+    store.update_offering(&registration.config.name, &odd_offering(), 2).await.unwrap();
+    assert!(only_server(&store).await.offering.same_as(&odd_offering()));
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::db::on;
 use super::{OpenOptions, OpenStoreError, Store, StoredServer};
-use model::{Offering, Prompt, Registration, Resource, Secret, ServerName, Template, Tool};
+use model::{Offering, OwnMeta, Prompt, Registration, Resource, Secret, ServerName, Template, Tool};
 
 async fn open(path: impl AsRef<Path>) -> Result<Store, OpenStoreError> {
     Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key: None }).await
@@ -61,6 +61,11 @@ fn odd_offering() -> Offering {
         templates: vec![Template::parse(raw(r#"{"uriTemplate":"file:///{a}"}"#)).unwrap()],
         ttl_ms: Some(60_000),
         is_private: true,
+        meta: OwnMeta {
+            handshake: Some(raw(r#"{"b":1.0, "a":"\u0000"}"#)),
+            templates: Some(raw(r#"{ "n" : 12345678901234567890123 }"#)),
+            ..OwnMeta::default()
+        },
     }
 }
 

@@ -67,6 +67,12 @@ pub struct Behaviour {
     pub stubborn: bool,
     pub instructions: Option<String>,
     pub server_info: Value,
+    /// Capabilities besides the standard ones.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub capabilities: Value,
+    /// Method to the `_meta` of its results; that of a list also says where its page starts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub meta: BTreeMap<String, Value>,
     pub ttl_ms: u64,
     pub cache_scope: String,
     /// The target of the redirect `/away`; absent means this server under the other loopback name, another origin.
@@ -154,6 +160,8 @@ impl Default for Behaviour {
             stubborn: false,
             instructions: Some("Fake instructions.".into()),
             server_info: json!({"name": "fake", "title": "Fake upstream", "version": "1.2.3"}),
+            capabilities: Value::Null,
+            meta: BTreeMap::new(),
             ttl_ms: 60_000,
             cache_scope: "public".into(),
             redirect: None,

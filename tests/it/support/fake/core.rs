@@ -284,6 +284,9 @@ fn initialize(state: &State, behaviour: &Behaviour, incoming: &Incoming, out: &S
     if let Some(instructions) = &behaviour.instructions {
         result["instructions"] = json!(instructions);
     }
+    if let Some(meta) = behaviour.meta.get("initialize") {
+        result["_meta"] = meta.clone();
+    }
     object(result)
 }
 
@@ -294,6 +297,9 @@ fn capabilities(behaviour: &Behaviour) -> Value {
     }
     if !behaviour.resources().is_empty() || !behaviour.templates().is_empty() {
         offered["resources"] = json!({"listChanged": true, "subscribe": true});
+    }
+    for (name, settings) in behaviour.capabilities.as_object().into_iter().flatten() {
+        offered[name] = settings.clone();
     }
     offered
 }
@@ -338,6 +344,11 @@ fn page(
     let circular = behaviour.circular.as_deref() == Some(key);
     let next = if circular { start } else { start + items.len() };
     let mut result = Object::from([(key.to_owned(), raw(&items))]);
+    if let Some(meta) = behaviour.meta.get(incoming.method()) {
+        let mut meta = meta.clone();
+        meta["start"] = json!(start);
+        result.insert("_meta".into(), raw(&meta));
+    }
     if circular || next < all.len() {
         result.insert("nextCursor".into(), raw(&BASE64_STANDARD.encode(format!("{key}:{next}"))));
     }

@@ -57,8 +57,9 @@ pub fn discover(behaviour: &Behaviour, capabilities: Value) -> Object {
     let mut result = json!({
         "supportedVersions": [MODERN_VERSION],
         "capabilities": capabilities,
-        "_meta": {SERVER_INFO_KEY: behaviour.server_info},
+        "_meta": behaviour.meta.get("server/discover").cloned().unwrap_or_else(|| json!({})),
     });
+    result["_meta"][SERVER_INFO_KEY] = behaviour.server_info.clone();
     if let Some(instructions) = &behaviour.instructions {
         result["instructions"] = json!(instructions);
     }
