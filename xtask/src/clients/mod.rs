@@ -16,7 +16,7 @@ use crate::conformance::process::Process;
 use crate::python::{Python, Sdk};
 use crate::run::Run;
 use capable::Capable;
-use install::install;
+pub use install::install;
 
 /// Name, runner and script of each client. Each script gets the address of the gateway; the capable clients, which declare
 /// all capabilities, also get the addresses that

@@ -1,4 +1,4 @@
-//! Runs the official suite against the conformance servers of the official SDKs, first directly and then through the
+//! Runs the official suite against conformance servers made with the official SDKs, first directly and then through the
 //! gateway. The gateway must not lose a scenario that passes directly. The suite speaks HTTP only, so a server's score
 //! over HTTP is also what counts for its other transports.
 
@@ -14,6 +14,7 @@ use super::Target::{Aggregate, Direct, Server};
 use super::Transport::{Sse, Stdio, StreamableHttp};
 use super::report::Report;
 use super::{Conformance, LEGACY, MODERN, Set, Target, Transport};
+use crate::clients;
 use crate::python::{Python, Sdk};
 use crate::run::Run;
 
@@ -25,13 +26,15 @@ struct Row {
     ways: &'static [Way],
 }
 
-/// A server that an official SDK ships for the suite.
+/// A server for the suite.
 #[derive(Clone, Copy)]
 enum Implementation {
-    /// Speaks the legacy era only.
+    /// Shipped with the SDK; speaks the legacy era only.
     Python1,
-    /// Speaks both eras.
+    /// Shipped with the SDK; speaks both eras.
     Python2,
+    /// Our own with the SDK 1.x, which ships none; speaks the legacy era only.
+    TypeScript1,
 }
 
 type Way = (Transport, Target);
@@ -58,12 +61,14 @@ const EVERY: &[Way] = &[
 const WITHOUT_SSE: &[Way] =
     &[(StreamableHttp, Server), (StreamableHttp, Aggregate), (Stdio, Server), (Stdio, Aggregate)];
 const SOME: &[Way] = &[(StreamableHttp, Server), (Stdio, Server), (Sse, Aggregate)];
+const OTHERS: &[Way] = &[(StreamableHttp, Aggregate), (Stdio, Aggregate), (Sse, Server)];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     Row { server: Implementation::Python2, set: LEGACY, directly: 30, ways: EVERY },
     Row { server: Implementation::Python2, set: MODERN, directly: 37, ways: WITHOUT_SSE },
     Row { server: Implementation::Python1, set: LEGACY, directly: 30, ways: SOME },
+    Row { server: Implementation::TypeScript1, set: LEGACY, directly: 30, ways: OTHERS },
 ];
 
 /// The cases that run at once. They mostly wait: for time that a scenario gives a server, and for each other's programs.
@@ -74,6 +79,7 @@ impl Implementation {
         match self {
             Implementation::Python1 => "python-1",
             Implementation::Python2 => "python-2",
+            Implementation::TypeScript1 => "typescript-1",
         }
     }
 
@@ -83,11 +89,19 @@ impl Implementation {
             Stdio => "stdio",
             Sse => "sse",
         };
+        let root = &conformance.root;
         let sdk = match self {
             Implementation::Python1 => Sdk::One,
             Implementation::Python2 => Sdk::Two,
+            Implementation::TypeScript1 => {
+                let packages = clients::install(root)?;
+                return Ok(vec![
+                    packages.node()?.to_owned(),
+                    packages.path("reference.mjs")?,
+                    word.to_owned(),
+                ]);
+            }
         };
-        let root = &conformance.root;
         let python = Python::install(root, sdk)?;
         let script = root.join("tests/conformance/python/reference.py");
         let script = script.to_str().context("the path of a script is not text")?.to_owned();
@@ -164,7 +178,7 @@ fn measure_one(conformance: &Conformance, job: &Job) -> Result<Report> {
 /// Prints the scores as a table, and every scenario that the gateway loses.
 fn compare(table: &Table) -> Result<()> {
     let titles: Vec<String> = COLUMNS.iter().map(|(_, title)| format!("{title:>9}")).collect();
-    println!("  {:<9} {:<10} {}", "server", "set", titles.join(" "));
+    println!("  {:<12} {:<10} {}", "server", "set", titles.join(" "));
     let mut failed = Vec::new();
     for (index, row) in ROWS.iter().enumerate() {
         let Some(direct) = table.get(&(index, 0)) else { continue };
@@ -178,7 +192,7 @@ fn compare(table: &Table) -> Result<()> {
                 failed.push(format!("{name}: {line}"));
             }
         }
-        println!("  {:<9} {:<10}{cells}", row.server.name(), row.set.revision);
+        println!("  {:<12} {:<10}{cells}", row.server.name(), row.set.revision);
         if direct.passed() != row.directly {
             let server = row.server.name();
             failed.push(format!("{server} directly: {} instead of {}", direct.passed(), row.directly));
