@@ -180,7 +180,9 @@ function makeServer() {
   server.setRequestHandler(ReadResourceRequestSchema, ({ params }) => ({ contents: [read(params.uri)] }))
   server.setRequestHandler(SubscribeRequestSchema, () => ({}))
   server.setRequestHandler(UnsubscribeRequestSchema, () => ({}))
-  server.setRequestHandler(CompleteRequestSchema, () => ({ completion: { values: ['paris'], total: 1, hasMore: false } }))
+  server.setRequestHandler(CompleteRequestSchema, () => ({
+    completion: { values: ['paris'], total: 1, hasMore: false },
+  }))
   return server
 }
 

@@ -2,6 +2,7 @@
 //! at the gateway: for each transport, and stateless and stateful.
 
 use std::path::Path;
+use std::thread;
 
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -24,22 +25,28 @@ pub fn start_workshop(results: &Path, python: &str, script: &str) -> Result<Proc
 
 /// Registers the servers, and returns all their addresses by name, as JSON.
 pub fn register(gateway: &Gateway, servers: &[Capable<'_>]) -> Result<String> {
-    let mut addresses = Map::new();
+    let (mut addresses, mut registrations) = (Map::new(), Vec::new());
     for &Capable { name, url, line: [program, ref arguments @ ..] } in servers {
         addresses.insert(format!("{name}-direct"), url.into());
         for mode in ["stateless", "stateful"] {
             let names = ["http", "stdio"].map(|transport| format!("{name}-{transport}-{mode}"));
-            let registrations = [
+            let both = [
                 gateway::remote(&names[0], Transport::StreamableHttp, url),
                 gateway::stdio(&names[1], program, arguments),
             ];
-            for (name, mut registration) in names.into_iter().zip(registrations) {
+            for (name, mut registration) in names.into_iter().zip(both) {
                 registration["session_mode"] = mode.into();
-                gateway.register(&registration)?;
+                registrations.push(registration);
                 let address = format!("{}/v0/servers/{name}/mcp", gateway.url());
                 addresses.insert(name, address.into());
             }
         }
     }
+    // At once, since each waits for its server to start.
+    thread::scope(|scope| {
+        let started: Vec<_> =
+            registrations.iter().map(|registration| scope.spawn(|| gateway.register(registration))).collect();
+        started.into_iter().try_for_each(|one| one.join().expect("a registration does not panic"))
+    })?;
     Ok(Value::Object(addresses).to_string())
 }

@@ -5,6 +5,7 @@ mod capable;
 mod install;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -18,23 +19,34 @@ use crate::run::Run;
 use capable::Capable;
 pub use install::install;
 
-/// Name, runner and script of each client. Each script gets the address of the gateway; the capable clients, which declare
-/// all capabilities, also get the addresses that
-/// `capable.rs` returns.
+/// Name, runner, script and servers of each client. Each script gets the address of the gateway.
 #[rustfmt::skip]
-const CLIENTS: &[(&str, Runner, &str)] = &[
-    ("TypeScript SDK", Runner::Node, "sdk.mjs"),
-    ("modern TypeScript SDK", Runner::Node, "modern.mjs"),
-    ("inspector", Runner::Node, "inspector.mjs"),
-    ("Python SDK", Runner::Python(Sdk::Two), "legacy.py"),
-    ("modern Python SDK", Runner::Python(Sdk::Two), "modern.py"),
-    ("Rust SDK", Runner::Program, "rmcp-client"),
-    ("capable TypeScript clients", Runner::Node, "capable.mjs"),
-    ("capable Python SDK", Runner::Python(Sdk::Two), "capable.py"),
-    ("capable Python SDK 1 and LangChain", Runner::Python(Sdk::One), "capable_1.py"),
-    ("capable FastMCP", Runner::Python(Sdk::Two), "capable_fastmcp.py"),
-    ("real servers", Runner::Python(Sdk::Two), "servers.py"),
+const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
+    ("TypeScript SDK", Runner::Node, "sdk.mjs", Behind::Common),
+    ("modern TypeScript SDK", Runner::Node, "modern.mjs", Behind::Common),
+    ("inspector", Runner::Node, "inspector.mjs", Behind::Common),
+    ("Python SDK", Runner::Python(Sdk::Two), "legacy.py", Behind::Common),
+    ("modern Python SDK", Runner::Python(Sdk::Two), "modern.py", Behind::Common),
+    ("Rust SDK", Runner::Program, "rmcp-client", Behind::Common),
+    ("capable TypeScript clients", Runner::Node, "capable.mjs", Behind::Capable),
+    ("capable inspector", Runner::Node, "capable_inspector.mjs", Behind::Capable),
+    ("capable Python SDK", Runner::Python(Sdk::Two), "capable.py", Behind::Capable),
+    ("capable Python SDK 1 and LangChain", Runner::Python(Sdk::One), "capable_1.py", Behind::Capable),
+    ("capable FastMCP", Runner::Python(Sdk::Two), "capable_fastmcp.py", Behind::Capable),
+    ("real servers", Runner::Python(Sdk::Two), "servers.py", Behind::Nothing),
 ];
+
+/// The servers behind the gateway of a client.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// Those that all clients without capabilities share, in one gateway.
+    Common,
+    /// Those of `capable.rs`, in a gateway of its own: a stdio server gets few processes, one for each set of capabilities,
+    /// and the sets of other clients would take them. The script also gets the addresses, in `ADDRESSES`.
+    Capable,
+    /// None: the script registers its own, and gets the path of Node in `NODE`.
+    Nothing,
+}
 
 #[derive(Clone, Copy)]
 enum Runner {
@@ -74,7 +86,8 @@ pub fn run(run: &mut Run) -> Result<()> {
     let fixture =
         Process::start(&results, "fixture", &[&program("conformance-fixture")?, "--http", "0", "--legacy"])?;
     let modern = Process::start(&results, "modern", &[&program("conformance-fixture")?, "--http", "0"])?;
-    let gateway = Gateway::start(&results, &program("toolgate")?)?;
+    let toolgate = program("toolgate")?;
+    let gateway = Gateway::start(&results, &toolgate)?;
     let server = installed.path("node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
     gateway.register(&gateway::stdio("stdio", node, &[&server, "stdio"]))?;
     gateway.register(&gateway::remote("http", Transport::StreamableHttp, &http.url))?;
@@ -85,16 +98,13 @@ pub fn run(run: &mut Run) -> Result<()> {
 
     let (shop_python, shop_script) = (python(Sdk::Two)?, installed.path("workshop.py")?);
     let shop = capable::start_workshop(&results, &shop_python, &shop_script)?;
-    let addresses = capable::register(
-        &gateway,
-        &[
-            Capable { name: "workshop", url: &shop.url, line: [&shop_python, &shop_script, "stdio"] },
-            Capable { name: "everything", url: &http.url, line: [node, &server, "stdio"] },
-        ],
-    )?;
+    let capable = [
+        Capable { name: "workshop", url: &shop.url, line: [&shop_python, &shop_script, "stdio"] },
+        Capable { name: "everything", url: &http.url, line: [node, &server, "stdio"] },
+    ];
 
     let mut failed = Vec::new();
-    for (name, runner, script) in clients {
+    for (name, runner, script, behind) in clients {
         let started = Instant::now();
         let line = match runner {
             Runner::Node => vec![node.to_owned(), installed.path(script)?],
@@ -102,7 +112,15 @@ pub fn run(run: &mut Run) -> Result<()> {
             Runner::Program => vec![program(script)?],
         };
         let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
-        let url = gateway.url();
+        let own = match behind {
+            Behind::Common => None,
+            Behind::Capable | Behind::Nothing => Some(Gateway::start(&fresh(&results, script)?, &toolgate)?),
+        };
+        let addresses = match (behind, &own) {
+            (Behind::Capable, Some(own)) => capable::register(own, &capable)?,
+            _ => String::new(),
+        };
+        let url = own.as_ref().unwrap_or(&gateway).url();
         line.push(&url);
         let variables = [("NODE", node), ("ADDRESSES", addresses.as_str())];
         let outcome = command::show_with(&installed.folder, &line, &variables);
@@ -115,6 +133,13 @@ pub fn run(run: &mut Run) -> Result<()> {
         bail!("failed: {} (the logs of gateway and servers are in {})", failed.join(", "), results.display());
     }
     Ok(())
+}
+
+/// A folder for the database and the log of a gateway.
+fn fresh(results: &Path, name: &str) -> Result<PathBuf> {
+    let folder = results.join(name);
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 fn program(name: &str) -> Result<String> {
