@@ -51,6 +51,7 @@ mod mcp_calls;
 mod mcp_downgrade;
 mod mcp_fidelity;
 mod mcp_isolation;
+mod mcp_links;
 mod mcp_lists;
 mod mcp_messages;
 mod mcp_native;

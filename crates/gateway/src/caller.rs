@@ -2,10 +2,9 @@
 
 use tokio_util::sync::CancellationToken;
 
-use model::{Capabilities, LogLevel, PrincipalId};
-use wire::Era;
+use model::{LogLevel, PrincipalId};
 
-pub use upstream::Owner;
+pub use upstream::{Owner, Profile};
 
 /// The part of the catalog that an endpoint serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,12 +28,9 @@ pub struct Viewer {
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub viewer: Viewer,
-    pub era: Era,
-    pub capabilities: Capabilities,
+    pub profile: Profile,
     pub client_name: String,
     pub client_version: String,
-    /// The owner of its links to stateful servers. This is not the principal: with a session it is `Session`.
-    pub owner: Owner,
     pub logs: Logs,
     /// Cancelled when the caller's token is no longer valid.
     pub revoked: Option<CancellationToken>,

@@ -1,6 +1,7 @@
 //! An immutable snapshot of everything registered. A change makes a new snapshot, which shares all unchanged entries
 //! with the old one. A lookup costs the same with one server or a thousand.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -8,15 +9,16 @@ use memchr::memmem;
 use serde_json::value::RawValue;
 
 use super::Error;
+use super::audience::Audiences;
 use super::members::GroupMembers;
 use super::principals::Principals;
 use super::quota::ServerQuota;
 use model::name::SEPARATOR;
 use model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,
-    SessionMode, Tool,
+    SessionMode, Template, Tool,
 };
-use upstream::Upstream;
+use upstream::{Profile, Upstream};
 use wire::{HeaderParam, Patch, Span, text, walk};
 
 #[derive(Clone, Default)]
@@ -28,6 +30,13 @@ pub struct Catalog {
     pub generation: u64,
     /// Whether any server is registered as stateful.
     pub has_stateful_servers: bool,
+    /// Whether any server lists something else to some callers than to others.
+    has_differing_lists: bool,
+    /// Which callers this snapshot is for: 0 for people and the gateway itself, who see every name; another number for
+    /// each group of callers that see the same.
+    pub audience: u64,
+    /// The snapshots for agents, derived from this one.
+    audiences: Arc<Audiences>,
     /// The servers with a URI that another server lists too; computed on first use.
     sharing: Arc<OnceLock<HashSet<ServerName>>>,
 }
@@ -50,8 +59,39 @@ impl Catalog {
         let is_stateful =
             |entry: &Arc<Entry>| entry.registration.config.session_mode == SessionMode::Stateful;
         self.has_stateful_servers = self.servers.values().any(is_stateful);
+        self.has_differing_lists = self.servers.values().any(|entry| !entry.sets.is_empty());
+        self.audiences = Arc::default();
         self.sharing = Arc::default();
         self
+    }
+
+    /// The snapshot as callers with this profile see it: the same servers, each with the lists that it shows to them.
+    pub fn for_profile(self: &Arc<Self>, profile: &Profile) -> Arc<Self> {
+        if !self.has_differing_lists {
+            return self.clone();
+        }
+        let profile = profile.shared();
+        self.audiences.get_or_derive(
+            &profile,
+            || {
+                let sets = self.entries().filter_map(|entry| Some((entry.name(), entry.set_for(&profile)?)));
+                sets.map(|(name, listed)| (name.clone(), listed.clone())).collect()
+            },
+            self,
+        )
+    }
+
+    /// This snapshot for callers that see other lists of these servers than its own, and of all others the common ones.
+    pub fn showing(&self, lists: &HashMap<ServerName, Arc<Listed>>, audience: u64) -> Self {
+        let mut servers = self.servers.clone();
+        for (name, entry) in &mut servers {
+            match lists.get(name) {
+                Some(listed) => *entry = Arc::new(entry.showing(listed.clone())),
+                None if Arc::ptr_eq(&entry.listed, &entry.common) => {}
+                None => *entry = Arc::new(entry.showing(entry.common.clone())),
+            }
+        }
+        Self { servers, audience, sharing: Arc::default(), ..self.clone() }
     }
 
     /// Whether the server lists a URI that another server lists too, for whichever viewers.
@@ -187,7 +227,12 @@ impl GroupEntry {
 #[derive(Clone)]
 pub struct Entry {
     pub registration: Arc<Registration>,
+    /// All names that the server lists to anybody.
     listed: Arc<Listed>,
+    /// What the server lists to callers without capabilities.
+    common: Arc<Listed>,
+    /// What it lists to callers with other profiles, as far as that differs.
+    sets: Arc<HashMap<Profile, Arc<Listed>>>,
     pub upstream: Option<Upstream>,
     pub updated_at_ms: i64,
     pub discovered_at_ms: Option<i64>,
@@ -196,11 +241,11 @@ pub struct Entry {
 }
 
 /// An offering with its indexes.
-struct Listed {
+pub struct Listed {
     offering: Arc<Offering>,
-    tools: Index,
-    prompts: Index,
-    resources: Index,
+    tools: Index<Tool>,
+    prompts: Index<Prompt>,
+    resources: Index<Resource>,
     /// By tool: the arguments that modern clients repeat in headers.
     header_params: HashMap<Box<str>, Vec<HeaderParam>>,
     /// Positions of the names in the definitions of tools and prompts; computed on first use.
@@ -217,9 +262,12 @@ impl Entry {
         discovered_at_ms: Option<i64>,
     ) -> Self {
         let registration = Arc::new(registration);
+        let common = Arc::new(Listed::new(offering));
         Self {
             registration,
-            listed: Arc::new(Listed::new(offering)),
+            listed: common.clone(),
+            common,
+            sets: Arc::default(),
             upstream,
             updated_at_ms,
             discovered_at_ms,
@@ -228,7 +276,59 @@ impl Entry {
     }
 
     pub fn with_offering(&self, offering: Arc<Offering>, now_ms: i64) -> Self {
-        Self { listed: Arc::new(Listed::new(offering)), discovered_at_ms: Some(now_ms), ..self.clone() }
+        let common = Arc::new(Listed::new(offering));
+        Self { common, discovered_at_ms: Some(now_ms), ..self.clone() }.with_all_names()
+    }
+
+    /// The entry with the lists for these profiles changed; `None` if they are known already. Lists equal to the common
+    /// ones are not kept.
+    pub fn with_set(&self, profiles: &[Profile], offering: Option<&Arc<Offering>>) -> Option<Self> {
+        let differing = offering.filter(|offering| !offering.same_as(self.offering()));
+        let is_known = |profile: &Profile| match (self.sets.get(profile), differing) {
+            (None, None) => true,
+            (Some(known), Some(offering)) => known.offering.same_as(offering),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if profiles.iter().all(is_known) {
+            return None;
+        }
+        let listed = differing.map(|offering| Arc::new(Listed::new(offering.clone())));
+        let mut sets = (*self.sets).clone();
+        for profile in profiles {
+            match &listed {
+                Some(listed) => drop(sets.insert(profile.clone(), listed.clone())),
+                None => drop(sets.remove(profile)),
+            }
+        }
+        Some(Self { sets: Arc::new(sets), ..self.clone() }.with_all_names())
+    }
+
+    /// Collects the names of all lists.
+    fn with_all_names(mut self) -> Self {
+        let mut all = Cow::Borrowed(&**self.offering());
+        for set in self.sets.values() {
+            if !set.has_names_of_no_other_than(&all) {
+                all = Cow::Owned(all.extended_by(&set.offering));
+            }
+        }
+        self.listed = match all {
+            Cow::Borrowed(_) => self.common.clone(),
+            Cow::Owned(all) => Arc::new(Listed::new(Arc::new(all))),
+        };
+        self
+    }
+
+    /// The lists for callers with this profile, if they differ from the common ones.
+    fn set_for(&self, profile: &Profile) -> Option<&Arc<Listed>> {
+        if self.sets.is_empty() {
+            return None;
+        }
+        self.sets.get(&self.upstream.as_ref()?.list_profile(profile)?)
+    }
+
+    /// The entry with these lists only.
+    fn showing(&self, listed: Arc<Listed>) -> Self {
+        Self { common: listed.clone(), listed, sets: Arc::default(), ..self.clone() }
     }
 
     pub fn with_flags(&self, change: impl FnOnce(&mut Flags), now_ms: i64) -> Self {
@@ -241,7 +341,13 @@ impl Entry {
         &self.registration.config.name
     }
 
+    /// What the server offers to callers without capabilities.
     pub fn offering(&self) -> &Arc<Offering> {
+        &self.common.offering
+    }
+
+    /// Everything that the server lists to anybody.
+    fn all(&self) -> &Offering {
         &self.listed.offering
     }
 
@@ -260,7 +366,7 @@ impl Entry {
     }
 
     pub fn tool(&self, name: &str) -> Option<&Tool> {
-        self.listed.tools.find(&self.offering().tools, name)
+        self.listed.tools.find(&self.all().tools, name)
     }
 
     /// The arguments of a tool that modern clients repeat in headers.
@@ -269,31 +375,32 @@ impl Entry {
     }
 
     pub fn prompt(&self, name: &str) -> Option<&Prompt> {
-        self.listed.prompts.find(&self.offering().prompts, name)
+        self.listed.prompts.find(&self.all().prompts, name)
     }
 
     pub fn resource(&self, uri: &str) -> Option<&Resource> {
-        self.listed.resources.find(&self.offering().resources, uri)
+        self.listed.resources.find(&self.all().resources, uri)
     }
 
     /// Whether the server declares tools, but lists none.
     pub fn keeps_tools_to_itself(&self) -> bool {
-        self.offering().tools.is_empty() && self.offering().declares("tools")
+        self.all().tools.is_empty() && self.offering().declares("tools")
     }
 
     /// Writes the definition of a tool under its full name; every other byte is as the server sent it.
     pub fn write_tool(&self, tool: &Tool, out: &mut Vec<u8>) {
-        let definitions = || self.offering().tools.iter().map(|tool| &*tool.definition);
+        let definitions = || self.all().tools.iter().map(|tool| &*tool.definition);
         let names = self.listed.tool_names.get_or_init(|| name_spans(definitions()));
-        let span = self.listed.tools.positions.get(tool.name.as_str()).and_then(|&at| names[at].clone());
+        let span = self.listed.tools.position(&self.all().tools, &tool.name).and_then(|at| names[at].clone());
         self.write_named(&tool.definition, &tool.name, span, out);
     }
 
     /// Writes the definition of a prompt in the same way.
     pub fn write_prompt(&self, prompt: &Prompt, out: &mut Vec<u8>) {
-        let definitions = || self.offering().prompts.iter().map(|prompt| &*prompt.definition);
+        let definitions = || self.all().prompts.iter().map(|prompt| &*prompt.definition);
         let names = self.listed.prompt_names.get_or_init(|| name_spans(definitions()));
-        let span = self.listed.prompts.positions.get(prompt.name.as_str()).and_then(|&at| names[at].clone());
+        let span =
+            self.listed.prompts.position(&self.all().prompts, &prompt.name).and_then(|at| names[at].clone());
         self.write_named(&prompt.definition, &prompt.name, span, out);
     }
 
@@ -312,31 +419,52 @@ impl Entry {
 
     /// All tools, sorted by name.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.listed.tools.sorted(&self.offering().tools)
+        self.listed.tools.sorted(&self.all().tools)
     }
 
     /// All prompts, sorted by name.
     pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
-        self.listed.prompts.sorted(&self.offering().prompts)
+        self.listed.prompts.sorted(&self.all().prompts)
     }
 
     /// All resources, sorted by URI.
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
-        self.listed.resources.sorted(&self.offering().resources)
+        self.listed.resources.sorted(&self.all().resources)
+    }
+
+    /// All templates, in the server's order.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.all().templates.iter().map(|template| &**template)
     }
 }
 
 impl Listed {
-    fn new(offering: Arc<Offering>) -> Self {
+    pub fn new(offering: Arc<Offering>) -> Self {
         Self {
-            tools: Index::new(offering.tools.iter().map(Tool::key)),
-            prompts: Index::new(offering.prompts.iter().map(Prompt::key)),
-            resources: Index::new(offering.resources.iter().map(Resource::key)),
-            header_params: offering.tools.iter().filter_map(header_params).collect(),
+            tools: Index::new(&offering.tools, Tool::key),
+            prompts: Index::new(&offering.prompts, Prompt::key),
+            resources: Index::new(&offering.resources, Resource::key),
+            header_params: offering.tools.iter().filter_map(|tool| header_params(tool)).collect(),
             offering,
             tool_names: OnceLock::new(),
             prompt_names: OnceLock::new(),
         }
+    }
+
+    pub fn offering(&self) -> &Arc<Offering> {
+        &self.offering
+    }
+
+    /// Whether `other` has all names that these lists have.
+    fn has_names_of_no_other_than(&self, other: &Offering) -> bool {
+        fn covers<T>(items: &[Arc<T>], others: &[Arc<T>], key: fn(&T) -> &str) -> bool {
+            let known: HashSet<_> = others.iter().map(|other| key(other)).collect();
+            items.iter().all(|item| known.contains(key(item)))
+        }
+        covers(&self.offering.tools, &other.tools, Tool::key)
+            && covers(&self.offering.prompts, &other.prompts, Prompt::key)
+            && covers(&self.offering.resources, &other.resources, Resource::key)
+            && covers(&self.offering.templates, &other.templates, Template::key)
     }
 }
 
@@ -369,26 +497,30 @@ fn header_params(tool: &Tool) -> Option<(Box<str>, Vec<HeaderParam>)> {
     Some((tool.name.as_str().into(), params))
 }
 
-/// The position of each key in one list of an offering, and the sorted order of the keys.
-struct Index {
-    positions: HashMap<Box<str>, usize>,
-    order: Vec<usize>,
+/// The sorted order of the items of one list of an offering.
+struct Index<T> {
+    order: Vec<u32>,
+    key: fn(&T) -> &str,
 }
 
-impl Index {
-    fn new<'a>(keys: impl Iterator<Item = &'a str>) -> Self {
-        let keys: Vec<_> = keys.collect();
-        let mut order: Vec<_> = (0..keys.len()).collect();
-        order.sort_unstable_by_key(|&position| keys[position]);
-        let positions = keys.iter().enumerate().map(|(position, &key)| (key.into(), position)).collect();
-        Self { positions, order }
+impl<T> Index<T> {
+    fn new(items: &[Arc<T>], key: fn(&T) -> &str) -> Self {
+        // The number of items is bounded far below.
+        let mut order: Vec<u32> = (0..items.len() as u32).collect();
+        order.sort_unstable_by_key(|&position| key(&items[position as usize]));
+        Self { order, key }
     }
 
-    fn find<'a, T>(&self, items: &'a [T], key: &str) -> Option<&'a T> {
-        self.positions.get(key).map(|&position| &items[position])
+    fn position(&self, items: &[Arc<T>], wanted: &str) -> Option<usize> {
+        let at = self.order.binary_search_by_key(&wanted, |&position| (self.key)(&items[position as usize]));
+        Some(self.order[at.ok()?] as usize)
     }
 
-    fn sorted<'a, T>(&'a self, items: &'a [T]) -> impl Iterator<Item = &'a T> {
-        self.order.iter().map(|&position| &items[position])
+    fn find<'a>(&self, items: &'a [Arc<T>], wanted: &str) -> Option<&'a T> {
+        self.position(items, wanted).map(|position| &*items[position])
+    }
+
+    fn sorted<'a>(&'a self, items: &'a [Arc<T>]) -> impl Iterator<Item = &'a T> {
+        self.order.iter().map(|&position| &*items[position as usize])
     }
 }

@@ -9,6 +9,7 @@ use super::catalog::{Catalog, Entry};
 use super::refusal::Refusal;
 use super::view::Lens;
 use model::QualifiedName;
+use upstream::Profile;
 use wire::{Era, Head, HeaderParam, Span, text};
 
 pub struct Destination {
@@ -59,7 +60,7 @@ pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Desti
         }
         "completion/complete" => completion_destination(catalog, caller, head, &lens),
         // Methods of the modern era, which legacy clients cannot use.
-        "server/discover" | "subscriptions/listen" if caller.era == Era::Legacy => {
+        "server/discover" | "subscriptions/listen" if caller.profile.era == Era::Legacy => {
             Err(Refusal::UnknownMethod(method.to_owned()))
         }
         // The endpoint of one server passes on methods that the gateway does not know.
@@ -112,7 +113,7 @@ fn completion_destination(
         }
         (None, Some(uri)) => {
             let has_template = |entry: &&Arc<Entry>| {
-                let mut templates = entry.offering().templates.iter();
+                let mut templates = entry.templates();
                 lens.shows_templates(entry) && templates.any(|template| template.uri_template == uri.value)
             };
             if let Some(entry) = catalog.entries().find(has_template) {
@@ -162,13 +163,22 @@ fn name_of<'a, 'b>(head: &'a Head<'b>) -> Result<&'a text::Text<'b>, Refusal> {
 
 impl Gateway {
     /// The arguments of a tool that modern clients repeat in headers, if this viewer sees the tool.
-    pub fn header_params(&self, viewer: &Viewer, tool: &str) -> Vec<HeaderParam> {
-        let catalog = self.catalog();
+    pub fn header_params(&self, viewer: &Viewer, profile: &Profile, tool: &str) -> Vec<HeaderParam> {
+        let catalog = self.catalog_for(profile);
         let shown = catalog.lens(viewer).and_then(|lens| {
             let (entry, item) = owner(&catalog, &viewer.scope, tool)?;
             lens.shows_tool(entry, item).then(|| entry.header_params(item).to_vec())
         });
         shown.unwrap_or_default()
+    }
+}
+
+/// The server that a request names, if it names one.
+pub fn named_server(scope: &Scope, head: &Head<'_>) -> Option<String> {
+    let name = head.params.as_ref()?.name.as_ref()?;
+    match scope {
+        Scope::Server(server) => Some(server.clone()),
+        Scope::Everything | Scope::Group(_) => Some(QualifiedName::parse(&name.value)?.server.to_owned()),
     }
 }
 

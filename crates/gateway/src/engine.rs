@@ -12,12 +12,12 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
-use super::caller::Owner;
+use super::caller::Profile;
 use super::catalog::Entry;
 use super::ending::Ending;
 use super::wording::Wording;
 use budget::{Exceeded, Taken};
-use model::{Capabilities, PrincipalId};
+use model::PrincipalId;
 use telemetry::Outcome;
 use upstream::{CallError, Exchange, Inbound, Link, Replier, Upstream};
 use wire::Head;
@@ -29,10 +29,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub struct CallRequest {
     pub entry: Arc<Entry>,
     pub wording: Wording,
-    /// What the server may ask the caller for during the call.
-    pub capabilities: Capabilities,
-    /// The owner of the link to a stateful server; `None` for the gateway's own requests.
-    pub owner: Option<Owner>,
+    /// Decides which link it uses.
+    pub profile: Profile,
     /// Whether the server may run it twice without harm.
     pub is_repeatable: bool,
     /// Ends the call when the caller's token is no longer valid, even if the caller has disconnected.
@@ -206,7 +204,7 @@ impl Call {
     /// Sends the request on the link for its caller.
     async fn send(&mut self, head: Option<&Head<'_>>) -> Result<(), CallError> {
         loop {
-            let link = self.upstream.link_for(self.request.capabilities, self.request.owner).await?;
+            let link = self.upstream.link_for(&self.request.profile).await?;
             match self.request.wording.send(&link, head).await {
                 Ok(exchange) => {
                     self.attempt = Some((link, exchange));

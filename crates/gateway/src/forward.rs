@@ -63,9 +63,16 @@ impl Gateway {
         state: Option<ReturnedState>,
     ) -> Result<Forward, Refusal> {
         self.check_uris(head)?;
-        let catalog = self.catalog();
-        let found = destination::find(&catalog, &caller, head)
-            .and_then(|destination| destination.returning(head, state));
+        let mut catalog = self.catalog_for(&caller.profile);
+        let mut found = destination::find(&catalog, &caller, head);
+        if found.is_err() {
+            // The server may list it to callers like this one. Boxed, since it is rarely needed.
+            let server = destination::named_server(&caller.viewer.scope, head);
+            Box::pin(self.prepare_lists(&caller.viewer, &caller.profile, server.as_deref())).await;
+            catalog = self.catalog_for(&caller.profile);
+            found = destination::find(&catalog, &caller, head);
+        }
+        let found = found.and_then(|destination| destination.returning(head, state));
         let destination = found.inspect_err(|_| {
             if head.method.as_deref() == Some("tools/call") {
                 self.deny_call();
@@ -82,15 +89,14 @@ impl Gateway {
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         let token =
             head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
-        let (era, capabilities, owner) = (caller.era, caller.capabilities, caller.owner);
+        let (era, profile) = (caller.profile.era, caller.profile.clone());
         let entry = destination.entry.clone();
         let links = self.shared_uris(&catalog, &caller.viewer, entry.name());
         let payer = Payer::of(head.method.as_deref().unwrap_or_default(), caller.viewer.client);
         let request = CallRequest {
             entry: destination.entry,
             wording: Wording::Passed(Passed { caller, message: message.clone(), edits: destination.edits }),
-            capabilities,
-            owner: Some(owner),
+            profile,
             is_repeatable: destination.is_repeatable,
             revoked,
             payer,

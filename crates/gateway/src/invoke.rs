@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::caller::Owner;
+use super::caller::{Owner, Profile};
 use super::request::{NoResult, OwnRequest, disabled};
 use super::result::members;
 use super::{Error, Gateway};
@@ -40,7 +40,7 @@ impl Gateway {
             tool: Some(&tool.name),
             is_repeatable: tool.is_repeatable(),
             progress,
-            owner: Some(owner),
+            profile: Profile::of_gateway(Some(owner)),
         };
         let result = self.ask(entry, request).await;
         let explain = |no_result: NoResult| no_result.explain(full_name, entry, self.disclosure_to(owner));

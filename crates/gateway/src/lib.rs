@@ -11,6 +11,7 @@
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
 pub mod answer;
+pub mod audience;
 pub mod authorizations;
 pub mod caller;
 pub mod catalog;
@@ -65,6 +66,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -73,7 +75,7 @@ use model::{LogLevel, Mode, Offering, ServerName, time};
 use store::Store;
 use telemetry::Metrics;
 use upstream::credentials::Credentials;
-use upstream::{Options, Owner, ServerEvent, Upstream};
+use upstream::{Options, ServerEvent, Upstream};
 
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, ErrorKind};
@@ -81,17 +83,21 @@ pub use error::{Error, ErrorKind};
 pub use store::Health as StoreHealth;
 pub use upstream::News;
 
+use audience::OwnLists;
+use caller::{Owner, Profile, Viewer};
 use grants::Keeper;
 use lists::ListCache;
 use principals::Principals;
 use retired_tokens::RetiredTokens;
-use subscriptions::Subscriptions;
+use subscriptions::{SubscribedResource, Subscriptions};
 use usage::Usages;
 
 /// Timeout for tasks that still run when all servers are stopped.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 /// How many updates are queued for a slow receiver.
 const UPDATES_BACKLOG: usize = 1024;
+/// How long a client waits for servers to accept a log level.
+const ANSWERING: Duration = Duration::from_secs(5);
 
 pub struct Gateway {
     store: Arc<Store>,
@@ -112,14 +118,17 @@ pub struct Gateway {
     upstream_options: Options,
     events: mpsc::UnboundedSender<ServerEvent>,
     lists: ListCache,
+    own_lists: OwnLists,
+    /// The owners for whom a stateful server changed its lists.
+    own_lists_changed: broadcast::Sender<Owner>,
     subscriptions: Subscriptions,
     usages: Usages,
     /// The most verbose level that any agent asked for.
     log_level: Mutex<Option<LogLevel>>,
     /// Signals that the catalog was swapped.
     changed: watch::Sender<()>,
-    /// Server and URI of resources that were updated.
-    updated: broadcast::Sender<(String, String)>,
+    /// Resources that were updated.
+    updated: broadcast::Sender<Arc<SubscribedResource>>,
     pub metrics: Arc<Metrics>,
     pub mode: Mode,
     tasks: TaskTracker,
@@ -185,6 +194,8 @@ impl Gateway {
             upstream_options: options,
             events,
             lists: ListCache::default(),
+            own_lists: OwnLists::default(),
+            own_lists_changed: broadcast::Sender::new(UPDATES_BACKLOG),
             subscriptions: Subscriptions::default(),
             log_level: Mutex::default(),
             changed: watch::Sender::default(),
@@ -237,9 +248,16 @@ impl Gateway {
         while let Some(event) = events.recv().await {
             match event {
                 ServerEvent::Offered(upstream, offering) => self.take_offering(&upstream, offering).await,
+                ServerEvent::OfferedTo(upstream, profiles, offering) => {
+                    self.take_lists_for(&upstream, &profiles, Some(&offering)).await;
+                }
+                ServerEvent::Forgotten(upstream, profiles) => {
+                    self.take_lists_for(&upstream, &profiles, None).await;
+                }
                 // It is no error if nobody is subscribed.
-                ServerEvent::Updated(upstream, uri) => {
-                    let _ = self.updated.send((upstream.config().name.to_string(), uri));
+                ServerEvent::Updated(upstream, link, uri) => {
+                    let server = upstream.config().name.to_string();
+                    let _ = self.updated.send(Arc::new(SubscribedResource { server, uri, link }));
                 }
             }
         }
@@ -287,17 +305,39 @@ impl Gateway {
         self.store.health()
     }
 
-    /// Server and URI of every resource that is updated from now on.
-    pub fn resource_updates(&self) -> broadcast::Receiver<(String, String)> {
+    /// Every resource that is updated from now on.
+    pub fn resource_updates(&self) -> broadcast::Receiver<Arc<SubscribedResource>> {
         self.updated.subscribe()
     }
 
-    /// Sets the most verbose log level that any agent asked for, here and at all servers.
-    pub fn set_log_level(&self, level: LogLevel) {
+    /// The owners for whom a stateful server changes its lists from now on.
+    pub fn own_list_changes(&self) -> broadcast::Receiver<Owner> {
+        self.own_lists_changed.subscribe()
+    }
+
+    /// Sets the most verbose log level that any agent asked for, here and at all servers. Returns when the servers of this
+    /// viewer have answered, or have had enough time to.
+    pub async fn set_log_level(&self, level: LogLevel, viewer: &Viewer, profile: &Profile) {
         *self.log_level.lock().expect("no code panics while it holds the level") = Some(level);
-        for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
-            upstream.set_level(level);
+        let catalog = self.catalog();
+        let lens = catalog.lens(viewer);
+        let mut answering = JoinSet::new();
+        for entry in catalog.entries() {
+            let Some(upstream) = entry.upstream.clone() else { continue };
+            match lens.is_some_and(|lens| lens.admits(entry)) && upstream.is_connected() {
+                true => {
+                    let profile = profile.clone();
+                    answering.spawn(async move {
+                        // The level belongs to the link that the caller's calls use.
+                        let _ = upstream.link_for(&profile).await;
+                        upstream.set_level(level).await;
+                    });
+                }
+                false => drop(self.tasks.spawn(async move { upstream.set_level(level).await })),
+            }
         }
+        // One server that does not answer must not keep the client waiting for long.
+        let _ = tokio::time::timeout(ANSWERING, answering.join_all()).await;
     }
 
     /// Whether calls of a session may open links of its own.
@@ -317,6 +357,7 @@ impl Gateway {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.release(owner).await;
         }
+        self.forget_own_lists(|of| of == owner);
     }
 
     /// Closes the links of callers without a session that have been idle for this long.
@@ -324,6 +365,11 @@ impl Gateway {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
             upstream.release_idle(limit).await;
         }
+        let catalog = self.catalog();
+        let has_links = |owner| {
+            catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|of| of.has_link_of(owner))
+        };
+        self.forget_own_lists(|owner| !matches!(owner, Owner::Session(_)) && !has_links(owner));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The lists that agents read: rendered once per catalog, scope and allow list, and then sent as the same bytes.
 //! Open streams keep fingerprints of them, which are computed without rendering.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::Gateway;
-use super::caller::{Scope, Viewer};
+use super::caller::{Profile, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::greeting::Greeting;
 use super::shared_uris::SharedUris;
@@ -20,6 +20,9 @@ use model::{AllowList, Mode, OwnMeta, Resource};
 const LARGEST_CACHE: usize = 64 * 1024 * 1024;
 /// Approximate overhead of cached lists, in bytes.
 const KEEPING: usize = 1024;
+
+/// The most endpoints and profiles that are known to have all their lists read.
+const MOST_PREPARED: usize = 10_000;
 
 /// The TTL for servers that declare none.
 const DEFAULT_TTL_MS: u64 = 5000;
@@ -96,9 +99,12 @@ struct Renderings {
     /// The keys of views with rendered lists, oldest first, with the size of their lists.
     rendered: VecDeque<(ViewKey, usize)>,
     bytes: usize,
+    /// The endpoints and profiles for which every server has read its lists.
+    prepared: HashSet<(Scope, AllowList, Profile)>,
 }
 
-type ViewKey = (Scope, AllowList);
+/// The last part is the audience of the catalog.
+type ViewKey = (Scope, AllowList, u64);
 
 /// The cached parts of one view. Each part is computed by the first request that needs it, outside of the cache's lock,
 /// while other requests that need the same part wait for it.
@@ -111,8 +117,8 @@ struct CachedView {
 
 impl Gateway {
     /// The lists of a viewer; `None` if its endpoint does not exist (any more).
-    pub fn lists(&self, viewer: &Viewer) -> Option<Arc<Lists>> {
-        let catalog = self.catalog();
+    pub fn lists(&self, viewer: &Viewer, profile: &Profile) -> Option<Arc<Lists>> {
+        let catalog = self.catalog_for(profile);
         let lens = catalog.lens(viewer)?;
         let cached = self.lists.cached(&catalog, &viewer.scope, lens.allowed);
         let mut size = None;
@@ -129,14 +135,15 @@ impl Gateway {
             Some(Arc::new(lists))
         });
         if let Some(size) = size {
-            self.lists.account(&catalog, (viewer.scope.clone(), lens.allowed.clone()), size);
+            let key = (viewer.scope.clone(), lens.allowed.clone(), catalog.audience);
+            self.lists.account(&catalog, key, size);
         }
         lists.clone()
     }
 
     /// The fingerprint of a viewer's lists; `None` if its endpoint does not exist (any more).
-    pub fn fingerprint(&self, viewer: &Viewer) -> Option<Fingerprint> {
-        let catalog = self.catalog();
+    pub fn fingerprint(&self, viewer: &Viewer, profile: &Profile) -> Option<Fingerprint> {
+        let catalog = self.catalog_for(profile);
         let lens = catalog.lens(viewer)?;
         let cached = self.lists.cached(&catalog, &viewer.scope, lens.allowed);
         Some(*cached.fingerprint.get_or_init(|| Fingerprint::of(&catalog, &lens)))
@@ -156,7 +163,10 @@ impl ListCache {
         let forgotten = cache.follow(catalog);
         // A request that still uses an earlier catalog computes its own view, which is not cached.
         let cached = match cache.generation == catalog.generation {
-            true => cache.views.entry((scope.clone(), allowed.clone())).or_default().clone(),
+            true => {
+                let key = (scope.clone(), allowed.clone(), catalog.audience);
+                cache.views.entry(key).or_default().clone()
+            }
             false => Arc::default(),
         };
         drop(cache);
@@ -185,6 +195,49 @@ impl ListCache {
             forgotten.extend(cache.views.remove(&oldest));
         }
         drop(cache);
+    }
+
+    /// Whether all lists of a viewer with this profile were read.
+    pub fn is_prepared(
+        &self,
+        catalog: &Catalog,
+        viewer: &Viewer,
+        allowed: &AllowList,
+        profile: &Profile,
+    ) -> bool {
+        let key = (viewer.scope.clone(), allowed.clone(), profile.shared());
+        let cache = self.lock();
+        cache.generation == catalog.generation && cache.prepared.contains(&key)
+    }
+
+    /// Notes that all lists of a viewer with this profile were read, as of this catalog.
+    pub fn set_prepared(&self, catalog: &Catalog, viewer: &Viewer, profile: &Profile) {
+        let Some(lens) = catalog.lens(viewer) else { return };
+        let key = (viewer.scope.clone(), lens.allowed.clone(), profile.shared());
+        let mut cache = self.lock();
+        if cache.generation == catalog.generation && cache.prepared.len() < MOST_PREPARED {
+            cache.prepared.insert(key);
+        }
+    }
+
+    /// Drops the lists of audiences that do not exist any more.
+    pub fn forget_audiences(&self, audiences: &[u64]) {
+        if audiences.is_empty() {
+            return;
+        }
+        let mut cache = self.lock();
+        let forgotten: Vec<_> =
+            cache.views.extract_if(|(_, _, audience), _| audiences.contains(audience)).collect();
+        let freed: usize = cache
+            .rendered
+            .iter()
+            .filter(|((_, _, audience), _)| audiences.contains(audience))
+            .map(|(_, size)| size)
+            .sum();
+        cache.rendered.retain(|((_, _, audience), _)| !audiences.contains(audience));
+        cache.bytes -= freed;
+        drop(cache);
+        drop(forgotten);
     }
 
     fn lock(&self) -> MutexGuard<'_, Renderings> {
@@ -333,7 +386,7 @@ mod tests {
     use super::*;
 
     fn key(name: &str) -> ViewKey {
-        (Scope::Everything, AllowList::new(vec![name.to_owned()]))
+        (Scope::Everything, AllowList::new(vec![name.to_owned()]), 0)
     }
 
     #[test]
@@ -341,7 +394,7 @@ mod tests {
         let (cache, catalog) = (ListCache::default(), Catalog::default());
         let half = LARGEST_CACHE / 2;
         for name in ["a", "b", "c"] {
-            let (scope, allowed) = key(name);
+            let (scope, allowed, _) = key(name);
             cache.cached(&catalog, &scope, &allowed);
             cache.account(&catalog, key(name), half);
         }
@@ -365,7 +418,7 @@ mod tests {
     fn nothing_of_an_earlier_catalog_is_kept() {
         let (cache, old) = (ListCache::default(), Catalog::default().following(0));
         let new = Catalog::default().following(1);
-        let (scope, allowed) = key("a");
+        let (scope, allowed, _) = key("a");
         let cached = cache.cached(&old, &scope, &allowed);
         cache.account(&old, key("a"), 1);
         assert!(Arc::ptr_eq(&cached, &cache.cached(&old, &scope, &allowed)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::caller::Owner;
+use super::caller::{Owner, Profile};
 use super::request::OwnRequest;
 use super::result::members;
 use super::tools::{Coverage, Switchable};
@@ -54,7 +54,7 @@ impl Gateway {
             tool: None,
             is_repeatable: true,
             progress: None,
-            owner: Some(owner),
+            profile: Profile::of_gateway(Some(owner)),
         };
         let result = self.ask(entry, request).await;
         let result =

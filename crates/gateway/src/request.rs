@@ -6,13 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::caller::Owner;
+use super::caller::{Owner, Profile};
 use super::catalog::Entry;
 use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
-use model::{Capabilities, Redactor};
+use model::Redactor;
 use upstream::Inbound;
 use wire::error::code;
 use wire::{Head, Response, RpcError};
@@ -27,8 +27,8 @@ pub struct OwnRequest<'a> {
     /// Whether the server may run it twice without harm.
     pub is_repeatable: bool,
     pub progress: Option<mpsc::Sender<Bytes>>,
-    /// The owner of the link to a stateful server; `None` for the gateway's own requests.
-    pub owner: Option<Owner>,
+    /// Decides which link it uses, and who pays for it.
+    pub profile: Profile,
 }
 
 /// Why a request has no result.
@@ -48,17 +48,17 @@ pub enum NoResult {
 impl Gateway {
     /// Sends a request and returns the `result` of the response, as the server wrote it.
     pub(super) async fn ask(&self, entry: &Arc<Entry>, request: OwnRequest<'_>) -> Result<Bytes, NoResult> {
-        let OwnRequest { method, params, tool, is_repeatable, progress, owner } = request;
+        let OwnRequest { method, params, tool, is_repeatable, progress, profile } = request;
+        let payer = profile.owner.and_then(|owner| payer(method, owner));
         let params = params.iter().map(|(key, value)| (*key, value.to_vec())).collect();
         let authored = Authored { method, params, wants_progress: progress.is_some() };
         let call_request = CallRequest {
             entry: entry.clone(),
             wording: Wording::Authored(authored),
-            capabilities: Capabilities::NONE,
-            owner,
+            profile,
             is_repeatable,
             revoked: None,
-            payer: owner.and_then(|owner| payer(method, owner)),
+            payer,
         };
         let begun = self.begin_call(call_request, tool.map(str::to_owned), None).await;
         let mut call = begun.map_err(NoResult::Failed)?;

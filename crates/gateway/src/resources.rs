@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::caller::Owner;
+use super::caller::{Owner, Profile};
 use super::catalog::{Catalog, Entry};
 use super::refusal::Refusal;
 use super::request::{NoResult, OwnRequest};
@@ -33,7 +33,7 @@ impl Catalog {
     ) -> Result<impl Iterator<Item = (&Arc<Entry>, &Template)>, Error> {
         let entries = self.covered_by_name(coverage)?.into_iter();
         Ok(entries.flat_map(|entry| {
-            let mut templates: Vec<_> = entry.offering().templates.iter().collect();
+            let mut templates: Vec<_> = entry.templates().collect();
             templates.sort_by_key(|template| template.key());
             templates.into_iter().map(move |template| (entry, template))
         }))
@@ -146,7 +146,7 @@ fn several<'a>(
 impl Entry {
     /// Whether one of the server's templates matches this URI.
     fn makes(&self, uri: &str) -> bool {
-        self.offering().templates.iter().any(|template| uri::template_matches(&template.uri_template, uri))
+        self.templates().any(|template| uri::template_matches(&template.uri_template, uri))
     }
 }
 
@@ -174,7 +174,7 @@ impl Gateway {
             tool: None,
             is_repeatable: true,
             progress: None,
-            owner: Some(owner),
+            profile: Profile::of_gateway(Some(owner)),
         };
         let result = self.ask(entry, request).await.map_err(|no_result| match no_result {
             NoResult::Rpc { code, message, data } if says_not_found(code, data.as_deref(), &known_as) => {

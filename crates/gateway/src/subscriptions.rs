@@ -5,19 +5,25 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Gateway;
-use super::caller::Viewer;
+use super::caller::{Profile, Viewer};
 use super::catalog::Entry;
 use super::disclosure::Disclosure;
 use super::refusal::Refusal;
 use super::request::{NoResult, OwnRequest};
 use upstream::Upstream;
-use wire::text;
+use wire::{Era, text};
 
-/// A server and the URI there.
-type ResourceKey = (String, String);
+/// A resource at its server, subscribed on one of the links to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SubscribedResource {
+    pub server: String,
+    pub uri: String,
+    /// The profile of the link, which is the one that the calls of its subscribers use.
+    pub link: Profile,
+}
 
 #[derive(Default)]
-pub struct Subscriptions(Mutex<HashMap<ResourceKey, Interest>>);
+pub struct Subscriptions(Mutex<HashMap<SubscribedResource, Interest>>);
 
 /// The number of subscriptions to a resource, and the lock that orders requests to the server about it.
 #[derive(Default)]
@@ -31,25 +37,25 @@ struct Interest {
 type ResourceTurn = Arc<tokio::sync::Mutex<()>>;
 
 impl Subscriptions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ResourceKey, Interest>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SubscribedResource, Interest>> {
         self.0.lock().expect("no code panics while it holds the counts")
     }
 
-    fn turn<'a>(&'a self, key: &'a ResourceKey) -> Turn<'a> {
+    fn turn<'a>(&'a self, key: &'a SubscribedResource) -> Turn<'a> {
         let lock = self.lock().entry(key.clone()).or_default().turn.clone();
         Turn { subscriptions: self, key, lock: Some(lock) }
     }
 
-    fn count(&self, key: &ResourceKey) -> usize {
+    fn count(&self, key: &SubscribedResource) -> usize {
         self.lock().get(key).map_or(0, |interest| interest.count)
     }
 
-    fn add(&self, key: &ResourceKey) {
+    fn add(&self, key: &SubscribedResource) {
         self.lock().entry(key.clone()).or_default().count += 1;
     }
 
     /// Removes one subscription; true if it was the last.
-    fn remove(&self, key: &ResourceKey) -> bool {
+    fn remove(&self, key: &SubscribedResource) -> bool {
         let mut interests = self.lock();
         let Some(interest) = interests.get_mut(key).filter(|interest| interest.count > 0) else {
             return false;
@@ -63,7 +69,7 @@ impl Subscriptions {
 /// resource without subscriptions, unless another task still needs it.
 struct Turn<'a> {
     subscriptions: &'a Subscriptions,
-    key: &'a ResourceKey,
+    key: &'a SubscribedResource,
     /// `None` only while it is dropped.
     lock: Option<ResourceTurn>,
 }
@@ -90,21 +96,32 @@ impl Drop for Turn<'_> {
 }
 
 impl Gateway {
-    /// Subscribes to a resource. Returns the server that has the URI, and the URI there.
-    pub async fn subscribe(&self, viewer: &Viewer, uri: &str) -> Result<(String, String), Refusal> {
-        let catalog = self.catalog();
-        let unknown = || Refusal::UnknownResource(uri.to_owned());
-        let lens = catalog.lens(viewer).ok_or_else(unknown)?;
-        let (entry, upstream_uri) = catalog.reader_in(&lens, uri)?;
-        let key = (entry.name().to_string(), upstream_uri);
+    /// Subscribes to a resource on the link that the caller's calls use. Returns when the server has agreed.
+    pub async fn subscribe(
+        &self,
+        viewer: &Viewer,
+        profile: &Profile,
+        uri: &str,
+    ) -> Result<SubscribedResource, Refusal> {
+        let mut found = self.find_resource_for(viewer, profile, uri);
+        if found.is_err() {
+            Box::pin(self.prepare_lists(viewer, profile, None)).await;
+            found = self.find_resource_for(viewer, profile, uri);
+        }
+        let (entry, uri) = found?;
+        let disclosure = self.disclosure(viewer.client);
+        let upstream =
+            entry.upstream.clone().ok_or_else(|| Refusal::Upstream("the server is disabled".into()))?;
+        let link = upstream.link_profile(profile).await.map_err(|error| {
+            let what = format!("server {:?}", entry.name().as_str());
+            Refusal::Upstream(disclosure.sentence(&what, &error, &entry))
+        })?;
+        let key = SubscribedResource { server: entry.name().to_string(), uri, link };
         let turn = self.subscriptions.turn(&key);
         let asked = {
             let _held = turn.take().await;
             let asked = match self.subscriptions.count(&key) {
-                0 => {
-                    let disclosure = self.disclosure(viewer.client);
-                    self.tell_server(entry, "resources/subscribe", &key.1, disclosure).await
-                }
+                0 => self.ask_to_subscribe(&entry, &upstream, profile, &key, disclosure).await,
                 _ => Ok(()),
             };
             if asked.is_ok() {
@@ -113,42 +130,56 @@ impl Gateway {
             asked
         };
         drop(turn);
+        // If it was refused, this takes back what was wanted.
+        self.share_wanted(&entry, &key);
         asked?;
-        self.share_wanted(entry, &key);
         Ok(key)
     }
 
+    fn find_resource_for(
+        &self,
+        viewer: &Viewer,
+        profile: &Profile,
+        uri: &str,
+    ) -> Result<(Arc<Entry>, String), Refusal> {
+        let catalog = self.catalog_for(profile);
+        let lens = catalog.lens(viewer).ok_or_else(|| Refusal::UnknownResource(uri.to_owned()))?;
+        let (entry, upstream_uri) = catalog.reader_in(&lens, uri)?;
+        Ok((entry.clone(), upstream_uri))
+    }
+
     /// Whether a resource still exists for a viewer.
-    pub fn shows_resource(&self, viewer: &Viewer, server: &str, uri: &str) -> bool {
-        let catalog = self.catalog();
+    pub fn shows_resource(&self, viewer: &Viewer, profile: &Profile, server: &str, uri: &str) -> bool {
+        let catalog = self.catalog_for(profile);
         let (Some(lens), Some(entry)) = (catalog.lens(viewer), catalog.get(server)) else { return false };
         lens.shows_resource(entry, uri) || lens.shows_templates(entry)
     }
 
-    pub async fn unsubscribe(&self, server: &str, uri: &str) {
-        let key = (server.to_owned(), uri.to_owned());
-        let turn = self.subscriptions.turn(&key);
+    pub async fn unsubscribe(&self, key: &SubscribedResource) {
+        let turn = self.subscriptions.turn(key);
         let _held = turn.take().await;
-        let is_last = self.subscriptions.remove(&key);
-        if let Some(entry) = self.catalog().get(server) {
-            self.share_wanted(entry, &key);
-            if is_last {
+        let is_last = self.subscriptions.remove(key);
+        if let Some(entry) = self.catalog().get(&key.server) {
+            self.share_wanted(entry, key);
+            // A modern server has no such request: the next list of what is wanted lacks the resource.
+            if is_last && key.link.era == Era::Legacy {
                 // Only the log gets to know it.
-                let told = self.tell_server(entry, "resources/unsubscribe", uri, Disclosure::Full).await;
-                if let Err(refusal) = told {
-                    tracing::debug!(server, %refusal, "a server refused to unsubscribe");
+                let asked =
+                    self.ask_about(entry, "resources/unsubscribe", key, &key.link, Disclosure::Full).await;
+                if let Err(refusal) = asked {
+                    tracing::debug!(server = key.server, %refusal, "a server refused to unsubscribe");
                 }
             }
         }
     }
 
     /// Tells the upstream whether a resource has subscriptions, so that it subscribes again after it reconnects.
-    fn share_wanted(&self, entry: &Arc<Entry>, key: &ResourceKey) {
+    fn share_wanted(&self, entry: &Arc<Entry>, key: &SubscribedResource) {
         if let Some(upstream) = &entry.upstream {
             // Under the lock, so that an older value cannot overwrite a newer one.
             let interests = self.subscriptions.lock();
             let is_wanted = interests.get(key).is_some_and(|interest| interest.count > 0);
-            upstream.want_resource(&key.1, is_wanted);
+            upstream.want_resource(&key.link, &key.uri, is_wanted);
         }
     }
 
@@ -158,30 +189,49 @@ impl Gateway {
         let interests = self.subscriptions.lock();
         upstream.take_over(level, wanted_of(upstream.config().name.as_str(), &interests));
     }
-}
 
-impl Gateway {
-    /// Sends a subscribe or unsubscribe request. Modern servers have none: `upstream` lists what is wanted in its one
-    /// subscription there.
-    async fn tell_server(
+    /// Asks a server to announce updates of a resource. A modern one gets a list of all that is wanted on the link, and
+    /// says what it grants of it.
+    async fn ask_to_subscribe(
+        &self,
+        entry: &Arc<Entry>,
+        upstream: &Upstream,
+        profile: &Profile,
+        key: &SubscribedResource,
+        disclosure: Disclosure,
+    ) -> Result<(), Refusal> {
+        if key.link.era == Era::Legacy {
+            return self.ask_about(entry, "resources/subscribe", key, profile, disclosure).await;
+        }
+        upstream.want_resource(&key.link, &key.uri, true);
+        match upstream.grants(&key.link, &key.uri).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refusal::Upstream(format!(
+                "server {:?} does not announce updates of {:?}",
+                entry.name().as_str(),
+                key.uri
+            ))),
+            Err(error) => Err(Refusal::Upstream(disclosure.sentence("resources/subscribe", &error, entry))),
+        }
+    }
+
+    /// Sends a subscribe or unsubscribe request to a legacy server.
+    async fn ask_about(
         &self,
         entry: &Arc<Entry>,
         method: &'static str,
-        uri: &str,
+        key: &SubscribedResource,
+        profile: &Profile,
         disclosure: Disclosure,
     ) -> Result<(), Refusal> {
-        if entry.upstream.as_ref().is_some_and(|upstream| upstream.is_modern()) {
-            return Ok(());
-        }
-        let uri = text::quote(uri);
+        let uri = text::quote(&key.uri);
         let request = OwnRequest {
             method,
             params: &[("uri", &uri)],
             tool: None,
             is_repeatable: true,
             progress: None,
-            // On the shared link, which stays open whatever sessions come and go.
-            owner: None,
+            profile: profile.clone(),
         };
         match self.ask(entry, request).await {
             Ok(_) => Ok(()),
@@ -193,7 +243,14 @@ impl Gateway {
     }
 }
 
-fn wanted_of(server: &str, interests: &HashMap<ResourceKey, Interest>) -> BTreeSet<String> {
-    let wanted = interests.iter().filter(|((of, _), interest)| of == server && interest.count > 0);
-    wanted.map(|((_, uri), _)| uri.clone()).collect()
+/// What is subscribed at a server, by the profile of the link.
+fn wanted_of(
+    server: &str,
+    interests: &HashMap<SubscribedResource, Interest>,
+) -> HashMap<Profile, BTreeSet<String>> {
+    let mut wanted: HashMap<Profile, BTreeSet<String>> = HashMap::new();
+    for (key, _) in interests.iter().filter(|(key, interest)| key.server == server && interest.count > 0) {
+        wanted.entry(key.link.clone()).or_default().insert(key.uri.clone());
+    }
+    wanted
 }

@@ -53,14 +53,14 @@ impl Lens<'_> {
     /// A list of a server in the order in which this part shows it.
     fn ordered<'a, T>(
         &self,
-        own: &'a [T],
+        own: &'a [Arc<T>],
         sorted: impl Iterator<Item = &'a T>,
     ) -> impl Iterator<Item = &'a T> {
         let (own, sorted) = match self.part {
             Part::Server(_) => (own, None),
             Part::Everything | Part::Group(_) => (&own[..0], Some(sorted)),
         };
-        own.iter().chain(sorted.into_iter().flatten())
+        own.iter().map(|item| &**item).chain(sorted.into_iter().flatten())
     }
 
     /// This and the next three are for a server that is already admitted.
@@ -152,7 +152,7 @@ impl Catalog {
             let resources = resources.filter(|resource| lens.has_resource(entry, &resource.uri));
             view.resources.extend(resources.map(|resource| (entry, resource)));
             if lens.has_templates(entry) {
-                view.templates.extend(entry.offering().templates.iter().map(|template| (entry, template)));
+                view.templates.extend(entry.templates().map(|template| (entry, template)));
             }
         }
         view
@@ -183,12 +183,14 @@ mod tests {
         input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let raw = |value: Value| serde_json::value::to_raw_value(&value).unwrap();
         let offering = Offering {
-            tools: vec![Tool::parse(raw(json!({"name": "t"}))).unwrap()],
-            prompts: ["p", "q"].map(|name| Prompt::parse(raw(json!({"name": name}))).unwrap()).into(),
-            resources: ["x://1", "x://2"]
-                .map(|uri| Resource::parse(raw(json!({"uri": uri}))).unwrap())
+            tools: vec![Arc::new(Tool::parse(raw(json!({"name": "t"}))).unwrap())],
+            prompts: ["p", "q"]
+                .map(|name| Arc::new(Prompt::parse(raw(json!({"name": name}))).unwrap()))
                 .into(),
-            templates: vec![Template::parse(raw(json!({"uriTemplate": "x://{n}"}))).unwrap()],
+            resources: ["x://1", "x://2"]
+                .map(|uri| Arc::new(Resource::parse(raw(json!({"uri": uri}))).unwrap()))
+                .into(),
+            templates: vec![Arc::new(Template::parse(raw(json!({"uriTemplate": "x://{n}"}))).unwrap())],
             ..Offering::default()
         };
         let registration = Registration::parse(input.as_object().unwrap().clone()).unwrap();

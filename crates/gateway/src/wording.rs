@@ -47,7 +47,7 @@ impl Passed {
             }
         };
         let caller = &self.caller;
-        let behalf = match caller.era {
+        let behalf = match caller.profile.era {
             Era::Modern => {
                 if let Some(level) = caller.logs.level() {
                     link.raise_level(level).await;
@@ -55,7 +55,7 @@ impl Passed {
                 OnBehalf::Modern
             }
             Era::Legacy => OnBehalf::Legacy {
-                capabilities: caller.capabilities,
+                capabilities: &caller.profile.capabilities,
                 client_name: &caller.client_name,
                 client_version: &caller.client_version,
                 log_level: caller.logs.level(),
@@ -80,6 +80,7 @@ impl Authored {
         let request = LinkRequest {
             method: self.method,
             params: &params,
+            capabilities: b"{}",
             progress: self.wants_progress,
             purpose: Purpose::Caller,
         };

@@ -72,9 +72,9 @@ impl Mcp {
         beside: &Beside,
         round: Option<Round>,
     ) -> Option<Reply> {
-        let in_flight = match caller.owner {
-            Owner::Session(serial) => Some(self.lives.begin_call(serial, &id)),
-            Owner::Principal(_) | Owner::Anybody => None,
+        let in_flight = match caller.profile.owner {
+            Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &id)),
+            Some(Owner::Principal(_) | Owner::Anybody) | None => None,
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here, because moving a large future is expensive.
@@ -96,14 +96,16 @@ impl Mcp {
         let state = call.round.as_mut().and_then(|round| round.state.take());
         let mut forward = match self.gateway.forward(call.caller.clone(), head, message, state).await {
             Ok(forward) => forward,
-            Err(refusal) => return Reply::refusal(call.caller.era, &call.id, &refusal),
+            Err(refusal) => return Reply::refusal(call.caller.profile.era, &call.id, &refusal),
         };
         loop {
             let message = match self.pump(&mut call, &mut forward, beside).await {
                 Pumped::Before(message) => message,
                 Pumped::Answer(answer) => return Reply::answer(answer),
                 Pumped::Input(answer) => return Reply::whole(answer),
-                Pumped::Refused(refusal) => return Reply::refusal(call.caller.era, &call.id, &refusal),
+                Pumped::Refused(refusal) => {
+                    return Reply::refusal(call.caller.profile.era, &call.id, &refusal);
+                }
             };
             match beside {
                 Beside::Nowhere => {}
@@ -124,7 +126,7 @@ impl Mcp {
 
     /// Carries the rest of a call whose response has become a stream.
     async fn go_on(&self, mut call: ClientCall, mut forward: Forward, outlet: Outlet) {
-        let cancelled = match call.caller.era {
+        let cancelled = match call.caller.profile.era {
             // The stream may break while the call goes on: disconnecting is not cancelling.
             Era::Legacy => call.in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default(),
             Era::Modern => outlet.gone.clone(),
@@ -140,7 +142,7 @@ impl Mcp {
                     Pumped::Answer(answer) => return answer.message,
                     Pumped::Input(answer) => return answer,
                     Pumped::Refused(refusal) => {
-                        return Message::refusal(call.caller.era, &call.id, &refusal).join();
+                        return Message::refusal(call.caller.profile.era, &call.id, &refusal).join();
                     }
                 }
             }
@@ -198,7 +200,7 @@ impl Mcp {
 fn refuse_question(outbound: Outbound, round: Option<&Round>) -> Result<Outbound, Refusal> {
     match (&outbound, round) {
         (Outbound::Request { message, replier }, Some(round)) => {
-            match bridge::missing_capability(round.declared, message) {
+            match bridge::missing_capability(&round.declared, message) {
                 Some(name) => {
                     replier.refuse(message);
                     Err(Refusal::MissingCapability(name))
@@ -223,7 +225,7 @@ fn for_client(
         Outbound::Notice(notice) => bridge::log_passes(&notice, caller.logs).then_some(notice),
         Outbound::Request { message, replier } => match (in_flight, beside) {
             (Some(in_flight), Beside::NewStream | Beside::Stream(_))
-                if bridge::may_be_asked(caller.capabilities, &message) =>
+                if bridge::may_be_asked(&caller.profile.capabilities, &message) =>
             {
                 in_flight.ask(&message, replier)
             }

@@ -17,7 +17,7 @@ use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
 use budget::{BATCH_ANSWER_BYTES, BATCH_MESSAGES, Bound};
-use gateway::caller::{Caller, Logs, Owner, Viewer};
+use gateway::caller::{Caller, Logs, Owner, Profile, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
@@ -102,7 +102,7 @@ impl Mcp {
         match head.kind {
             MessageKind::Request => self.answer_request(head, body, sender).await,
             MessageKind::Notice => {
-                self.take_notice(head, sender);
+                self.take_notice(head, body, sender);
                 None
             }
             MessageKind::Result | MessageKind::Error => {
@@ -171,18 +171,18 @@ impl Mcp {
             return Some(Reply::refusal(Era::Legacy, &id, &refusal));
         }
         let result = match head.method.as_deref().unwrap_or_default() {
-            "initialize" => return Some(self.initialize(head, &id, &sender.viewer)),
+            "initialize" => return Some(Box::pin(self.initialize(head, &id, &sender.viewer)).await),
             "ping" => Ok(Bytes::from_static(b"{}")),
-            "tools/list" => self.list(head, &sender.viewer, |lists| &lists.tools.result),
-            "prompts/list" => self.list(head, &sender.viewer, |lists| &lists.prompts.result),
-            "resources/list" => self.list(head, &sender.viewer, |lists| &lists.resources.result),
-            "resources/templates/list" => self.list(head, &sender.viewer, |lists| &lists.templates.result),
+            "tools/list" => self.list(head, sender, |lists| &lists.tools.result).await,
+            "prompts/list" => self.list(head, sender, |lists| &lists.prompts.result).await,
+            "resources/list" => self.list(head, sender, |lists| &lists.resources.result).await,
+            "resources/templates/list" => self.list(head, sender, |lists| &lists.templates.result).await,
             method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
                 let Some(session) = &sender.session else {
                     return Some(Reply::bad_request(&needs_session(method)));
                 };
                 match method {
-                    "logging/setLevel" => self.set_level(head, session),
+                    "logging/setLevel" => Box::pin(self.set_level(head, session)).await,
                     "resources/subscribe" => Box::pin(self.subscribe(head, session)).await,
                     _ => Box::pin(self.unsubscribe(head, session)).await,
                 }
@@ -198,7 +198,7 @@ impl Mcp {
         }))
     }
 
-    fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {
+    async fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params<'a> {
@@ -230,7 +230,9 @@ impl Mcp {
             client_version: info("version"),
             viewer: viewer.clone(),
         };
-        let lists = match self.lists_of(viewer) {
+        let profile = session.profile().shared();
+        self.prepare_greeting(viewer, &profile).await;
+        let lists = match self.lists_of(viewer, &profile) {
             Ok(lists) => lists,
             Err(refusal) => return Reply::not_found(refusal.to_string()),
         };
@@ -250,22 +252,48 @@ impl Mcp {
         reply
     }
 
-    fn list(&self, head: &Head<'_>, viewer: &Viewer, pick: fn(&Lists) -> &Bytes) -> Result<Bytes, Refusal> {
-        Ok(pick(&*self.lists_for(head, viewer)?).clone())
+    async fn list(
+        &self,
+        head: &Head<'_>,
+        sender: &Sender,
+        pick: fn(&Lists) -> &Bytes,
+    ) -> Result<Bytes, Refusal> {
+        let profile = self.profile(sender);
+        Ok(pick(&*self.lists_for(head, &sender.viewer, &profile).await?).clone())
     }
 
-    fn set_level(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
+    /// Decides which links the requests of a sender use.
+    fn profile(&self, sender: &Sender) -> Profile {
+        match &sender.session {
+            None => Profile {
+                era: Era::Legacy,
+                capabilities: Capabilities::NONE,
+                owner: Some(sender.viewer.owner()),
+            },
+            Some(session) => {
+                let profile = session.profile();
+                if self.gateway.has_stateful_servers() {
+                    // Creates the session's entry, so that links that it opens are closed with the session.
+                    self.lives.with(session.serial, &session.viewer, &profile, |_| {});
+                }
+                profile
+            }
+        }
+    }
+
+    async fn set_level(&self, head: &Head<'_>, session: &Session) -> Result<Bytes, Refusal> {
         let level = head.params.as_ref().and_then(|params| params.level.as_ref());
         let level = level.and_then(|level| LogLevel::parse(&level.value));
         let level = level.ok_or_else(|| Refusal::Invalid("params.level must be a log level".into()))?;
-        self.lives.with(session.serial, &session.viewer, |live| live.level = Some(level));
+        let profile = session.profile();
+        self.lives.with(session.serial, &session.viewer, &profile, |live| live.level = Some(level));
         if let Some(level) = self.lives.collect(|_, live| live.level).into_iter().min() {
-            self.gateway.set_log_level(level);
+            self.gateway.set_log_level(level, &session.viewer, &profile).await;
         }
         Ok(Bytes::from_static(b"{}"))
     }
 
-    fn take_notice(&self, head: &Head<'_>, sender: &Sender) {
+    fn take_notice(self: &Arc<Self>, head: &Head<'_>, body: &Bytes, sender: &Sender) {
         let cancelled =
             head.params.as_ref().filter(|_| head.method.as_deref() == Some("notifications/cancelled"));
         if let (Some(id), Some(session)) =
@@ -273,42 +301,25 @@ impl Mcp {
         {
             self.lives.cancel_call(session.serial, id.raw());
         }
+        if sender.session.is_some() {
+            self.pass_notice(head, body, &sender.viewer, &self.profile(sender));
+        }
     }
 
     fn caller(&self, sender: &Sender) -> Caller {
-        let viewer = sender.viewer.clone();
-        match &sender.session {
-            None => Caller {
-                owner: viewer.owner(),
-                viewer,
-                era: Era::Legacy,
-                capabilities: Capabilities::NONE,
-                client_name: String::new(),
-                client_version: String::new(),
-                logs: Logs::All,
-                revoked: sender.revoked.clone(),
-            },
-            Some(session) => {
-                if self.gateway.has_stateful_servers() {
-                    // Creates the session's entry, so that links that the call opens are closed with the session.
-                    self.lives.with(session.serial, &session.viewer, |_| {});
-                }
-                Caller {
-                    viewer,
-                    era: Era::Legacy,
-                    capabilities: session.capabilities,
-                    client_name: session.client_name.clone(),
-                    client_version: session.client_version.clone(),
-                    owner: Owner::Session(session.serial),
-                    logs: self.lives.level_of(session.serial).map_or(Logs::All, Logs::From),
-                    revoked: sender.revoked.clone(),
-                }
-            }
+        let (session, profile) = (sender.session.as_ref(), self.profile(sender));
+        Caller {
+            viewer: sender.viewer.clone(),
+            profile,
+            client_name: session.map(|session| session.client_name.clone()).unwrap_or_default(),
+            client_version: session.map(|session| session.client_version.clone()).unwrap_or_default(),
+            logs: session.and_then(|of| self.lives.level_of(of.serial)).map_or(Logs::All, Logs::From),
+            revoked: sender.revoked.clone(),
         }
     }
 
     /// Opens the stream for messages outside of any call; a second one replaces the first.
-    pub(super) fn open_stream(&self, ask: &Ask<'_>) -> Reply {
+    pub(super) fn open_stream(self: &Arc<Self>, ask: &Ask<'_>) -> Reply {
         let Some(id) = ask.session else {
             return Reply::bad_request("the stream belongs to a session; send its Mcp-Session-Id");
         };
@@ -320,13 +331,15 @@ impl Mcp {
             Ok(slot) => stream::open_in(&self.gateway.budgets().buffered, slot),
             Err(exceeded) => return Reply::too_many_streams(&exceeded),
         };
-        let known = self.gateway.fingerprint(&session.viewer);
+        let (serial, viewer, profile) = (session.serial, &session.viewer, session.profile());
+        let known = self.gateway.fingerprint(viewer, &profile);
         let stream = super::live::Stream { outlet, known, listening: None };
-        let replaced = self.lives.with(session.serial, &session.viewer, |live| live.stream.replace(stream));
+        let replaced = self.lives.with(serial, viewer, &profile, |live| live.stream.replace(stream));
         if let Some(replaced) = replaced {
             replaced.end();
         }
-        self.catch_up(session.serial, &session.viewer);
+        self.catch_up(serial, viewer, &profile);
+        self.know_lists_later(serial, viewer, &profile);
         Reply::events(body)
     }
 

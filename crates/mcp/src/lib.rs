@@ -33,6 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use budget::{Exceeded, Taken};
 use gateway::Gateway;
+use gateway::caller::Profile;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use seal::PurposeSeal;
@@ -106,17 +107,69 @@ impl Mcp {
     }
 
     /// The lists for a request that asks for one of them.
-    fn lists_for(&self, head: &Head<'_>, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
+    async fn lists_for(
+        &self,
+        head: &Head<'_>,
+        viewer: &Viewer,
+        profile: &Profile,
+    ) -> Result<Arc<Lists>, Refusal> {
         // Lists are always complete, so the gateway never issued a cursor.
         if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
             return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
         }
-        self.lists_of(viewer)
+        if !self.gateway.has_lists_for(viewer, profile) {
+            // Boxed, since it is rarely needed.
+            Box::pin(self.gateway.prepare_lists(viewer, profile, None)).await;
+        }
+        self.lists_of(viewer, profile)
     }
 
-    fn lists_of(&self, viewer: &Viewer) -> Result<Arc<Lists>, Refusal> {
-        let lists = self.gateway.lists(viewer);
+    fn lists_of(&self, viewer: &Viewer, profile: &Profile) -> Result<Arc<Lists>, Refusal> {
+        let lists = self.gateway.lists(viewer, profile);
         lists.ok_or_else(|| Refusal::Invalid("this endpoint no longer exists".into()))
+    }
+
+    /// Makes sure that the endpoint of one server greets as that server greets clients like this one. Aggregated endpoints
+    /// greet alike whatever their servers say.
+    async fn prepare_greeting(&self, viewer: &Viewer, profile: &Profile) {
+        if matches!(viewer.scope, Scope::Server(_)) && !self.gateway.has_lists_for(viewer, profile) {
+            Box::pin(self.gateway.prepare_lists(viewer, profile, None)).await;
+        }
+    }
+
+    /// Does not take the first reading of the lists for a session as a change of them: its stream knows no lists until
+    /// they are read.
+    fn know_lists_later(self: &Arc<Self>, serial: u64, viewer: &Viewer, profile: &Profile) {
+        if self.gateway.has_lists_for(viewer, profile) {
+            return;
+        }
+        let set_known = move |mcp: &Mcp, known| {
+            mcp.lives.look(serial, |live| live.stream.as_mut().map(|stream| stream.known = known));
+        };
+        set_known(self, None);
+        let (mcp, viewer, profile) = (self.clone(), viewer.clone(), profile.clone());
+        self.tasks.spawn(async move {
+            let prepare = mcp.gateway.prepare_lists(&viewer, &profile, None);
+            mcp.stop.run_until_cancelled(prepare).await;
+            set_known(&mcp, mcp.gateway.fingerprint(&viewer, &profile));
+        });
+    }
+
+    /// Passes a client's notice on to the server whose endpoint it was sent to, if the gateway has no use for it itself.
+    fn pass_notice(self: &Arc<Self>, head: &Head<'_>, notice: &Bytes, viewer: &Viewer, profile: &Profile) {
+        let Scope::Server(server) = &viewer.scope else { return };
+        let method = head.method.as_deref().unwrap_or_default();
+        if matches!(
+            method,
+            "notifications/initialized" | "notifications/cancelled" | "notifications/progress"
+        ) {
+            return;
+        }
+        let (mcp, server, profile, notice) = (self.clone(), server.clone(), profile.clone(), notice.clone());
+        self.tasks.spawn(async move {
+            let told = mcp.gateway.pass_notice(&server, &profile, notice);
+            mcp.stop.run_until_cancelled(told).await;
+        });
     }
 
     /// Takes the part of a principal's budget that an open stream needs.
@@ -126,8 +179,8 @@ impl Mcp {
 
     /// Sends a new stream the changes that happened while it was opened: the task that notifies all streams may have
     /// missed it.
-    fn catch_up(&self, serial: u64, viewer: &Viewer) {
-        if let Some(now) = self.gateway.fingerprint(viewer) {
+    fn catch_up(&self, serial: u64, viewer: &Viewer, profile: &Profile) {
+        if let Some(now) = self.gateway.fingerprint(viewer, profile) {
             self.lives.look(serial, |live| live.stream.as_mut().map(|stream| stream.tell_changes(now)));
         }
     }

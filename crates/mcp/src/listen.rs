@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::live::{Listening, Stream};
+use super::modern::profile;
 use super::reply::Reply;
 use super::stream::{self, Outlet};
 use super::{Ask, Mcp};
 use budget::Taken;
-use gateway::caller::Viewer;
+use gateway::caller::{Profile, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use wire::{Era, Head, authored, text, walk};
@@ -26,8 +27,10 @@ struct Wishes {
 }
 
 impl Mcp {
-    pub(super) fn listen(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
-        let wishes = match (wishes(head), self.lists_of(&ask.viewer)) {
+    pub(super) async fn listen(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
+        let profile = profile(head, &ask.viewer);
+        self.prepare_greeting(&ask.viewer, &profile).await;
+        let wishes = match (wishes(head), self.lists_of(&ask.viewer, &profile)) {
             (Ok(wishes), Ok(lists)) => wishes.granted_by(&lists),
             (Err(refusal), _) | (_, Err(refusal)) => return Reply::refusal(Era::Modern, &id, &refusal),
         };
@@ -44,19 +47,20 @@ impl Mcp {
         };
         let (mcp, viewer) = (self.clone(), ask.viewer.clone());
         // In a task of its own: subscriptions must be undone even if the client is gone.
-        self.tasks.spawn(async move { mcp.keep_telling(viewer, wishes, id, outlet, room).await });
+        self.tasks.spawn(async move { mcp.keep_telling(viewer, profile, wishes, id, outlet, room).await });
         Reply::events(body)
     }
 
     async fn keep_telling(
         self: Arc<Self>,
         viewer: Viewer,
+        profile: Profile,
         mut wishes: Wishes,
         id: Vec<u8>,
         outlet: Outlet,
         room: Taken,
     ) {
-        let subscriptions = self.subscribe_all(&viewer, &wishes.resource_subscriptions, room).await;
+        let subscriptions = self.subscribe_all(&viewer, &profile, &wishes.resource_subscriptions, room).await;
         wishes.resource_subscriptions.retain(|uri| subscriptions.has(uri));
         let listening = Listening {
             id,
@@ -67,16 +71,16 @@ impl Mcp {
         let granted = wishes.to_json();
         let (serial, gone) = (self.sessions.new_serial(), outlet.gone.clone());
         // Taken before the stream is registered, so that no change of the lists after it is missed.
-        let known = self.gateway.fingerprint(&viewer);
+        let known = self.gateway.fingerprint(&viewer, &profile);
         let acknowledged = "notifications/subscriptions/acknowledged";
         let acknowledged = listening.notice(acknowledged, &[("notifications", granted.as_slice())]);
-        self.lives.with(serial, &viewer, |live| {
+        self.lives.with(serial, &viewer, &profile, |live| {
             // Must be the first message, and nothing that happens after it may be missed.
             outlet.send(&acknowledged);
             live.stream = Some(Stream { outlet, known, listening: Some(listening) });
             live.subscriptions = subscriptions;
         });
-        self.catch_up(serial, &viewer);
+        self.catch_up(serial, &viewer, &profile);
         if known.is_some() {
             self.stop.run_until_cancelled(gone.cancelled()).await;
         }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::session::Session;
 use super::stream::Outlet;
 use super::subscriptions::SubscribedResources;
-use gateway::caller::Viewer;
+use gateway::caller::{Profile, Viewer};
 use gateway::forward::Replier;
 use gateway::lists::Fingerprint;
 use model::LogLevel;
@@ -53,6 +53,8 @@ struct Cancel {
 /// The live state of one session.
 pub struct Live {
     pub viewer: Viewer,
+    /// Decides which lists it sees.
+    pub profile: Profile,
     pub stream: Option<Stream>,
     pub level: Option<LogLevel>,
     pub subscriptions: SubscribedResources,
@@ -167,10 +169,17 @@ impl LiveSessions {
     }
 
     /// Runs `change` on a session's entry, which is created if needed.
-    pub fn with<T>(&self, serial: u64, viewer: &Viewer, change: impl FnOnce(&mut Live) -> T) -> T {
+    pub fn with<T>(
+        &self,
+        serial: u64,
+        viewer: &Viewer,
+        profile: &Profile,
+        change: impl FnOnce(&mut Live) -> T,
+    ) -> T {
         let mut shard = self.shard(serial);
         let live = shard.sessions.entry(serial).or_insert_with(|| Live {
             viewer: viewer.clone(),
+            profile: profile.clone(),
             stream: None,
             level: None,
             subscriptions: SubscribedResources::default(),

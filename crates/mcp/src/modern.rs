@@ -8,7 +8,7 @@ use super::call::{Beside, Round};
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::{Ask, Mcp};
-use gateway::caller::{Caller, Logs, Scope, Viewer};
+use gateway::caller::{Caller, Logs, Profile, Scope, Viewer};
 use gateway::destination::ReturnedState;
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
@@ -28,9 +28,13 @@ impl Mcp {
         let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
         match head.kind {
             MessageKind::Request => {}
-            // No notification needs an action: a request is cancelled by closing its connection.
+            // Only servers may need one: a request is cancelled by closing its connection.
             MessageKind::Notice => {
-                return Reply::misspelled_method(Era::Modern, &head).unwrap_or_else(Reply::accepted);
+                if let Some(reply) = Reply::misspelled_method(Era::Modern, &head) {
+                    return reply;
+                }
+                self.pass_notice(&head, &ask.body, &ask.viewer, &profile(&head, &ask.viewer));
+                return Reply::accepted();
             }
             MessageKind::Result | MessageKind::Error => {
                 return Reply::invalid_message(None, "no request of a server is waiting for an answer");
@@ -42,12 +46,16 @@ impl Mcp {
         }
         let method = head.method.as_deref().unwrap_or_default();
         let listed = match method {
-            "server/discover" => self.discover(&ask.viewer).map(|result| Message::result(&id, result.into())),
-            "tools/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.tools),
-            "prompts/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.prompts),
-            "resources/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.resources),
-            "resources/templates/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.templates),
-            "subscriptions/listen" => return self.listen(&ask, &head, id),
+            "server/discover" => {
+                self.discover(&head, &ask.viewer).await.map(|result| Message::result(&id, result.into()))
+            }
+            "tools/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.tools).await,
+            "prompts/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.prompts).await,
+            "resources/list" => self.list_modern(&head, &ask.viewer, &id, |lists| &lists.resources).await,
+            "resources/templates/list" => {
+                self.list_modern(&head, &ask.viewer, &id, |lists| &lists.templates).await
+            }
+            "subscriptions/listen" => return self.listen(&ask, &head, id).await,
             _ if REMOVED.contains(&method) => Err(Refusal::UnknownMethod(method.to_owned())),
             _ => return self.call_modern(&ask, &head, id).await,
         };
@@ -61,7 +69,7 @@ impl Mcp {
     pub(super) fn object(&self, ask: &Ask<'_>, head: &Head<'_>) -> Option<Reply> {
         let tool = head.params.as_ref().and_then(|params| params.name.as_ref());
         let params = match tool.filter(|_| head.method.as_deref() == Some("tools/call")) {
-            Some(tool) => self.gateway.header_params(&ask.viewer, &tool.value),
+            Some(tool) => self.gateway.header_params(&ask.viewer, &profile(head, &ask.viewer), &tool.value),
             None => Vec::new(),
         };
         let unsaid = Routing::default();
@@ -70,8 +78,10 @@ impl Mcp {
         Some(Reply::objection(head.id.as_ref().map(|id| id.raw()), &objection))
     }
 
-    fn discover(&self, viewer: &Viewer) -> Result<Vec<u8>, Refusal> {
-        let lists = self.lists_of(viewer)?;
+    async fn discover(&self, head: &Head<'_>, viewer: &Viewer) -> Result<Vec<u8>, Refusal> {
+        let profile = profile(head, viewer);
+        self.prepare_greeting(viewer, &profile).await;
+        let lists = self.lists_of(viewer, &profile)?;
         let versions: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
         let versions = format!("[\"{}\"]", versions.join("\",\""));
         let greeting = &lists.greeting;
@@ -83,14 +93,14 @@ impl Mcp {
         Ok([opening.as_slice(), &result[1..]].concat())
     }
 
-    fn list_modern(
+    async fn list_modern(
         &self,
         head: &Head<'_>,
         viewer: &Viewer,
         id: &[u8],
         pick: fn(&Lists) -> &List,
     ) -> Result<Message, Refusal> {
-        let lists = self.lists_for(head, viewer)?;
+        let lists = self.lists_for(head, viewer, &profile(head, viewer)).await?;
         let list = pick(&lists);
         let opening = opening(list.caching, &lists.greeting.server_info, list.meta.as_deref());
         Ok(Message::result_in_two(id, &opening, list.member.clone()))
@@ -116,17 +126,14 @@ impl Mcp {
         };
         let caller = Caller {
             viewer: ask.viewer.clone(),
-            era: Era::Modern,
-            // A legacy server must not ask this client for anything while its call runs.
-            capabilities: Capabilities::NONE,
+            profile: profile(head, &ask.viewer),
             client_name: String::new(),
             client_version: String::new(),
-            owner: ask.viewer.owner(),
             logs,
             revoked: ask.revoked.clone(),
         };
         let beside = if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere };
-        let round = Round { bond, state, declared: declared(head) };
+        let round = Round { bond, state, declared: caller.profile.capabilities.clone() };
         let reply = self.run_call(Arc::new(caller), id, head, &ask.body, &beside, Some(round)).await;
         reply.unwrap_or_else(Reply::accepted)
     }
@@ -142,6 +149,11 @@ impl Mcp {
         let foreign = || Refusal::Invalid("params.requestState was not issued for this request".into());
         state.map(Some).ok_or_else(foreign)
     }
+}
+
+/// The profile of the client that sent a request.
+pub(super) fn profile(head: &Head<'_>, viewer: &Viewer) -> Profile {
+    Profile { era: Era::Modern, capabilities: declared(head), owner: Some(viewer.owner()) }
 }
 
 /// The capabilities that the client declares in the request.

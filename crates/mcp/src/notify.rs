@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use super::Mcp;
 use super::live::Live;
 use super::subscriptions::Subscription;
-use gateway::caller::Owner;
+use gateway::caller::{Owner, Profile, Viewer};
+use gateway::subscriptions::SubscribedResource;
 
 /// How often idle sessions are looked for, unless the idle timeout is short.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -24,6 +25,7 @@ const LONGEST_TURN: Duration = Duration::from_micros(200);
 pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     let mut changes = mcp.gateway.changes();
     let mut updates = mcp.gateway.resource_updates();
+    let mut own_changes = mcp.gateway.own_list_changes();
     // Often enough that a session that was in use until just now is not taken for idle.
     let time = idle_limit.map_or(SWEEP, |limit| (limit / 4).clamp(SHORTEST_SWEEP, SWEEP));
     let mut sweep = tokio::time::interval(time);
@@ -33,8 +35,14 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
                 Ok(()) => tell_changes(&mcp).await,
                 Err(_) => return,
             },
+            changed = own_changes.recv() => match changed {
+                Ok(owner) => tell_own_change(&mcp, owner),
+                // Everybody is looked at instead.
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => tell_changes(&mcp).await,
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            },
             updated = updates.recv() => match updated {
-                Ok((server, uri)) => tell_update(&mcp, &server, &uri),
+                Ok(updated) => tell_update(&mcp, &updated),
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(missed)) => {
                     tracing::warn!(missed, "resource updates came faster than they could be passed on");
                 }
@@ -77,41 +85,69 @@ impl Pacing {
 /// Notifies each open stream of its changed lists; one whose endpoint is gone is closed. Streams with the same view
 /// share one computation, and concurrent calls do not wait for it.
 async fn tell_changes(mcp: &Arc<Mcp>) {
-    let viewers = mcp.lives.collect(|serial, live| Some((serial, live.viewer.clone())));
+    let viewers = mcp.lives.collect(|serial, live| Some((serial, live.viewer.clone(), live.profile.clone())));
     let mut pacing = Pacing::default();
-    for (serial, viewer) in viewers {
+    for (serial, viewer, profile) in viewers {
         pacing.count().await;
-        match mcp.gateway.fingerprint(&viewer) {
-            Some(now) => {
-                mcp.lives.look(serial, |live| {
-                    if let Some(stream) = &mut live.stream {
-                        stream.tell_changes(now);
-                    }
-                });
-            }
-            None => {
-                mcp.sessions.end(serial);
-                mcp.release(serial);
-            }
+        tell_change(mcp, serial, &viewer, &profile);
+    }
+}
+
+/// Notifies the streams of an owner for whom a stateful server changed its lists.
+fn tell_own_change(mcp: &Arc<Mcp>, owner: Owner) {
+    let concerned = match owner {
+        Owner::Session(serial) => mcp
+            .lives
+            .look(serial, |live| (serial, live.viewer.clone(), live.profile.clone()))
+            .into_iter()
+            .collect(),
+        Owner::Principal(_) | Owner::Anybody => mcp.lives.collect(|serial, live| {
+            let is_meant = live.profile.owner == Some(owner);
+            is_meant.then(|| (serial, live.viewer.clone(), live.profile.clone()))
+        }),
+    };
+    for (serial, viewer, profile) in concerned {
+        tell_change(mcp, serial, &viewer, &profile);
+    }
+}
+
+fn tell_change(mcp: &Arc<Mcp>, serial: u64, viewer: &Viewer, profile: &Profile) {
+    match mcp.gateway.fingerprint(viewer, profile) {
+        Some(now) => {
+            mcp.lives.look(serial, |live| {
+                if let Some(stream) = &mut live.stream {
+                    stream.tell_changes(now);
+                }
+            });
+        }
+        None => {
+            mcp.sessions.end(serial);
+            mcp.release(serial);
         }
     }
 }
 
 /// Notifies streams that are subscribed to an updated resource. The notice carries the URI that was subscribed to,
 /// which may be the qualified one, or that of a folder that contains the resource.
-fn tell_update(mcp: &Mcp, server: &str, uri: &str) {
+fn tell_update(mcp: &Mcp, updated: &SubscribedResource) {
     let concerned = mcp.lives.collect(|serial, live| {
         live.stream.as_ref()?;
-        let concerns = |there: &Subscription| there.server == server && is_part_of(uri, &there.uri);
+        let concerns = |held: &Subscription| {
+            let there = &held.resource;
+            there.server == updated.server
+                && there.link == updated.link
+                && is_part_of(&updated.uri, &there.uri)
+        };
         let subscriptions = live.subscriptions.iter().filter(|(_, there)| concerns(there));
         let subscriptions: Vec<_> =
-            subscriptions.map(|(subscribed, there)| (subscribed.clone(), there.uri.clone())).collect();
-        (!subscriptions.is_empty()).then(|| (serial, live.viewer.clone(), subscriptions))
+            subscriptions.map(|(subscribed, held)| (subscribed.clone(), held.resource.uri.clone())).collect();
+        (!subscriptions.is_empty())
+            .then(|| (serial, live.viewer.clone(), live.profile.clone(), subscriptions))
     });
-    for (serial, viewer, subscriptions) in concerned {
+    for (serial, viewer, profile, subscriptions) in concerned {
         for (subscribed, upstream_uri) in subscriptions {
             // Access may have changed since the subscription.
-            if mcp.gateway.shows_resource(&viewer, server, &upstream_uri) {
+            if mcp.gateway.shows_resource(&viewer, &profile, &updated.server, &upstream_uri) {
                 let tell =
                     |live: &mut Live| live.stream.as_ref().map(|stream| stream.tell_update(&subscribed));
                 mcp.lives.look(serial, tell);

@@ -2,21 +2,25 @@
 //! session uses no memory and a restarted gateway still knows it. Only ended sessions are remembered, up to a limit.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, RwLock};
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 
-use gateway::caller::{Scope, Viewer};
+use gateway::caller::{Owner, Profile, Scope, Viewer};
 use model::{Capabilities, PrincipalId};
 use seal::{PurposeSeal, RandomPool};
-use wire::Version;
+use wire::{Era, Version};
 
 const REMEMBERED_ENDS: usize = 100_000;
 /// The size of the cache: enough for the agents that are active at the same time, and still small.
 const REMEMBERED_SESSIONS: usize = 1024;
 /// Longer names of clients are cut, so that an id stays short.
 const LONGEST_NAME: usize = 64;
+/// A longer declaration of capabilities is kept in memory; the id has only its hash.
+const LONGEST_DECLARATION: usize = 400;
+const REMEMBERED_DECLARATIONS: usize = 256;
 /// Stands for no client in an id.
 const NOBODY: u64 = 0;
 
@@ -32,12 +36,25 @@ pub struct Session {
     pub viewer: Viewer,
 }
 
+impl Session {
+    /// Decides which links to servers its requests use.
+    pub fn profile(&self) -> Profile {
+        Profile {
+            era: Era::Legacy,
+            capabilities: self.capabilities.clone(),
+            owner: Some(Owner::Session(self.serial)),
+        }
+    }
+}
+
 pub struct Sessions {
     seal: PurposeSeal,
     random: RandomPool,
     ended: RwLock<EndedSessions>,
     /// A cache of sessions in use, by id: opening a seal costs more than a lookup.
     recent: RwLock<HashMap<Box<str>, Arc<Session>>>,
+    /// Declarations of capabilities that are too long for an id, by their hash.
+    declarations: RwLock<HashMap<u64, Capabilities>>,
 }
 
 #[derive(Default)]
@@ -48,7 +65,13 @@ struct EndedSessions {
 
 impl Sessions {
     pub fn new(seal: PurposeSeal) -> Self {
-        Self { seal, random: RandomPool::default(), ended: RwLock::default(), recent: RwLock::default() }
+        Self {
+            seal,
+            random: RandomPool::default(),
+            ended: RwLock::default(),
+            recent: RwLock::default(),
+            declarations: RwLock::default(),
+        }
     }
 
     pub fn new_serial(&self) -> u64 {
@@ -56,6 +79,14 @@ impl Sessions {
     }
 
     pub fn id_of(&self, session: &Session) -> String {
+        let declaration = session.capabilities.declaration();
+        if let Some(declaration) = declaration.filter(|text| text.len() > LONGEST_DECLARATION) {
+            let mut kept = self.declarations.write().expect("no code panics while it holds the declarations");
+            if kept.len() >= REMEMBERED_DECLARATIONS {
+                kept.clear();
+            }
+            kept.insert(hash(declaration), session.capabilities.clone());
+        }
         URL_SAFE_NO_PAD.encode(self.seal.seal(&session.to_bytes()))
     }
 
@@ -68,7 +99,13 @@ impl Sessions {
 
     fn open(&self, id: &str) -> Option<Arc<Session>> {
         let sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
-        let session = Arc::new(Session::from_bytes(&self.seal.open(&sealed).ok()?)?);
+        let (mut session, declaration) = Session::from_bytes(&self.seal.open(&sealed).ok()?)?;
+        if let Some(declaration) = declaration {
+            let kept = self.declarations.read().expect("no code panics while it holds the declarations");
+            // After a restart, only the known capabilities are left.
+            session.capabilities = kept.get(&declaration).cloned().unwrap_or(session.capabilities);
+        }
+        let session = Arc::new(session);
         let mut recent = self.recent.write().expect("no code panics while it holds the sessions");
         if recent.len() >= REMEMBERED_SESSIONS {
             // Those that are still in use are cached again when they are used.
@@ -109,14 +146,21 @@ impl Session {
         bytes.extend_from_slice(&[version as u8, self.capabilities.bits(), scope]);
         let client = self.viewer.client.map_or(NOBODY, |client| client.0);
         bytes.extend_from_slice(&client.to_le_bytes());
-        for text in [name, cut(&self.client_name), cut(&self.client_version)] {
+        let declaration = self.capabilities.declaration().map_or("", |text| text);
+        let (short, long) = match declaration.len() <= LONGEST_DECLARATION {
+            true => (declaration, None),
+            false => ("", Some(hash(declaration))),
+        };
+        for text in [name, cut(&self.client_name), cut(&self.client_version), short] {
             bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
+        bytes.extend(long.into_iter().flat_map(u64::to_le_bytes));
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    /// Reads a session, and the hash of its declaration of capabilities if that is not part of the id.
+    fn from_bytes(bytes: &[u8]) -> Option<(Self, Option<u64>)> {
         let (serial, rest) = bytes.split_first_chunk()?;
         let ([version, capabilities, scope], rest) = rest.split_first_chunk()?;
         let (client, mut rest) = rest.split_first_chunk()?;
@@ -134,15 +178,27 @@ impl Session {
             2 => Scope::Server(name),
             _ => return None,
         };
-        Some(Self {
+        let (client_name, client_version) = (text()?, text()?);
+        // Ids from before declarations were part of them end here.
+        let declaration = text().filter(|text| !text.is_empty());
+        let declared = declaration.and_then(|text| serde_json::from_str(&text).ok());
+        let session = Self {
             serial: u64::from_le_bytes(*serial),
             version: *Version::SUPPORTED.get(usize::from(*version))?,
-            capabilities: Capabilities::from_bits(*capabilities),
-            client_name: text()?,
-            client_version: text()?,
+            capabilities: declared
+                .map_or_else(|| Capabilities::from_bits(*capabilities), |value| Capabilities::of(&value)),
+            client_name,
+            client_version,
             viewer: Viewer { scope, client },
-        })
+        };
+        Some((session, rest.split_first_chunk().map(|(hash, _)| u64::from_le_bytes(*hash))))
     }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn cut(text: &str) -> &str {
@@ -186,6 +242,25 @@ mod tests {
         }
         assert_eq!(sessions.find(&id[1..], &viewer(7)), None);
         assert_eq!(sessions.find("", &viewer(7)), None);
+    }
+
+    #[test]
+    fn an_id_has_the_whole_declaration_of_capabilities() {
+        let key = SecretKey::random();
+        let sessions = Sessions::new(Seal::new(&key).for_purpose("session"));
+        for length in [1, 300, 3000] {
+            let declared = serde_json::json!({"roots": {}, "extensions": {"x": {"y": "z".repeat(length)}}});
+            let session = Session { capabilities: Capabilities::of(&declared), ..session(length as u64) };
+            let id = sessions.id_of(&session);
+            assert!(id.len() <= 1024);
+            assert_eq!(sessions.find(&id, &viewer(7)).as_deref(), Some(&session));
+            let restarted = Sessions::new(Seal::new(&key).for_purpose("session"));
+            let found = restarted.find(&id, &viewer(7)).unwrap();
+            match length > LONGEST_DECLARATION {
+                true => assert_eq!(found.capabilities, Capabilities::from_bits(1)),
+                false => assert_eq!(*found, session),
+            }
+        }
     }
 
     #[test]

@@ -37,12 +37,13 @@ impl Mcp {
         let address = format!("{path}?sessionId={}", self.sessions.id_of(&session));
         outlet.send_event("endpoint", address.as_bytes());
         let (serial, gone) = (session.serial, outlet.gone.clone());
-        let known = self.gateway.fingerprint(&viewer);
-        self.lives.with(serial, &viewer, |live| {
+        let profile = session.profile();
+        let known = self.gateway.fingerprint(&viewer, &profile);
+        self.lives.with(serial, &viewer, &profile, |live| {
             live.stream = Some(Stream { outlet, known, listening: None });
             live.handshake = Some(Arc::new(session));
         });
-        self.catch_up(serial, &viewer);
+        self.catch_up(serial, &viewer, &profile);
         let mcp = self.clone();
         self.tasks.spawn(async move {
             mcp.stop.run_until_cancelled(gone.cancelled()).await;
@@ -85,7 +86,12 @@ impl Mcp {
             if let Some(opened) = reply.opened.take() {
                 // The handshake supplies what was unknown when the stream was opened.
                 let settled = Session { serial, ..Session::clone(&opened) };
-                mcp.lives.with(serial, &sender.viewer, |live| live.handshake = Some(Arc::new(settled)));
+                let profile = settled.profile();
+                mcp.lives.with(serial, &sender.viewer, &profile, |live| {
+                    live.profile = profile.clone();
+                    live.handshake = Some(Arc::new(settled));
+                });
+                mcp.know_lists_later(serial, &sender.viewer, &profile);
             }
             if let Some(message) = reply.into_message() {
                 outlet.send(&message);

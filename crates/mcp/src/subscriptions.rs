@@ -10,10 +10,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Mcp;
+use super::live::Live;
 use super::session::Session;
 use budget::{Bound, Budget, Budgets, SUBSCRIPTIONS_OF_SESSION, Taken};
-use gateway::caller::Viewer;
+use gateway::caller::{Profile, Viewer};
 use gateway::refusal::Refusal;
+use gateway::subscriptions::SubscribedResource;
 use gateway::usage::Usage;
 use wire::Head;
 
@@ -31,8 +33,7 @@ pub struct SubscribedResources {
 
 /// A resource at its server.
 pub struct Subscription {
-    pub server: String,
-    pub uri: String,
+    pub resource: SubscribedResource,
     room: Arc<Room>,
 }
 
@@ -55,10 +56,9 @@ impl SubscribedResources {
         self.by_uri.iter()
     }
 
-    /// Server and URI of each, for whoever unsubscribes. The room that they took is free at once, however long the
-    /// servers need.
-    fn into_resources(self) -> Vec<(String, String)> {
-        self.by_uri.into_values().map(|held| (held.server, held.uri)).collect()
+    /// The resources, for whoever unsubscribes. The room that they took is free at once, however long the servers need.
+    fn into_resources(self) -> Vec<SubscribedResource> {
+        self.by_uri.into_values().map(|held| held.resource).collect()
     }
 
     /// Takes room for a subscription of a session; one that it has already shares its room.
@@ -80,17 +80,20 @@ impl Mcp {
         session: &Session,
     ) -> Result<Bytes, Refusal> {
         let uri = self.uri_of(head)?;
-        let (serial, viewer) = (session.serial, &session.viewer);
+        let (serial, viewer, profile) = (session.serial, &session.viewer, session.profile());
         let (usage, budgets) = (self.gateway.usage(viewer.client), self.gateway.budgets());
-        let room = self.lives.with(serial, viewer, |live| live.subscriptions.room(&uri, &usage, budgets))?;
-        let (server, upstream_uri) = self.gateway.subscribe(viewer, &uri).await?;
-        let held = Subscription { server, uri: upstream_uri, room };
-        let before = self.lives.with(serial, viewer, |live| live.subscriptions.by_uri.insert(uri, held));
+        let room = self
+            .lives
+            .with(serial, viewer, &profile, |live| live.subscriptions.room(&uri, &usage, budgets))?;
+        let resource = self.gateway.subscribe(viewer, &profile, &uri).await?;
+        let held = Subscription { resource, room };
+        let insert = |live: &mut Live| live.subscriptions.by_uri.insert(uri, held);
+        let before = self.lives.with(serial, viewer, &profile, insert);
         if self.sessions.has_ended(serial) {
             // It ended while the server was asked; what it held before is released already.
             self.release(serial);
         }
-        self.unsubscribe_from(before.map(|before| (before.server, before.uri))).await;
+        self.unsubscribe_from(before.map(|before| before.resource)).await;
         Ok(Bytes::from_static(b"{}"))
     }
 
@@ -101,15 +104,15 @@ impl Mcp {
     ) -> Result<Bytes, Refusal> {
         let uri = self.uri_of(head)?;
         let held = self.lives.look(session.serial, |live| live.subscriptions.by_uri.remove(&uri)).flatten();
-        self.unsubscribe_from(held.map(|held| (held.server, held.uri))).await;
+        self.unsubscribe_from(held.map(|held| held.resource)).await;
         Ok(Bytes::from_static(b"{}"))
     }
 
     /// Unsubscribes in a task of its own: it is done even if the client disconnects meanwhile.
-    async fn unsubscribe_from(self: &Arc<Self>, resource: Option<(String, String)>) {
-        let Some((server, uri)) = resource else { return };
+    async fn unsubscribe_from(self: &Arc<Self>, resource: Option<SubscribedResource>) {
+        let Some(resource) = resource else { return };
         let mcp = self.clone();
-        let done = self.tasks.spawn(async move { mcp.gateway.unsubscribe(&server, &uri).await });
+        let done = self.tasks.spawn(async move { mcp.gateway.unsubscribe(&resource).await });
         if let Err(error) = done.await {
             tracing::error!(%error, "a subscription could not be ended");
         }
@@ -117,8 +120,8 @@ impl Mcp {
 
     /// Ends all subscriptions of a session or request that is over.
     pub(super) async fn unsubscribe_all(&self, subscriptions: SubscribedResources) {
-        for (server, uri) in subscriptions.into_resources() {
-            self.gateway.unsubscribe(&server, &uri).await;
+        for resource in subscriptions.into_resources() {
+            self.gateway.unsubscribe(&resource).await;
         }
     }
 
@@ -143,14 +146,15 @@ impl Mcp {
     pub(super) async fn subscribe_all(
         self: &Arc<Self>,
         viewer: &Viewer,
+        profile: &Profile,
         uris: &[String],
         mut room: Taken,
     ) -> SubscribedResources {
         let mut asking = JoinSet::new();
         for uri in uris {
-            let (mcp, viewer, uri) = (self.clone(), viewer.clone(), uri.clone());
+            let (mcp, viewer, profile, uri) = (self.clone(), viewer.clone(), profile.clone(), uri.clone());
             asking.spawn(async move {
-                let subscribed = timeout(ASKING, mcp.gateway.subscribe(&viewer, &uri)).await;
+                let subscribed = timeout(ASKING, mcp.gateway.subscribe(&viewer, &profile, &uri)).await;
                 let late = || Refusal::Upstream("the server does not answer".into());
                 (uri, subscribed.unwrap_or_else(|_| Err(late())))
             });
@@ -159,8 +163,8 @@ impl Mcp {
         while let Some(asked) = asking.join_next().await {
             match asked {
                 Ok((uri, Ok(there))) => {
-                    if let Some((server, twice)) = accepted.insert(uri, there) {
-                        self.gateway.unsubscribe(&server, &twice).await;
+                    if let Some(twice) = accepted.insert(uri, there) {
+                        self.gateway.unsubscribe(&twice).await;
                     }
                 }
                 Ok((uri, Err(refusal))) => tracing::debug!(uri, %refusal, "a subscription is not granted"),
@@ -169,7 +173,7 @@ impl Mcp {
         }
         room.shrink(room.amount().saturating_sub(accepted.len() as u64));
         let room = Arc::new(Room { _session: None, _principal: room });
-        let held = |(server, uri)| Subscription { server, uri, room: room.clone() };
+        let held = |resource| Subscription { resource, room: room.clone() };
         let by_uri = accepted.into_iter().map(|(uri, there)| (uri, held(there))).collect();
         SubscribedResources { by_uri, budget: None }
     }

@@ -1,79 +1,134 @@
-//! Client capabilities: what a server may request from a client during a call. A link to a server declares one such
-//! set, so that no server requests something that the caller cannot provide.
+//! Client capabilities: what a server may request from a client during a call, and what else the client declares. A link
+//! to a server declares one such set, so that no server requests something that the caller cannot provide.
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Capabilities(u8);
+/// A set of capabilities. Two clients that declare the same have equal sets, in whatever order they wrote them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Capabilities {
+    /// The known ones.
+    bits: u8,
+    /// The whole declaration, if it has more than the known ones: extensions, settings, unknown capabilities.
+    declared: Option<Arc<str>>,
+}
 
-/// The bit of each capability, and its path in the JSON.
-const KNOWN: [(u8, &[&str]); 6] = [
-    (1, &["roots"]),
-    (2, &["sampling"]),
-    (4, &["sampling", "tools"]),
-    (8, &["sampling", "context"]),
-    (16, &["elicitation"]),
-    (32, &["elicitation", "url"]),
+/// The longest declaration that is kept as it is; of a longer one only the known capabilities are.
+pub const LONGEST_DECLARATION: usize = 16 * 1024;
+
+/// The bit of each capability, its path in the JSON, and its value there.
+const KNOWN: [(u8, &[&str], Setting); 8] = [
+    (ROOTS, &["roots"], Setting::Object),
+    (2, &["sampling"], Setting::Object),
+    (4, &["sampling", "tools"], Setting::Object),
+    (8, &["sampling", "context"], Setting::Object),
+    (ELICITATION, &["elicitation"], Setting::Object),
+    (32, &["elicitation", "url"], Setting::Object),
+    (64, &["elicitation", "form"], Setting::Object),
+    (128, &["roots", "listChanged"], Setting::True),
 ];
 const ROOTS: u8 = 1;
 const SAMPLING: u8 = 2;
 const ELICITATION: u8 = 16;
-const FORM: (u8, &[&str]) = (64, &["elicitation", "form"]);
+
+/// How a capability is declared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Setting {
+    Object,
+    True,
+}
+
+impl Setting {
+    fn is_in(self, value: &Value) -> bool {
+        match self {
+            Setting::Object => value.is_object(),
+            Setting::True => *value == Value::Bool(true),
+        }
+    }
+
+    fn value(self) -> Value {
+        match self {
+            Setting::Object => json!({}),
+            Setting::True => Value::Bool(true),
+        }
+    }
+}
 
 impl Capabilities {
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self { bits: 0, declared: None };
 
-    /// Reads the `capabilities` that a client declares. Unknown ones are dropped, since they cannot be passed on.
+    /// Reads the `capabilities` that a client declares.
     pub fn of(declared: &Value) -> Self {
-        let has = |path: &[&str]| {
-            path.iter().try_fold(declared, |at, key| at.get(key)).is_some_and(Value::is_object)
+        let has = |path: &[&str], setting: Setting| {
+            path.iter().try_fold(declared, |at, key| at.get(key)).is_some_and(|value| setting.is_in(value))
         };
-        let known = KNOWN.iter().chain([&FORM]).filter(|(_, path)| has(path));
-        Self(known.fold(0, |bits, (bit, _)| bits | bit))
+        let known = KNOWN.iter().filter(|(_, path, setting)| has(path, *setting));
+        let known = Self::from_bits(known.fold(0, |bits, (bit, ..)| bits | bit));
+        let is_more = declared.as_object().is_some_and(|object| *object != known.known_json());
+        match is_more.then(|| declared.to_string()).filter(|text| text.len() <= LONGEST_DECLARATION) {
+            Some(text) => Self { declared: Some(text.into()), ..known },
+            None => known,
+        }
     }
 
     pub fn from_bits(bits: u8) -> Self {
-        Self(bits)
+        Self { bits, declared: None }
     }
 
-    pub fn bits(self) -> u8 {
-        self.0
+    pub fn bits(&self) -> u8 {
+        self.bits
     }
 
-    pub fn has_roots(self) -> bool {
-        self.0 & ROOTS != 0
+    /// The whole declaration, if it has more than the known capabilities.
+    pub fn declaration(&self) -> Option<&Arc<str>> {
+        self.declared.as_ref()
     }
 
-    pub fn has_sampling(self) -> bool {
-        self.0 & SAMPLING != 0
+    pub fn has_roots(&self) -> bool {
+        self.bits & ROOTS != 0
     }
 
-    pub fn has_elicitation(self) -> bool {
-        self.0 & ELICITATION != 0
+    pub fn has_sampling(&self) -> bool {
+        self.bits & SAMPLING != 0
     }
 
-    pub fn is_subset_of(self, other: Self) -> bool {
-        self.0 & !other.0 == 0
+    pub fn has_elicitation(&self) -> bool {
+        self.bits & ELICITATION != 0
     }
 
-    pub fn len(self) -> u32 {
-        self.0.count_ones()
+    /// Whether a client with the capabilities `other` can serve every request that these allow.
+    pub fn is_subset_of(&self, other: &Self) -> bool {
+        let has_declared = self.declared.is_none() || self.declared == other.declared;
+        self.bits & !other.bits == 0 && has_declared
     }
 
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
+    /// The number of known capabilities in the set.
+    pub fn len(&self) -> u32 {
+        self.bits.count_ones()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bits == 0 && self.declared.is_none()
     }
 
     /// The declaration that is sent to a server.
-    pub fn to_json(self) -> Vec<u8> {
+    pub fn to_json(&self) -> Vec<u8> {
+        match &self.declared {
+            Some(declared) => declared.as_bytes().to_vec(),
+            None => Value::Object(self.known_json()).to_string().into_bytes(),
+        }
+    }
+
+    fn known_json(&self) -> Map<String, Value> {
         let mut declared = Map::new();
-        for (_, path) in KNOWN.iter().chain([&FORM]).filter(|(bit, _)| self.0 & bit != 0) {
+        for (_, path, setting) in KNOWN.iter().filter(|(bit, ..)| self.bits & bit != 0) {
             let first = declared.entry(path[0]).or_insert_with(|| json!({}));
             if let Some(part) = path.get(1) {
-                first[*part] = json!({});
+                first[*part] = setting.value();
             }
         }
-        Value::Object(declared).to_string().into_bytes()
+        declared
     }
 }
 
@@ -86,6 +141,7 @@ mod tests {
         for declared in [
             json!({}),
             json!({"roots": {}}),
+            json!({"roots": {"listChanged": true}}),
             json!({"elicitation": {}}),
             json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}}),
         ] {
@@ -93,7 +149,34 @@ mod tests {
             assert_eq!(serde_json::from_slice::<Value>(&capabilities.to_json()).unwrap(), declared);
             assert_eq!(Capabilities::from_bits(capabilities.bits()), capabilities);
         }
-        let vendor = json!({"roots": {"listChanged": true}, "experimental": {"x": {}}, "sampling": null});
-        assert_eq!(Capabilities::of(&vendor).to_json(), br#"{"roots":{}}"#);
+    }
+
+    #[test]
+    fn what_is_unknown_is_part_of_the_set() {
+        let vendor = json!({
+            "roots": {"listChanged": false},
+            "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}},
+            "x-vendor": {"depth": 3},
+        });
+        let capabilities = Capabilities::of(&vendor);
+        assert_eq!(serde_json::from_slice::<Value>(&capabilities.to_json()).unwrap(), vendor);
+        let roots = Capabilities::of(&json!({"roots": {}}));
+        assert_ne!(capabilities, roots);
+        assert!(roots.is_subset_of(&capabilities) && !capabilities.is_subset_of(&roots));
+        assert!(!Capabilities::of(&json!({"extensions": {"a": {}}})).is_empty());
+    }
+
+    #[test]
+    fn of_a_declaration_that_is_too_long_only_the_known_part_is_kept() {
+        let long = json!({"sampling": {}, "extensions": {"x": "y".repeat(LONGEST_DECLARATION)}});
+        assert_eq!(Capabilities::of(&long), Capabilities::of(&json!({"sampling": {}})));
+    }
+
+    #[test]
+    fn what_is_no_declaration_declares_nothing() {
+        for odd in [json!(null), json!([]), json!("roots")] {
+            assert!(Capabilities::of(&odd).is_empty());
+        }
+        assert!(!Capabilities::of(&json!({"sampling": null})).has_sampling());
     }
 }

@@ -1,9 +1,10 @@
 //! What one server offers: its description of itself and its tools, prompts, resources and templates. Definitions are
 //! kept as the bytes that the upstream sent; the fields that the gateway needs are parsed from them.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -19,10 +20,10 @@ pub struct Offering {
     /// The server's `capabilities` object.
     pub capabilities: Option<Box<RawValue>>,
     pub instructions: Option<String>,
-    pub tools: Vec<Tool>,
-    pub prompts: Vec<Prompt>,
-    pub resources: Vec<Resource>,
-    pub templates: Vec<Template>,
+    pub tools: Vec<Arc<Tool>>,
+    pub prompts: Vec<Arc<Prompt>>,
+    pub resources: Vec<Arc<Resource>>,
+    pub templates: Vec<Arc<Template>>,
     /// How long the lists may be cached: the smallest `ttlMs` of the lists of a modern upstream.
     pub ttl_ms: Option<u64>,
     /// Whether a modern upstream marked at least one of its lists as private.
@@ -34,8 +35,7 @@ impl Offering {
     /// Whether the server declares this capability.
     pub fn declares(&self, capability: &str) -> bool {
         let declared = self.capabilities.as_deref().map_or("{}", RawValue::get);
-        let declared: std::collections::HashMap<Cow<'_, str>, &RawValue> =
-            serde_json::from_str(declared).unwrap_or_default();
+        let declared: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(declared).unwrap_or_default();
         declared.contains_key(capability)
     }
 
@@ -56,6 +56,40 @@ impl Offering {
             && self.is_private == other.is_private
             && self.meta == other.meta
     }
+}
+
+impl Offering {
+    /// Uses the definitions of `other` wherever they are the same, so that each is in memory once.
+    pub fn share_with(&mut self, other: &Offering) {
+        share(&mut self.tools, &other.tools, Tool::key);
+        share(&mut self.prompts, &other.prompts, Prompt::key);
+        share(&mut self.resources, &other.resources, Resource::key);
+        share(&mut self.templates, &other.templates, Template::key);
+    }
+
+    /// Adds what only `other` lists: every name that either of them has is in the result once.
+    pub fn extended_by(&self, other: &Offering) -> Self {
+        let mut all = self.clone();
+        extend(&mut all.tools, &other.tools, Tool::key);
+        extend(&mut all.prompts, &other.prompts, Prompt::key);
+        extend(&mut all.resources, &other.resources, Resource::key);
+        extend(&mut all.templates, &other.templates, Template::key);
+        all
+    }
+}
+
+fn share<T: PartialEq>(items: &mut [Arc<T>], others: &[Arc<T>], key: fn(&T) -> &str) {
+    let known: HashMap<_, _> = others.iter().map(|other| (key(other), other)).collect();
+    for item in items {
+        if let Some(same) = known.get(key(item)).filter(|other| ***other == *item) {
+            *item = (*same).clone();
+        }
+    }
+}
+
+fn extend<T>(items: &mut Vec<Arc<T>>, others: &[Arc<T>], key: fn(&T) -> &str) {
+    let known: HashSet<_> = items.iter().map(|item| key(item).to_owned()).collect();
+    items.extend(others.iter().filter(|other| !known.contains(key(other))).cloned());
 }
 
 /// Defines the type of a listed item: its key within its kind, and its definition as sent.
@@ -166,7 +200,7 @@ impl Tool {
         #[derive(Deserialize)]
         struct Schema<'a> {
             #[serde(borrow)]
-            properties: std::collections::HashMap<Cow<'a, str>, &'a RawValue>,
+            properties: HashMap<Cow<'a, str>, &'a RawValue>,
         }
         serde_json::from_str(self.definition.get()).is_ok_and(|definition: Definition<'_>| {
             let properties = &definition.input_schema.properties;

@@ -2,6 +2,7 @@
 //! description of itself is not here but in `servers`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
@@ -12,10 +13,10 @@ use model::{Offering, Prompt, Resource, ServerName, Template, Tool};
 /// The lists of one server.
 #[derive(Debug, Default)]
 pub(super) struct StoredLists {
-    pub(super) tools: Vec<Tool>,
-    pub(super) prompts: Vec<Prompt>,
-    pub(super) resources: Vec<Resource>,
-    pub(super) templates: Vec<Template>,
+    pub(super) tools: Vec<Arc<Tool>>,
+    pub(super) prompts: Vec<Arc<Prompt>>,
+    pub(super) resources: Vec<Arc<Resource>>,
+    pub(super) templates: Vec<Arc<Template>>,
 }
 
 /// Loads the lists of each server, or what is wrong with one of them.
@@ -86,7 +87,7 @@ fn join<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Option<String> {
     Some(items)
 }
 
-fn split<T>(items: &str, parse: impl Fn(Box<RawValue>) -> Result<T, String>) -> Result<Vec<T>, String> {
+fn split<T>(items: &str, parse: impl Fn(Box<RawValue>) -> Result<T, String>) -> Result<Vec<Arc<T>>, String> {
     let definitions: Vec<Box<RawValue>> = serde_json::from_str(items).map_err(|error| error.to_string())?;
-    definitions.into_iter().map(parse).collect()
+    definitions.into_iter().map(|definition| parse(definition).map(Arc::new)).collect()
 }

@@ -10,11 +10,12 @@ use tokio::sync::Notify;
 
 use super::error::CallError;
 use super::inbound::{Inbound, answered_id};
+use super::listen::ACKNOWLEDGED;
 use super::ticket::Ticket;
 use budget::{Bound, Budgets};
 use model::Capabilities;
 use wire::error::code;
-use wire::{Ends, Head, Id, MessageKind, authored};
+use wire::{Ends, Head, Id, MessageKind, authored, meta, walk};
 
 pub struct Calls {
     capabilities: Capabilities,
@@ -159,8 +160,13 @@ impl Calls {
                         let token = token.filter(|token| own.is_none_or(|own| own == *token));
                         self.notice(token, Inbound::Notice(message));
                     }
-                    // They contain ids that only the gateway and the upstream know.
-                    "notifications/cancelled" | "notifications/subscriptions/acknowledged" => {}
+                    // It contains an id that only the gateway and the upstream know.
+                    "notifications/cancelled" => {}
+                    ACKNOWLEDGED => {
+                        let id = own.or_else(|| subscription_of(&head));
+                        drop(head);
+                        self.notice(id, Inbound::Notice(message));
+                    }
                     // Log messages, and notices that later revisions may add.
                     _ => {
                         drop(head);
@@ -227,6 +233,13 @@ impl Calls {
     fn lock(&self) -> std::sync::MutexGuard<'_, PendingCalls> {
         self.pending.lock().expect("no code panics while it holds the calls")
     }
+}
+
+/// The request for a subscription that a notice belongs to.
+fn subscription_of(notice: &Head<'_>) -> Option<u64> {
+    let meta = walk::member(notice.body, &notice.params.as_ref()?.span, "_meta")?;
+    let id = walk::member(notice.body, &meta, meta::SUBSCRIPTION_ID)?;
+    number(&Id::at(notice.body, id)?)
 }
 
 /// The call that an answer with this id belongs to. On a call's own stream only answers to that call are accepted: one

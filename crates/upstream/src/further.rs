@@ -1,98 +1,509 @@
-//! Opens, finds and closes further links of a server; `pool` keeps them.
+//! Opens, finds and closes further links of a server, and reads the lists that callers of these links see; `pool` keeps
+//! them.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::connect::connect_further;
+use bytes::Bytes;
+
+use super::Boxed;
+use super::branch::Branch;
+use super::connect::{connect_further, read_lists};
 use super::error::CallError;
-use super::handle::Upstream;
-use super::link::{Carrier, Link};
-use super::pool::{LinkKey, Owner, SharedLink};
-use model::{Capabilities, SessionMode};
+use super::handle::{ServerEvent, Shared, Upstream};
+use super::link::Link;
+use super::pace::Pace;
+use super::pool::Found;
+use super::profile::{Owner, Profile};
+use model::{Capabilities, Offering, SessionMode, Transport};
+use wire::{Era, text};
+
+/// The pause before lists are read again that the server announced as changed: further changes follow closely.
+const SETTLING: Duration = Duration::from_millis(20);
+
+/// What serves a caller.
+enum Server {
+    /// The first link, and the common lists.
+    First(Arc<Link>),
+    Branch(Arc<Branch>),
+}
+
+/// What a caller needs, as far as the eras of the server are known.
+enum Need {
+    FirstLink,
+    Branch(Profile),
+    /// The server is modern, and it is not known yet whether it also speaks the caller's era.
+    Era,
+}
+
+/// What is known of the lists for a caller, without waiting.
+pub enum KnownLists {
+    /// They are those of callers without capabilities.
+    Common,
+    Differing(Arc<Offering>),
+    /// They were not read yet.
+    Unread,
+}
 
 impl Upstream {
-    /// The link for a caller with these capabilities; `owner` gets one of its own where the server is stateful. The
-    /// first link serves all callers without capabilities. Modern servers get the capabilities with each request, so
-    /// there they need no further link.
-    pub async fn link_for(
-        &self,
-        capabilities: Capabilities,
-        owner: Option<Owner>,
-    ) -> Result<Arc<Link>, CallError> {
+    /// The link for a caller; an owner gets one of its own where the server is stateful.
+    pub async fn link_for(&self, profile: &Profile) -> Result<Arc<Link>, CallError> {
         let first = self.link().await?;
-        let owner = owner.filter(|_| self.config().session_mode == SessionMode::Stateful);
-        let is_process = matches!(first.carrier, Carrier::Stdio(_));
-        let capabilities = if first.is_modern() { Capabilities::NONE } else { capabilities };
-        let needs_own = owner.is_some() && (is_process || !first.is_modern());
-        if !needs_own && capabilities.is_empty() {
+        if let Need::FirstLink = self.need(first.era(), profile) {
             return Ok(first);
         }
-        let Some(slot) = self.0.slots.pool.slot(LinkKey { capabilities, owner }, is_process) else {
-            return Ok(first);
-        };
-        slot.touch();
-        if let Some(link) = slot.link.get() {
-            return Ok(link.clone());
-        }
-        // Boxed, since the future is large and rarely needed.
-        Box::pin(self.open(&slot, capabilities)).await
-    }
-
-    async fn open(&self, slot: &SharedLink, capabilities: Capabilities) -> Result<Arc<Link>, CallError> {
-        let shared = &self.0;
-        let open = || async {
-            let target = shared.target();
-            let opened = connect_further(&target, capabilities, shared.era());
-            let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
-            let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
-            let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
-            if let Some(offering) = self.offering() {
-                shared.restore_level(&link, &offering);
+        // Boxed, since the future is large and not always needed.
+        Box::pin(async {
+            match self.server_for(profile, first).await? {
+                Server::First(link) => Ok(link),
+                Server::Branch(branch) => self.link_of(&branch).await,
             }
-            self.heed(&link);
-            Ok(link)
-        };
-        slot.link.get_or_try_init(open).await.cloned()
+        })
+        .await
     }
 
-    /// Passes on list changes that are announced on a further link: the lists are read over the first link.
-    fn heed(&self, link: &Link) {
-        let (upstream, calls, stop) = (self.clone(), link.calls.clone(), link.stop.clone());
-        let heed = async move {
-            while !calls.is_lost() {
-                calls.signals.wait().await;
-                if calls.signals.take_lists_changed() {
-                    upstream.doubt_lists();
+    /// The profile of the link that serves a caller: equal for all callers that share it.
+    pub async fn link_profile(&self, profile: &Profile) -> Result<Profile, CallError> {
+        let first = self.link().await?;
+        let first_profile =
+            |link: &Link| Profile { era: link.era(), capabilities: Capabilities::NONE, owner: None };
+        Ok(match self.server_for(profile, first.clone()).await? {
+            Server::First(link) => first_profile(&link),
+            Server::Branch(branch) if branch.uses_first_link() => first_profile(&first),
+            Server::Branch(branch) => branch.profile.clone(),
+        })
+    }
+
+    /// What a caller sees of the server's lists, if that is known.
+    pub fn known_lists(&self, profile: &Profile) -> KnownLists {
+        let Some(era) = self.0.first_era() else { return KnownLists::Unread };
+        let branch = match self.need(era, profile) {
+            Need::FirstLink => return KnownLists::Common,
+            Need::Branch(profile) => self.0.slots.pool.get(&profile),
+            Need::Era => None,
+        };
+        match branch {
+            Some(branch) if branch.is_failed() && branch.profile.owner.is_none() => KnownLists::Common,
+            Some(branch) => match self.lists_of(&branch) {
+                Some(lists) => KnownLists::Differing(lists),
+                None => KnownLists::Unread,
+            },
+            None => KnownLists::Unread,
+        }
+    }
+
+    /// The lists of a branch, if they can be used. A caller with a link of its own must see what its own calls changed,
+    /// so there an announced change is waited for.
+    fn lists_of(&self, branch: &Branch) -> Option<Arc<Offering>> {
+        match branch.profile.owner {
+            Some(_) => branch.fresh_lists(),
+            None => branch.lists(),
+        }
+    }
+
+    /// The lists that a caller sees; reads them if nobody with this profile did before. `None` for the common lists.
+    pub async fn lists_for(&self, profile: &Profile) -> Result<Option<Arc<Offering>>, CallError> {
+        let first = self.link().await?;
+        match self.server_for(profile, first).await? {
+            Server::First(_) => Ok(None),
+            Server::Branch(branch) => {
+                branch.touch();
+                match self.lists_of(&branch) {
+                    Some(lists) => Ok(Some(lists)),
+                    None => self.read_branch(&branch, false).await.map(Some),
+                }
+            }
+        }
+    }
+
+    /// The profile under which the lists for a caller are announced; `None` for the common ones.
+    pub fn list_profile(&self, profile: &Profile) -> Option<Profile> {
+        match self.need(self.0.first_era()?, profile) {
+            Need::Branch(needed) => Some(needed),
+            Need::FirstLink | Need::Era => None,
+        }
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.0.state.borrow().link.is_some()
+    }
+
+    /// Whether a modern server grants notices about a resource that is subscribed on the link of this profile; waits for
+    /// its answer. Legacy servers are asked by a request of its own for each resource.
+    pub async fn grants(&self, at: &Profile, uri: &str) -> Result<bool, CallError> {
+        let link = match at.is_first(self.0.first_era()) {
+            true => Some(self.link().await?),
+            false => self.0.slots.pool.get(at).and_then(|branch| branch.link()),
+        };
+        match link.filter(|link| link.is_modern()) {
+            Some(link) => link.grants(uri).await,
+            None => Ok(true),
+        }
+    }
+
+    /// What a caller needs of a server whose first link has the era `first`.
+    fn need(&self, first: Era, profile: &Profile) -> Need {
+        let is_process = self.is_process();
+        let owner = profile.owner.filter(|_| self.config().session_mode == SessionMode::Stateful);
+        let legacy = |capabilities: Capabilities| match owner.is_none()
+            && capabilities.is_empty()
+            && first == Era::Legacy
+        {
+            true => Need::FirstLink,
+            false => Need::Branch(Profile { era: Era::Legacy, capabilities, owner }),
+        };
+        match (first, profile.era) {
+            (Era::Legacy, Era::Legacy) => legacy(profile.capabilities.clone()),
+            // A legacy server must not ask a modern client for anything while its call runs.
+            (Era::Legacy, Era::Modern) => legacy(Capabilities::NONE),
+            (Era::Modern, Era::Legacy) if self.0.speaks_legacy() == Some(true) => {
+                legacy(profile.capabilities.clone())
+            }
+            (Era::Modern, Era::Legacy) if self.0.speaks_legacy().is_none() => Need::Era,
+            // Over HTTP the modern era has no sessions that could be one caller's own.
+            (Era::Modern, _) => match owner.filter(|_| is_process) {
+                None if profile.capabilities.is_empty() => Need::FirstLink,
+                None => Need::Branch(Profile {
+                    era: Era::Modern,
+                    capabilities: profile.capabilities.clone(),
+                    owner: None,
+                }),
+                owner => Need::Branch(Profile { era: Era::Modern, capabilities: Capabilities::NONE, owner }),
+            },
+        }
+    }
+
+    fn is_process(&self) -> bool {
+        matches!(self.config().transport, Transport::Stdio(_))
+    }
+
+    async fn server_for(&self, profile: &Profile, first: Arc<Link>) -> Result<Server, CallError> {
+        let needed = match self.need(first.era(), profile) {
+            Need::FirstLink => return Ok(Server::First(first)),
+            Need::Branch(needed) => needed,
+            Need::Era => {
+                // Boxed, since it is rarely needed.
+                Box::pin(self.find_out_legacy(profile)).await;
+                match self.need(first.era(), profile) {
+                    Need::Branch(needed) => needed,
+                    Need::FirstLink | Need::Era => return Ok(Server::First(first)),
                 }
             }
         };
-        link.tasks.spawn(async move { stop.run_until_cancelled(heed).await });
+        let serves_era = first.era() == needed.era;
+        let Some(found) = self.0.slots.pool.branch(&needed, self.is_process(), serves_era) else {
+            self.0.note_nearest(&needed);
+            return Ok(Server::First(first));
+        };
+        let Found { branch, is_nearest, replaced } = found;
+        if let Some((replaced, served)) = replaced {
+            self.give_up(&replaced, served);
+        }
+        if is_nearest {
+            self.0.note_nearest(&needed);
+        }
+        match branch.is_failed() && branch.profile.owner.is_none() && serves_era {
+            true => Ok(Server::First(first)),
+            false => Ok(Server::Branch(branch)),
+        }
+    }
+
+    /// Finds out whether a modern server also speaks the legacy era, by opening the link that the caller needs in that
+    /// case. A server that cannot be reached now is asked again by the next caller.
+    async fn find_out_legacy(&self, profile: &Profile) {
+        let _turn = self.0.finding_era.lock().await;
+        if self.0.speaks_legacy().is_some() {
+            return;
+        }
+        let owner = profile.owner.filter(|_| self.config().session_mode == SessionMode::Stateful);
+        let needed = Profile { era: Era::Legacy, capabilities: profile.capabilities.clone(), owner };
+        let Some(Found { branch, .. }) = self.0.slots.pool.branch(&needed, false, false) else { return };
+        match self.open(&branch).await {
+            Ok(_) => self.0.set_speaks_legacy(Some(true)),
+            Err(error) => {
+                self.0.slots.pool.remove(&branch);
+                let server = &self.config().name;
+                tracing::debug!(%server, %error, "the server speaks only the modern revision");
+                self.0.set_speaks_legacy(Some(false));
+            }
+        }
+    }
+
+    /// The link of a branch, opened if needed. If a shared one cannot be opened, the first link serves its callers.
+    async fn link_of(&self, branch: &Arc<Branch>) -> Result<Arc<Link>, CallError> {
+        branch.touch();
+        if branch.uses_first_link() {
+            return self.link().await;
+        }
+        if let Some(link) = branch.link() {
+            return Ok(link);
+        }
+        match self.open(branch).await {
+            Ok(link) => Ok(link),
+            Err(error) => {
+                let first = self.link().await?;
+                let may_share = branch.profile.owner.is_none() && first.era() == branch.profile.era;
+                match may_share && !matches!(error, CallError::Exceeded(_)) {
+                    true => {
+                        branch.set_failed();
+                        self.0.note_refused(&error);
+                        Ok(first)
+                    }
+                    false => Err(error),
+                }
+            }
+        }
+    }
+
+    async fn open(&self, branch: &Arc<Branch>) -> Result<Arc<Link>, CallError> {
+        let _turn = branch.opening.lock().await;
+        if let Some(link) = branch.link() {
+            return Ok(link);
+        }
+        let shared = &self.0;
+        let target = shared.target();
+        let opened = connect_further(&target, branch.profile.capabilities.clone(), branch.profile.era);
+        let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
+        let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
+        let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
+        if let Some(offering) = self.offering() {
+            shared.restore_level(&link, &offering);
+        }
+        let wanted = branch.wanted_resources.lock().expect("no code panics while it holds the URIs").clone();
+        shared.restore_resources(&link, &wanted);
+        // Changes between two links were not announced.
+        branch.set_stale(true);
+        branch.set_link(link.clone());
+        self.attend(branch, &link);
+        let (upstream, branch) = (self.clone(), branch.clone());
+        shared.task.spawn(async move { upstream.note_failed(upstream.read_branch(&branch, false).await) });
+        Ok(link)
+    }
+
+    /// Reads the lists that callers of a branch see, once for all callers that wait. `again` reads them even if there
+    /// are some already.
+    fn read_branch<'a>(
+        &'a self,
+        branch: &'a Arc<Branch>,
+        again: bool,
+    ) -> Boxed<'a, Result<Arc<Offering>, CallError>> {
+        Box::pin(self.read_branch_in_turn(branch, again))
+    }
+
+    async fn read_branch_in_turn(
+        &self,
+        branch: &Arc<Branch>,
+        again: bool,
+    ) -> Result<Arc<Offering>, CallError> {
+        let _turn = branch.reading.lock().await;
+        if let Some(lists) = self.lists_of(branch).filter(|_| !again) {
+            return Ok(lists);
+        }
+        let link = self.link_of(branch).await?;
+        branch.set_stale(false);
+        let shared = &self.0;
+        let reading = read_lists(&link, &shared.config, &shared.options, &branch.profile.capabilities);
+        let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
+        let reading = shared.stop.run_until_cancelled(reading).await.ok_or_else(gone)?;
+        let mut offering = match reading {
+            Ok(discovery) => discovery.offering,
+            Err(error) => {
+                branch.set_stale(true);
+                if branch.profile.owner.is_none() {
+                    branch.set_failed();
+                    shared.note_refused(&error);
+                }
+                return Err(CallError::NotSent(error.to_string()));
+            }
+        };
+        if let Some(common) = self.offering() {
+            Arc::make_mut(&mut offering).share_with(&common);
+        }
+        let before = branch.set_lists(offering.clone());
+        if !before.is_some_and(|before| before.same_as(&offering)) {
+            let served = shared.slots.pool.served_by(branch);
+            let _ = shared.events.send(ServerEvent::OfferedTo(self.clone(), served, offering.clone()));
+        }
+        Ok(offering)
+    }
+
+    /// Reads the lists of all branches again that were read before.
+    pub(super) fn read_branches_again(&self) {
+        for branch in self.0.slots.pool.branches().into_iter().filter(|branch| branch.lists().is_some()) {
+            let upstream = self.clone();
+            self.0.task.spawn(async move { upstream.note_failed(upstream.read_branch(&branch, true).await) });
+        }
+    }
+
+    fn note_failed(&self, reading: Result<Arc<Offering>, CallError>) {
+        if let Err(error) = reading {
+            tracing::debug!(server = %self.config().name, %error, "the lists of a further link cannot be read");
+        }
+    }
+
+    /// Watches a further link: passes on what the server announces on it, and opens it again when it is lost, if anybody
+    /// is subscribed to something there.
+    fn attend(&self, branch: &Arc<Branch>, link: &Arc<Link>) {
+        let (upstream, calls, stop) = (self.clone(), link.calls.clone(), link.stop.clone());
+        let (branch, link) = (branch.clone(), Arc::downgrade(link));
+        let attend = async move {
+            let signals = &calls.signals;
+            let watch = async {
+                loop {
+                    signals.wait().await;
+                    if let Some(reason) = calls.lost().or_else(|| signals.take_suspect()) {
+                        return reason;
+                    }
+                    for uri in signals.take_updated() {
+                        let updated = ServerEvent::Updated(upstream.clone(), branch.profile.clone(), uri);
+                        let _ = upstream.0.events.send(updated);
+                    }
+                    if signals.take_lists_changed() {
+                        upstream.take_list_change(&branch);
+                    }
+                    signals.take_doubt();
+                }
+            };
+            tokio::select! {
+                () = upstream.0.stop.cancelled() => {}
+                () = stop.cancelled() => {}
+                reason = watch => upstream.lose(&branch, &link, &reason).await,
+            }
+        };
+        self.0.task.spawn(attend);
+    }
+
+    /// Reads lists again after the server announced a change on a further link: those of the link, if anybody read them
+    /// before, and the common ones.
+    fn take_list_change(&self, branch: &Arc<Branch>) {
+        branch.set_stale(true);
+        self.doubt_lists();
+        let (upstream, branch) = (self.clone(), branch.clone());
+        self.0.task.spawn(async move {
+            tokio::time::sleep(SETTLING).await;
+            if branch.fresh_lists().is_none() {
+                upstream.note_failed(upstream.read_branch(&branch, true).await);
+            }
+        });
+    }
+
+    async fn lose(&self, branch: &Arc<Branch>, link: &Weak<Link>, reason: &str) {
+        tracing::debug!(server = %self.config().name, reason, "a further link to a server ended");
+        if let Some(link) = link.upgrade() {
+            branch.forget(&link);
+            link.abandon(reason);
+        }
+        let mut pace = Pace::default();
+        while branch.is_subscribed() && branch.link().is_none() && !self.0.stop.is_cancelled() {
+            pace.begin();
+            match self.open(branch).await {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(%error, "a further link cannot be opened again yet"),
+            }
+            pace.pause(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Gives up a branch that another one replaces.
+    fn give_up(&self, branch: &Arc<Branch>, served: Vec<Profile>) {
+        let _ = self.0.events.send(ServerEvent::Forgotten(self.clone(), served));
+        branch.wanted_resources.lock().expect("no code panics while it holds the URIs").clear();
+        if let Some(link) = branch.take_link() {
+            self.0.options.tasks.spawn(async move { link.close().await });
+        }
+    }
+
+    /// Gives up all further links, after the server turned out to be another one.
+    pub(super) fn give_up_branches(&self) {
+        for branch in self.0.slots.pool.branches() {
+            let served = self.0.slots.pool.remove(&branch);
+            self.give_up(&branch, served);
+        }
+    }
+
+    /// Adds a resource to those that are subscribed on the link of this profile, or removes it.
+    pub(super) fn want_on_branch(&self, profile: &Profile, uri: &str, is_wanted: bool) {
+        let Some(branch) = self.0.slots.pool.get(profile) else { return };
+        let mut wanted = branch.wanted_resources.lock().expect("no code panics while it holds the URIs");
+        let is_new = if is_wanted { wanted.insert(uri.to_owned()) } else { wanted.remove(uri) };
+        drop(wanted);
+        if let Some(link) = branch.link().filter(|_| is_new) {
+            link.want_resource(uri, is_wanted);
+        }
+    }
+
+    /// Opens the link of a profile again, with the resources that are subscribed there.
+    pub(super) fn restore_branch(&self, profile: &Profile, uris: BTreeSet<String>) {
+        let Some(found) = self.0.slots.pool.branch(profile, self.is_process(), false) else { return };
+        *found.branch.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
+        let upstream = self.clone();
+        self.0.task.spawn(async move {
+            let nothing = Weak::new();
+            upstream.lose(&found.branch, &nothing, "the server was changed").await;
+        });
     }
 
     pub fn has_link_of(&self, owner: Owner) -> bool {
-        self.0.slots.pool.has_any(|key| key.owner == Some(owner))
+        self.0.slots.pool.has_link(|profile| profile.owner == Some(owner))
     }
 
     /// Closes the links of an owner that is gone.
     pub async fn release(&self, owner: Owner) {
-        close_all(self.0.slots.pool.take(|key, _| key.owner == Some(owner))).await;
+        close_all(self.0.slots.pool.take(|branch| branch.profile.owner == Some(owner))).await;
     }
 
     /// Closes links of callers without sessions that were idle for longer than `limit`. Links of sessions are closed
     /// with their session.
     pub async fn release_idle(&self, limit: Duration) {
-        let is_over = |key: &LinkKey, slot: &SharedLink| match key.owner {
-            Some(Owner::Principal(_) | Owner::Anybody) => slot.is_idle(limit),
+        let is_over = |branch: &Branch| match branch.profile.owner {
+            Some(Owner::Principal(_) | Owner::Anybody) => branch.is_idle(limit),
             Some(Owner::Session(_)) | None => false,
         };
         close_all(self.0.slots.pool.take(is_over)).await;
     }
+
+    /// Sends a notice of a caller on its link, if both are of the same era.
+    pub async fn tell(&self, profile: &Profile, notice: Bytes) -> Result<(), CallError> {
+        let link = self.link_for(profile).await?;
+        if link.era() == profile.era {
+            link.post(notice);
+        }
+        Ok(())
+    }
 }
 
-async fn close_all(slots: Vec<SharedLink>) {
-    for slot in slots {
-        if let Some(link) = slot.link.get() {
-            link.close().await;
+impl Shared {
+    /// Subscribes a new link to resources.
+    pub fn restore_resources(&self, link: &Arc<Link>, wanted: &BTreeSet<String>) {
+        if !link.is_modern() {
+            for uri in wanted {
+                let uri = text::quote(uri);
+                link.ask_in_passing("resources/subscribe", &[("uri", &uri)]);
+            }
         }
+        link.want_resources(wanted);
+    }
+
+    /// Tells people that a set of capabilities has no link of its own.
+    fn note_nearest(&self, profile: &Profile) {
+        let declared = String::from_utf8_lossy(&profile.capabilities.to_json()).into_owned();
+        self.remark(format!(
+            "clients declare more different capabilities than it may have links; those with {declared} use the link \
+             with the nearest ones"
+        ));
+    }
+
+    /// Tells people that the server refused a further link.
+    fn note_refused(&self, error: &dyn std::fmt::Display) {
+        self.remark(format!(
+            "clients with capabilities use the link without any, since another one failed: {error}"
+        ));
+    }
+}
+
+async fn close_all(links: Vec<Arc<Link>>) {
+    for link in links {
+        link.close().await;
     }
 }

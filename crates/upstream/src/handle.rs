@@ -1,12 +1,13 @@
 //! A supervised server as callers see it: its state, its link, what it offers. The task in `supervisor` keeps it
 //! connected and sends events to the gateway.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,14 +19,18 @@ use super::failures::{FailureNote, Failures};
 use super::link::Link;
 use super::lists::Discovery;
 use super::news::News;
+use super::profile::Profile;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use budget::{Bound, Budget, Exceeded};
 use model::{LogLevel, Offering, Redactor, ServerConfig, Status, excerpt};
-use wire::{Era, text};
+use wire::{Era, Version};
 
 /// How long a call waits for a server with `max_concurrency`.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The most remarks about further links that the status has.
+const MOST_REMARKS: usize = 5;
 
 /// The current state of a server.
 #[derive(Clone)]
@@ -39,8 +44,12 @@ pub struct LinkState {
 pub enum ServerEvent {
     /// The lists were read and differ from those known before.
     Offered(Upstream, Arc<Offering>),
-    /// A subscribed resource changed.
-    Updated(Upstream, String),
+    /// The lists that callers with these profiles see were read and differ from those known before.
+    OfferedTo(Upstream, Vec<Profile>, Arc<Offering>),
+    /// The lists for these profiles are not known any more.
+    Forgotten(Upstream, Vec<Profile>),
+    /// A resource changed that is subscribed on the link of this profile.
+    Updated(Upstream, Profile, String),
 }
 
 /// A handle to a supervised server; clones share it.
@@ -60,6 +69,13 @@ pub(super) struct Shared {
     pub failures: Failures,
     /// The era found last time; forgotten when the link fails.
     pub known_era: Mutex<Option<Era>>,
+    /// Whether a modern server also speaks the legacy era; `None` until somebody needs to know.
+    pub also_legacy: Mutex<Option<bool>>,
+    /// Held while that is found out.
+    pub finding_era: tokio::sync::Mutex<()>,
+    /// What the lists were last found to be, and remarks about further links, both for the status.
+    pub last_discovery: Mutex<Option<Discovery>>,
+    pub remarks: Mutex<Vec<String>>,
     /// Notified when a caller needs a server that failed.
     pub wanted: Notify,
     pub refreshes: mpsc::UnboundedSender<Refresh>,
@@ -172,7 +188,9 @@ impl Upstream {
             }
             current
         };
-        self.0.slots.pool.forget(link);
+        if self.0.slots.pool.forget(link).is_some() {
+            link.calls.signals.suspect(&error.to_string());
+        }
         if self.0.state.send_if_modified(is_current) {
             self.0.tell_status();
             self.0.forget_era();
@@ -195,7 +213,7 @@ impl Upstream {
         if let Some(credentials) = &self.0.credentials {
             credentials.settle().await;
         }
-        for link in self.0.slots.pool.take_links() {
+        for link in self.0.slots.pool.take(|_| true) {
             link.close().await;
         }
     }
@@ -207,45 +225,49 @@ impl Upstream {
         }
     }
 
-    /// Whether the server is known to speak the modern revision.
-    pub fn is_modern(&self) -> bool {
-        self.0.era() == Some(Era::Modern)
-    }
-
-    /// Sets the log level of the server, also for links that are opened later.
-    pub fn set_level(&self, level: LogLevel) {
+    /// Sets the log level of the server, also for links that are opened later. Returns when the open links have been
+    /// told.
+    pub async fn set_level(&self, level: LogLevel) {
         *self.0.level.lock().expect("no code panics while it holds the level") = Some(level);
         let first = self.0.state.borrow().link.clone();
-        let Some(offering) = self.offering() else { return };
-        for link in self.0.slots.pool.links().into_iter().chain(first) {
-            self.0.restore_level(&link, &offering);
+        let Some(offering) = self.offering().filter(|offering| offering.declares("logging")) else { return };
+        let links = self.0.slots.pool.links().into_iter().chain(first);
+        for told in links.map(|link| self.0.restore_level(&link, &offering)).collect::<Vec<_>>() {
+            if let Some(told) = told {
+                let _ = told.await;
+            }
         }
     }
 
-    /// Takes over the log level and the subscriptions of another upstream of the same server.
-    pub fn take_over(&self, level: Option<LogLevel>, uris: BTreeSet<String>) {
+    /// Takes over the log level of another upstream of the same server, and the subscriptions on each of its links.
+    pub fn take_over(&self, level: Option<LogLevel>, subscribed: HashMap<Profile, BTreeSet<String>>) {
         *self.0.level.lock().expect("no code panics while it holds the level") = level;
-        *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
         let link = self.0.state.borrow().link.clone();
+        let era = link.as_ref().map(|link| link.era()).or_else(|| self.0.first_era());
+        for (profile, uris) in subscribed {
+            match profile.is_first(era) {
+                true => {
+                    *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris
+                }
+                false => self.restore_branch(&profile, uris),
+            }
+        }
         if let (Some(link), Some(offering)) = (link, self.offering()) {
             self.0.restore(&link, &offering);
         }
     }
 
-    /// Adds a resource to the subscribed ones or removes it.
-    pub fn want_resource(&self, uri: &str, is_wanted: bool) {
+    /// Adds a resource to those that are subscribed on the link of this profile, or removes it.
+    pub fn want_resource(&self, at: &Profile, uri: &str, is_wanted: bool) {
+        if !at.is_first(self.0.first_era()) {
+            return self.want_on_branch(at, uri, is_wanted);
+        }
         let mut wanted = self.0.wanted_resources.lock().expect("no code panics while it holds the URIs");
-        if set(&mut wanted, uri, is_wanted)
-            && let Some(link) = &self.0.state.borrow().link
-        {
-            link.wanted_resources.send_if_modified(|wanted| set(wanted, uri, is_wanted));
+        let is_new = if is_wanted { wanted.insert(uri.to_owned()) } else { wanted.remove(uri) };
+        if let Some(link) = self.0.state.borrow().link.as_ref().filter(|_| is_new) {
+            link.want_resource(uri, is_wanted);
         }
     }
-}
-
-/// Adds a URI to a set or removes it; true if that changed the set.
-fn set(uris: &mut BTreeSet<String>, uri: &str, is_in: bool) -> bool {
-    if is_in { uris.insert(uri.to_owned()) } else { uris.remove(uri) }
 }
 
 impl Shared {
@@ -286,6 +308,10 @@ impl Shared {
             ));
         }
         let mut remarks = discovery.remarks.clone();
+        remarks
+            .extend(self.remarks.lock().expect("no code panics while it holds the remarks").iter().cloned());
+        *self.last_discovery.lock().expect("no code panics while it holds the lists") =
+            Some(discovery.clone());
         let status = match problems.is_empty() {
             true => {
                 remarks.extend(remark_on_names(&self.config, &discovery.offering));
@@ -303,22 +329,40 @@ impl Shared {
     pub fn restore(&self, link: &Arc<Link>, offering: &Offering) {
         self.restore_level(link, offering);
         let wanted = self.wanted_resources.lock().expect("no code panics while it holds the URIs").clone();
-        if !link.is_modern() {
-            for uri in &wanted {
-                let uri = text::quote(uri);
-                link.ask_in_passing("resources/subscribe", &[("uri", &uri)]);
-            }
-        }
-        link.want_resources(&wanted);
+        self.restore_resources(link, &wanted);
     }
 
-    /// Applies the log level to a link. Modern servers get it with every request instead.
-    pub fn restore_level(&self, link: &Arc<Link>, offering: &Offering) {
+    /// Applies the log level to a link, in a task. Modern servers get it with every request instead.
+    pub fn restore_level(&self, link: &Arc<Link>, offering: &Offering) -> Option<JoinHandle<()>> {
         let level = *self.level.lock().expect("no code panics while it holds the level");
-        if let Some(level) = level.filter(|_| offering.declares("logging") && !link.is_modern()) {
-            let (telling, stop) = (link.clone(), link.stop.clone());
-            link.tasks.spawn(async move { stop.run_until_cancelled(telling.set_level(level)).await });
+        let level = level.filter(|_| offering.declares("logging") && !link.is_modern())?;
+        let (telling, stop) = (link.clone(), link.stop.clone());
+        Some(link.tasks.spawn(async move {
+            stop.run_until_cancelled(telling.set_level(level)).await;
+        }))
+    }
+
+    /// Adds a remark about further links to the status.
+    pub fn remark(&self, remark: String) {
+        let mut remarks = self.remarks.lock().expect("no code panics while it holds the remarks");
+        if remarks.len() >= MOST_REMARKS || remarks.contains(&remark) {
+            return;
         }
+        remarks.push(remark);
+        drop(remarks);
+        let discovery = self.last_discovery.lock().expect("no code panics while it holds the lists").clone();
+        let link = self.state.borrow().link.clone();
+        if let (Some(link), Some(discovery)) = (link, discovery) {
+            self.show_connected(&link, &discovery);
+        }
+    }
+
+    pub fn speaks_legacy(&self) -> Option<bool> {
+        *self.also_legacy.lock().expect("no code panics while it holds the verdict")
+    }
+
+    pub fn set_speaks_legacy(&self, verdict: Option<bool>) {
+        *self.also_legacy.lock().expect("no code panics while it holds the verdict") = verdict;
     }
 
     pub fn forget_era(&self) {
@@ -327,6 +371,13 @@ impl Shared {
 
     pub fn remember_era(&self, era: Option<Era>) {
         *self.known_era.lock().expect("no code panics while it holds the era") = era;
+    }
+
+    /// The era of the first link, or of the one before while there is none.
+    pub fn first_era(&self) -> Option<Era> {
+        let listed = self.offering.load();
+        let listed = listed.as_ref().and_then(|offering| Version::parse(&offering.protocol_version));
+        self.era().or(listed.map(Version::era))
     }
 
     pub fn era(&self) -> Option<Era> {

@@ -1,10 +1,12 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
 //! Reading order: `handle`, `start` and `supervisor` (one server, kept alive), `connect` with `step`, `probe` and
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
-//! and `ticket` (routing of messages to calls), `pool`, `slots` and `further` (further links), then the transports.
+//! and `ticket` (routing of messages to calls), `listen` (messages outside of calls), `profile`, `branch`, `pool`, `slots` and
+//! `further` (further links), then the transports.
 //! `oauth` and `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
 
+mod branch;
 mod calls;
 mod charge;
 mod connect;
@@ -18,12 +20,14 @@ mod http;
 mod inbound;
 mod kind;
 mod link;
+mod listen;
 mod lists;
 mod news;
 pub mod oauth;
 mod pace;
 mod pool;
 mod probe;
+mod profile;
 mod request;
 mod slots;
 mod sse;
@@ -46,6 +50,7 @@ pub use calls::Purpose;
 pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, Replier};
 pub use failures::FailureNote;
+pub use further::KnownLists;
 pub use handle::{LinkState, ServerEvent, Upstream};
 pub use http::Tls;
 pub use inbound::Inbound;
@@ -53,7 +58,7 @@ pub use kind::kind_of;
 pub use link::Link;
 pub use lists::Discovery;
 pub use news::{News, Newsroom};
-pub use pool::Owner;
+pub use profile::{Owner, Profile};
 pub use request::{LinkRequest, OnBehalf};
 pub use slots::ProcessSlots;
 

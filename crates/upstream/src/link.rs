@@ -13,7 +13,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::calls::Calls;
+use super::error::CallError;
 use super::http::Streamable;
+use super::probe::Handshake;
 use super::sse::EventStream;
 use super::stdio::Child;
 use model::{Capabilities, LogLevel};
@@ -36,6 +38,7 @@ pub struct Link {
     pub(super) capabilities: Capabilities,
     /// Set by the handshake.
     version: OnceLock<Version>,
+    handshake: OnceLock<Handshake>,
     /// By tool: the arguments that a modern upstream requires in headers too.
     pub(super) header_params: ArcSwap<HashMap<String, Vec<HeaderParam>>>,
     /// Whether the stream for messages outside of calls is open, or there is no such stream to wait for.
@@ -46,9 +49,18 @@ pub struct Link {
     pub(super) level: Mutex<Option<LogLevel>>,
     /// Subscribed resources, for the one `subscriptions/listen` of a modern link.
     pub(super) wanted_resources: watch::Sender<BTreeSet<String>>,
+    /// The answer to the last `subscriptions/listen` of a modern link.
+    pub(super) grant: Arc<watch::Sender<Grant>>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     _stop_on_drop: DropGuard,
+}
+
+/// What a modern server granted of the resources that it was asked to announce.
+#[derive(Clone, Debug, Default)]
+pub struct Grant {
+    pub asked: BTreeSet<String>,
+    pub granted: BTreeSet<String>,
 }
 
 /// The transport of a link. The two import each other: the link owns the transport, which delivers messages to it.
@@ -63,14 +75,16 @@ impl Link {
         let stop = CancellationToken::new();
         Arc::new(Self {
             carrier,
-            calls: Arc::new(Calls::new(capabilities)),
+            calls: Arc::new(Calls::new(capabilities.clone())),
             capabilities,
             version: OnceLock::new(),
+            handshake: OnceLock::new(),
             header_params: ArcSwap::default(),
             hears: watch::Sender::new(false),
             has_read: AtomicBool::new(false),
             level: Mutex::default(),
             wanted_resources: watch::Sender::default(),
+            grant: Arc::default(),
             tasks: TaskTracker::new(),
             _stop_on_drop: stop.clone().drop_guard(),
             stop,
@@ -87,6 +101,22 @@ impl Link {
 
     pub(super) fn agree_on(&self, version: Version) {
         let _ = self.version.set(version);
+    }
+
+    /// Keeps what the server said in the handshake.
+    pub(super) fn introduce(&self, handshake: Handshake) {
+        self.agree_on(handshake.version);
+        let _ = self.handshake.set(handshake);
+    }
+
+    /// What the server said in the handshake; `None` before it.
+    pub(super) fn handshake(&self) -> Option<&Handshake> {
+        self.handshake.get()
+    }
+
+    /// Whether a modern server said that it also speaks the legacy era; `None` if it did not say so.
+    pub(super) fn also_legacy(&self) -> Option<bool> {
+        self.handshake().and_then(|handshake| handshake.also_legacy.then_some(true))
     }
 
     /// Marks the stream for messages outside of calls as open. If the lists were read before, they are read again,
@@ -121,6 +151,25 @@ impl Link {
             wanted.clone_from(uris);
             is_new
         });
+    }
+
+    /// Adds a resource to the subscribed ones or removes it.
+    pub(super) fn want_resource(&self, uri: &str, is_wanted: bool) {
+        self.wanted_resources.send_if_modified(|wanted| match is_wanted {
+            true => wanted.insert(uri.to_owned()),
+            false => wanted.remove(uri),
+        });
+    }
+
+    /// Waits until a modern server has answered whether it announces updates of a resource.
+    pub async fn grants(&self, uri: &str) -> Result<bool, CallError> {
+        let mut grant = self.grant.subscribe();
+        let answered = grant.wait_for(|grant| grant.asked.contains(uri));
+        match tokio::time::timeout(TELLING, answered).await {
+            Ok(Ok(grant)) => Ok(grant.granted.contains(uri)),
+            Ok(Err(_)) => Err(CallError::Lost("the link was closed".into())),
+            Err(_) => Err(CallError::TimedOut(TELLING)),
+        }
     }
 
     pub fn is_modern(&self) -> bool {

@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 
 use super::calls::Purpose;
 use super::link::{Carrier, Link};
-use super::probe::{Handshake, ProbeError, peers_meta, result_of};
+use super::probe::{ProbeError, peers_meta, result_of};
 use super::request::LinkRequest;
 use super::step::Step;
 use budget::{Bound, Budgets, LISTED_BYTES, LISTED_ITEMS, LISTED_PAGES};
-use model::{Offering, OwnMeta, Prompt, Resource, Template, Tool, excerpt};
+use model::{Capabilities, Offering, OwnMeta, Prompt, Resource, Template, Tool, excerpt};
 use wire::error::code;
 use wire::{Era, HeaderParam, Response, walk};
 
@@ -32,15 +32,17 @@ const PROBLEM_LENGTH: usize = 200;
 
 pub async fn read(
     link: &Arc<Link>,
-    handshake: &Handshake,
     step: &Step,
     budgets: &Budgets,
+    capabilities: &Capabilities,
 ) -> Result<Discovery, ProbeError> {
+    let handshake = link.handshake().ok_or_else(|| ProbeError::Words("there was no handshake".into()))?;
     let declared = handshake.declared();
     let mut reader = ListReader {
         link,
         step,
         budgets,
+        capabilities: capabilities.to_json(),
         bytes: 0,
         problems: Problems::default(),
         remarks: Vec::new(),
@@ -87,6 +89,8 @@ struct ListReader<'a> {
     link: &'a Arc<Link>,
     step: &'a Step,
     budgets: &'a Budgets,
+    /// What a modern server is told about the clients that will see the lists.
+    capabilities: Vec<u8>,
     /// The bytes of all definitions so far, and of the cursors.
     bytes: usize,
     problems: Problems,
@@ -104,7 +108,7 @@ impl ListReader<'_> {
         member: &str,
         parse: fn(Box<RawValue>) -> Result<T, String>,
         key: fn(&T) -> &str,
-    ) -> Result<Vec<T>, ProbeError> {
+    ) -> Result<Vec<Arc<T>>, ProbeError> {
         let (mut items, mut seen, mut cursors) = (Vec::new(), HashSet::new(), HashSet::new());
         let mut cursor: Option<Box<RawValue>> = None;
         for page in 1..=LISTED_PAGES {
@@ -132,7 +136,7 @@ impl ListReader<'_> {
                 match parse(definition) {
                     Ok(item) if seen.insert(key(&item).to_owned()) => {
                         self.bytes += length;
-                        items.push(item);
+                        items.push(Arc::new(item));
                     }
                     Ok(item) => self.problems.add(|| format!("{method} names {:?} twice", key(&item))),
                     Err(problem) => self.problems.add(|| format!("{method} has {problem}")),
@@ -175,7 +179,13 @@ impl ListReader<'_> {
         let params = cursor.as_slice();
         let answer = self
             .link
-            .request(LinkRequest { method, params, progress: false, purpose: Purpose::OurOwn })
+            .request(LinkRequest {
+                method,
+                params,
+                capabilities: &self.capabilities,
+                progress: false,
+                purpose: Purpose::OurOwn,
+            })
             .await?
             .answer(None)
             .await?;
@@ -266,7 +276,7 @@ fn is_unknown_method(answer: &Response) -> bool {
 
 /// Hides tools that cannot be called. A modern server over HTTP may require arguments in headers too; a tool that
 /// declares this in a way that the revision forbids is hidden, the others stay.
-fn hide_unreachable(link: &Link, tools: &mut Vec<Tool>, problems: &mut Problems) {
+fn hide_unreachable(link: &Link, tools: &mut Vec<Arc<Tool>>, problems: &mut Problems) {
     let wants_headers = matches!(link.carrier, Carrier::Http(_))
         && link.version().is_some_and(|version| version.era() == Era::Modern);
     if !wants_headers {

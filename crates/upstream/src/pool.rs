@@ -1,147 +1,164 @@
-//! Further links to a server besides its first: one for each set of capabilities that callers declare, since a link
-//! declares one set, and one for each session or caller where the server is stateful. They are opened when first
+//! The further links of a server besides its first: one for each era and set of capabilities that callers have, since a
+//! link declares one set, and one for each session or caller where the server is stateful. They are opened when first
 //! needed, in `further`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
-use tokio::sync::OnceCell;
-
+use super::branch::Branch;
 use super::link::Link;
-use model::{Capabilities, PrincipalId};
+use super::profile::Profile;
+use model::Capabilities;
 
 /// The most shared processes of one server, the first included, for different sets of capabilities.
 const MAX_SHARED: usize = 4;
+/// The most sets of capabilities of one server whose links are no processes.
+const MAX_SETS: usize = 16;
 
+/// The branches by the profiles of the callers that they serve. A branch may serve several.
 #[derive(Default)]
-pub struct LinkPool(Mutex<HashMap<LinkKey, SharedLink>>);
+pub struct LinkPool(Mutex<HashMap<Profile, Arc<Branch>>>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LinkKey {
-    pub capabilities: Capabilities,
-    /// The owner of the link; `None` if it is shared.
-    pub owner: Option<Owner>,
+/// The branch for a profile.
+pub struct Found {
+    pub branch: Arc<Branch>,
+    /// Whether it serves this profile only because there are too many sets of capabilities.
+    pub is_nearest: bool,
+    /// The branch that was given up for it, with the profiles that it served.
+    pub replaced: Option<(Arc<Branch>, Vec<Profile>)>,
 }
 
-/// The owner of links to a stateful server. Callers of one principal may be several owners: each session is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Owner {
-    /// A session of an agent.
-    Session(u64),
-    /// A user or client without sessions.
-    Principal(PrincipalId),
-    /// All callers without sessions in development mode, where callers are not identified.
-    Anybody,
-}
-
-pub type SharedLink = Arc<PooledLink>;
-
-pub struct PooledLink {
-    /// Opened by the first caller that needs it, while others wait.
-    pub link: OnceCell<Arc<Link>>,
-    last_used: Mutex<Instant>,
-}
-
-impl PooledLink {
-    pub fn touch(&self) {
-        *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
+impl Found {
+    fn known(branch: Arc<Branch>) -> Self {
+        Self { branch, is_nearest: false, replaced: None }
     }
-
-    /// Marks the process of a link that is taken out. While the pool is locked: nobody may find neither an idle process
-    /// nor one that is ending.
-    fn ends(&self) {
-        if let Some(link) = self.link.get() {
-            link.begins_to_end();
-        }
-    }
-
-    /// When it was last used; `None` while it is in use or not open yet. Everybody who uses the link, or is about to,
-    /// holds it or its slot.
-    fn unused_since(self: &Arc<Self>) -> Option<Instant> {
-        let link = self.link.get()?;
-        let is_free = Arc::strong_count(self) == 1 && Arc::strong_count(link) == 1;
-        is_free.then(|| *self.last_used.lock().expect("no code panics while it holds a time"))
-    }
-
-    /// Whether it has been idle for longer than `limit`. A link with calls in flight is not idle.
-    pub fn is_idle(&self, limit: Duration) -> bool {
-        if self.link.get().is_none_or(|link| link.calls.has_callers()) {
-            self.touch();
-        }
-        self.last_used.lock().expect("no code panics while it holds a time").elapsed() > limit
-    }
-}
-
-/// The link that nobody has used for the longest time.
-fn longest_idle(slots: &HashMap<LinkKey, SharedLink>) -> Option<(LinkKey, Instant)> {
-    let idle = slots.iter().filter_map(|(key, slot)| Some((*key, slot.unused_since()?)));
-    idle.min_by_key(|(_, since)| *since)
 }
 
 impl LinkPool {
-    /// The slot for a key, created if needed; `None` when the caller must use the first link.
-    pub fn slot(&self, key: LinkKey, is_process: bool) -> Option<SharedLink> {
-        let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        let is_usable = |slot: &SharedLink| slot.link.get().is_none_or(|link| !link.calls.is_lost());
-        if let Some(slot) = slots.get(&key).filter(|slot| is_usable(slot)) {
-            return Some(slot.clone());
-        }
-        // Only when a new slot is needed: a call should not iterate over the links of all others.
-        slots.retain(|_, slot| is_usable(slot));
-        let shared = slots.keys().filter(|key| key.owner.is_none()).count();
-        let is_full = is_process && key.owner.is_none() && shared + 1 >= MAX_SHARED;
-        if is_full {
-            // Capabilities that the chosen process did not declare are not available to this caller.
-            let fitting = slots.iter().filter(|(other, _)| {
-                other.owner.is_none() && other.capabilities.is_subset_of(key.capabilities)
-            });
-            return fitting.max_by_key(|(other, _)| other.capabilities.len()).map(|(_, slot)| slot.clone());
-        }
-        let place = || Arc::new(PooledLink { link: OnceCell::new(), last_used: Mutex::new(Instant::now()) });
-        Some(slots.entry(key).or_insert_with(place).clone())
+    fn lock(&self) -> MutexGuard<'_, HashMap<Profile, Arc<Branch>>> {
+        self.0.lock().expect("no code panics while it holds the branches")
     }
 
-    /// Removes a link that turned out to be unusable.
-    pub fn forget(&self, link: &Arc<Link>) {
-        let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots.retain(|_, slot| slot.link.get().is_none_or(|held| !Arc::ptr_eq(held, link)));
+    /// The branch that serves a profile, if there is one already.
+    pub fn get(&self, profile: &Profile) -> Option<Arc<Branch>> {
+        self.lock().get(profile).cloned()
+    }
+
+    /// The branch for a profile, created if needed; `None` when its callers must use the first link. `is_process` says
+    /// whether its link is a process, `first` whether the first link serves callers of this era.
+    pub fn branch(&self, profile: &Profile, is_process: bool, first: bool) -> Option<Found> {
+        let mut branches = self.lock();
+        if let Some(branch) = branches.get(profile) {
+            return Some(Found::known(branch.clone()));
+        }
+        let new = Branch::new(profile.clone());
+        let mut replaced = None;
+        if profile.owner.is_none() {
+            let is_process = is_process && !new.uses_first_link();
+            let shared = distinct(&branches).filter(|branch| branch.profile.owner.is_none());
+            let shared: Vec<_> = shared.filter(|branch| !is_process || !branch.uses_first_link()).collect();
+            let is_full = if is_process { shared.len() + 1 >= MAX_SHARED } else { shared.len() >= MAX_SETS };
+            // Callers without capabilities always have a link.
+            if is_full && is_process && !profile.capabilities.is_empty() {
+                let nearest = nearest(&shared, profile);
+                drop(shared);
+                return match nearest {
+                    Some(branch) => {
+                        branches.insert(profile.clone(), branch.clone());
+                        Some(Found { branch, is_nearest: true, replaced: None })
+                    }
+                    None if first => None,
+                    None => {
+                        let empty = Profile { capabilities: Capabilities::NONE, ..profile.clone() };
+                        let branch =
+                            branches.entry(empty.clone()).or_insert_with(|| Branch::new(empty)).clone();
+                        branches.insert(profile.clone(), branch.clone());
+                        Some(Found { branch, is_nearest: true, replaced: None })
+                    }
+                };
+            }
+            if is_full && !is_process {
+                let idle = shared.iter().filter(|branch| !branch.is_subscribed());
+                let idle = idle.min_by_key(|branch| branch.last_used()).cloned();
+                drop(shared);
+                replaced = idle.map(|idle| (idle.clone(), remove(&mut branches, &idle)));
+            }
+        }
+        branches.insert(profile.clone(), new.clone());
+        Some(Found { branch: new, is_nearest: false, replaced })
+    }
+
+    /// Removes a branch; returns the profiles that it served.
+    pub fn remove(&self, branch: &Arc<Branch>) -> Vec<Profile> {
+        remove(&mut self.lock(), branch)
+    }
+
+    /// Makes a branch forget a link that turned out to be unusable; returns the branch.
+    pub fn forget(&self, link: &Arc<Link>) -> Option<Arc<Branch>> {
+        self.branches().into_iter().find(|branch| branch.forget(link))
+    }
+
+    /// All branches, each once.
+    pub fn branches(&self) -> Vec<Arc<Branch>> {
+        let branches = self.lock();
+        let all = distinct(&branches).collect();
+        all
     }
 
     pub fn links(&self) -> Vec<Arc<Link>> {
-        let slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots.values().filter_map(|slot| slot.link.get().cloned()).collect()
+        self.branches().iter().filter_map(|branch| branch.link()).collect()
     }
 
-    pub fn has_any(&self, is_meant: impl Fn(&LinkKey) -> bool) -> bool {
-        let slots = self.0.lock().expect("no code panics while it holds the slots");
-        slots
-            .iter()
-            .any(|(key, slot)| is_meant(key) && slot.link.get().is_some_and(|link| !link.calls.is_lost()))
+    /// The profiles of callers that a branch serves.
+    pub fn served_by(&self, branch: &Arc<Branch>) -> Vec<Profile> {
+        let branches = self.lock();
+        let served = branches.iter().filter(|(_, serving)| Arc::ptr_eq(serving, branch));
+        served.map(|(profile, _)| profile.clone()).collect()
+    }
+
+    pub fn has_link(&self, is_meant: impl Fn(&Profile) -> bool) -> bool {
+        let branches = self.lock();
+        branches.iter().any(|(profile, branch)| is_meant(profile) && branch.link().is_some())
     }
 
     /// When the link that has been idle longest was last used; `None` if all are in use.
     pub fn idle_since(&self) -> Option<Instant> {
-        let slots = self.0.lock().expect("no code panics while it holds the slots");
-        longest_idle(&slots).map(|(_, since)| since)
+        self.branches().iter().filter_map(|branch| branch.unused_since()).min()
     }
 
-    /// Takes out the link that has been idle longest.
+    /// Takes out the link that has been idle longest. Its branch stays, and opens another one when it is needed.
     pub fn take_idle(&self) -> Option<Arc<Link>> {
-        let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        let (key, _) = longest_idle(&slots)?;
-        let slot = slots.remove(&key)?;
-        slot.ends();
-        slot.link.get().cloned()
+        // Under the lock: nobody may find neither an idle process nor one that is ending.
+        let branches = self.lock();
+        let idle = distinct(&branches).filter_map(|branch| Some((branch.unused_since()?, branch)));
+        let (_, branch) = idle.min_by_key(|(since, _)| *since)?;
+        branch.take_link()
     }
 
-    pub fn take_links(&self) -> Vec<Arc<Link>> {
-        self.take(|_, _| true).iter().filter_map(|slot| slot.link.get().cloned()).collect()
+    /// Takes out branches; returns their links, to be closed.
+    pub fn take(&self, is_meant: impl Fn(&Branch) -> bool) -> Vec<Arc<Link>> {
+        let mut branches = self.lock();
+        let taken: Vec<_> = distinct(&branches).filter(|branch| is_meant(branch)).collect();
+        branches.retain(|_, branch| !is_meant(branch));
+        taken.iter().filter_map(|branch| branch.take_link()).collect()
     }
+}
 
-    pub fn take(&self, is_meant: impl Fn(&LinkKey, &SharedLink) -> bool) -> Vec<SharedLink> {
-        let mut slots = self.0.lock().expect("no code panics while it holds the slots");
-        let taken = slots.extract_if(|key, slot| is_meant(key, slot)).map(|(_, slot)| slot);
-        taken.inspect(|slot| slot.ends()).collect()
-    }
+fn remove(branches: &mut HashMap<Profile, Arc<Branch>>, branch: &Arc<Branch>) -> Vec<Profile> {
+    branches.extract_if(|_, serving| Arc::ptr_eq(serving, branch)).map(|(profile, _)| profile).collect()
+}
+
+/// The branches, each once although it may serve several profiles.
+fn distinct(branches: &HashMap<Profile, Arc<Branch>>) -> impl Iterator<Item = Arc<Branch>> {
+    let own = branches.iter().filter(|(profile, branch)| **profile == branch.profile);
+    own.map(|(_, branch)| branch.clone())
+}
+
+/// The branch that declares most of what a caller has, and nothing else.
+fn nearest(shared: &[Arc<Branch>], profile: &Profile) -> Option<Arc<Branch>> {
+    let fitting = shared.iter().filter(|branch| {
+        branch.profile.era == profile.era && branch.profile.capabilities.is_subset_of(&profile.capabilities)
+    });
+    fitting.max_by_key(|branch| branch.profile.capabilities.len()).cloned()
 }

@@ -42,6 +42,8 @@ pub struct Handshake {
     pub capabilities: Option<Box<RawValue>>,
     pub server_info: Option<Box<RawValue>>,
     pub instructions: Option<String>,
+    /// Whether a modern server lists a legacy revision, too.
+    pub also_legacy: bool,
     /// Its `_meta`, without the keys of the protocol.
     pub meta: Option<Box<RawValue>>,
 }
@@ -179,6 +181,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
         capabilities: greeted.capabilities,
         server_info: greeted.server_info,
         instructions: greeted.instructions,
+        also_legacy: false,
         meta: greeted.meta.and_then(peers_meta),
     })
 }
@@ -186,7 +189,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
 async fn discover(link: &Arc<Link>) -> Result<Response, CallError> {
     let ask = async || {
         let id = link.calls.next_id();
-        let body = authored::discover(id, &modern_meta(None));
+        let body = authored::discover(id, &modern_meta(b"{}", None));
         link.send(id, body, Some(Version::MODERN), Purpose::OurOwn).await?.answer(None).await
     };
     let answer = ask().await?;
@@ -250,6 +253,7 @@ fn judge(answer: Result<Response, CallError>) -> Result<Option<Handshake>, Probe
         capabilities: found.capabilities,
         server_info: info_in_meta.or(found.server_info),
         instructions: found.instructions,
+        also_legacy: speaks_legacy(&found.supported_versions),
         meta: found.meta.and_then(peers_meta),
     }))
 }
@@ -266,8 +270,7 @@ fn judge_error(error: RpcError<'_>) -> Result<Option<Handshake>, ProbeError> {
 
 /// Handles a server that does not support our modern revision: `Ok(None)` if it supports a legacy one that we know.
 fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
-    let legacy = supported.iter().filter_map(|version| Version::parse(version));
-    if supported.is_empty() || legacy.into_iter().any(|version| version.era() == Era::Legacy) {
+    if supported.is_empty() || speaks_legacy(supported) {
         return Ok(None);
     }
     if supported.iter().any(|version| version == Version::MODERN.as_str()) {
@@ -280,6 +283,11 @@ fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
         "it speaks only protocol versions that the gateway does not support: {}",
         supported.join(", ")
     )))
+}
+
+fn speaks_legacy(supported: &[String]) -> bool {
+    let versions = supported.iter().filter_map(|version| Version::parse(version));
+    versions.into_iter().any(|version| version.era() == Era::Legacy)
 }
 
 /// The part of a `_meta` object that is not the protocol's; `None` if there is none, or if it is no object.

@@ -20,6 +20,8 @@ pub struct LinkRequest<'a> {
     pub method: &'a str,
     /// The members of `params` besides `_meta`, values as JSON.
     pub params: &'a [(&'a str, &'a [u8])],
+    /// The client capabilities that a modern server is told, as JSON.
+    pub capabilities: &'a [u8],
     /// Whether the caller wants progress notices.
     pub progress: bool,
     pub purpose: Purpose,
@@ -29,7 +31,7 @@ pub struct LinkRequest<'a> {
 pub enum OnBehalf<'a> {
     /// A client with a handshake. A modern server gets these fields with every request.
     Legacy {
-        capabilities: Capabilities,
+        capabilities: &'a Capabilities,
         client_name: &'a str,
         client_version: &'a str,
         log_level: Option<LogLevel>,
@@ -153,7 +155,7 @@ impl Link {
     fn params_of(&self, request: &LinkRequest<'_>, id: u64) -> Vec<u8> {
         let token = request.progress.then_some(id);
         let meta = match (self.era(), token) {
-            (Era::Modern, token) => Some(modern_meta(token)),
+            (Era::Modern, token) => Some(modern_meta(request.capabilities, token)),
             (Era::Legacy, Some(token)) => Some(format!(r#"{{"progressToken":{token}}}"#).into_bytes()),
             (Era::Legacy, None) => None,
         };
@@ -195,7 +197,7 @@ fn unmark_modern(patch: &mut Patch<'_>, head: &Head<'_>, token: Option<&[u8]>) {
     patch.edit_members(&present.span, |key| meta::REQUEST_KEYS.contains(&key), token.as_slice());
 }
 
-/// The `_meta` of a request that the gateway makes for a caller without capabilities.
-pub fn modern_meta(progress_token: Option<u64>) -> Vec<u8> {
-    authored::modern_meta(Version::MODERN, CLIENT, b"{}", progress_token, None)
+/// The `_meta` of a request that the gateway writes, for a client with these capabilities.
+pub fn modern_meta(capabilities: &[u8], progress_token: Option<u64>) -> Vec<u8> {
+    authored::modern_meta(Version::MODERN, CLIENT, capabilities, progress_token, None)
 }

@@ -82,6 +82,7 @@ impl Upstream {
         beginning: Beginning,
     ) -> Self {
         let Beginning { known_era, slots, stderr, connected } = beginning;
+        let also_legacy = connected.as_ref().and_then(|(link, _)| link.also_legacy());
         let (refreshes, refresh_requests) = mpsc::unbounded_channel();
         let permits =
             usize::try_from(config.max_concurrency).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
@@ -100,6 +101,10 @@ impl Upstream {
             stderr,
             failures: Failures::default(),
             known_era: Mutex::new(known_era),
+            also_legacy: Mutex::new(also_legacy),
+            finding_era: tokio::sync::Mutex::default(),
+            last_discovery: Mutex::default(),
+            remarks: Mutex::default(),
             wanted: Notify::new(),
             refreshes,
             slots,

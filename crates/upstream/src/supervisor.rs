@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::connect::{connect, read_again};
+use super::connect::{connect, read_lists};
 use super::error::ConnectError;
 use super::handle::{Refresh, ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::lists::Discovery;
-use model::{Offering, Status};
+use super::profile::Profile;
+use model::{Capabilities, Offering, Status};
 
 /// The longest and the shortest time between two scheduled readings of the lists.
 const LONGEST_TTL: Duration = Duration::from_secs(600);
@@ -92,7 +93,11 @@ impl Supervisor {
             let attempt = connect(&target, shared.era());
             match shared.stop.run_until_cancelled(attempt).await? {
                 Ok((link, discovery)) => {
-                    shared.remember_era(link.version().map(|version| version.era()));
+                    if shared.first_era().is_some_and(|era| era != link.era()) {
+                        self.upstream.give_up_branches();
+                    }
+                    shared.remember_era(Some(link.era()));
+                    shared.set_speaks_legacy(link.also_legacy());
                     shared.restore(&link, &discovery.offering);
                     shared.show_connected(&link, &discovery);
                     tracing::info!(server = %shared.config.name, "connected");
@@ -140,6 +145,7 @@ impl Supervisor {
     ) -> LinkEnd {
         let shared = self.upstream.0.clone();
         let signals = &link.calls.signals;
+        let first = Profile { era: link.era(), capabilities: Capabilities::NONE, owner: None };
         let mut next_reading = Instant::now() + reading_interval(&discovery.offering);
         let (mut announced, mut doubted) = (false, false);
         let (mut pause, mut not_before) = (FIRST_PAUSE, Instant::now());
@@ -151,7 +157,7 @@ impl Supervisor {
                         return LinkEnd::Lost(reason);
                     }
                     for uri in signals.take_updated() {
-                        let _ = shared.events.send(ServerEvent::Updated(self.upstream.clone(), uri));
+                        let _ = shared.events.send(ServerEvent::Updated(self.upstream.clone(), first.clone(), uri));
                     }
                     announced |= signals.take_lists_changed();
                     doubted |= signals.take_doubt();
@@ -166,7 +172,7 @@ impl Supervisor {
                 waiting.push(refresh);
             }
             let was_quiet = Instant::now() > not_before + pause;
-            let reading = read_again(link, &shared.config, &shared.options, &discovery.offering);
+            let reading = read_lists(link, &shared.config, &shared.options, &Capabilities::NONE);
             let Some(reading) = shared.stop.run_until_cancelled(reading).await else {
                 return LinkEnd::Stopped;
             };
@@ -178,6 +184,7 @@ impl Supervisor {
                     next_reading = Instant::now() + reading_interval(&discovery.offering);
                     shared.show_connected(link, &discovery);
                     self.offer(&discovery.offering);
+                    self.upstream.read_branches_again();
                     for done in waiting.drain(..) {
                         let _ = done.send(Ok(discovery.offering.clone()));
                     }

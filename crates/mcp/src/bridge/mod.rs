@@ -23,12 +23,12 @@ pub fn log_passes(notice: &[u8], wanted: Logs) -> bool {
 }
 
 /// Whether a client declared the capability that a server's request needs.
-pub fn may_be_asked(declared: Capabilities, question: &[u8]) -> bool {
+pub fn may_be_asked(declared: &Capabilities, question: &[u8]) -> bool {
     missing_capability(declared, question).is_none()
 }
 
 /// The capability that a server's request needs and that the client did not declare.
-pub fn missing_capability(declared: Capabilities, question: &[u8]) -> Option<&'static str> {
+pub fn missing_capability(declared: &Capabilities, question: &[u8]) -> Option<&'static str> {
     let head = Head::parse(question).ok()?;
     let (name, has) = match head.method.as_deref().unwrap_or_default() {
         "elicitation/create" => ("elicitation", declared.has_elicitation()),

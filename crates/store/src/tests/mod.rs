@@ -8,6 +8,7 @@ mod place;
 mod secrecy;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -54,11 +55,13 @@ fn odd_offering() -> Offering {
             r#"{ "z" : 1.0, "a":1e400 ,"name" : "b\u00fc\ud83d\ude00", "x-vendor":{"k":1,"k":2} }"#,
             "{\"name\":\"c\",\n\t\"description\":\"],[\\\" \\/ ä\",\"n\":1.50000000000000000000000001}",
         ]
-        .map(|definition| Tool::parse(raw(definition)).unwrap())
+        .map(|definition| Arc::new(Tool::parse(raw(definition)).unwrap()))
         .into(),
-        prompts: vec![Prompt::parse(raw(r#"{"name":"p","arguments":[ ]}"#)).unwrap()],
-        resources: vec![Resource::parse(raw(r#"{"uri":"file:///a","size":12345678901234567890}"#)).unwrap()],
-        templates: vec![Template::parse(raw(r#"{"uriTemplate":"file:///{a}"}"#)).unwrap()],
+        prompts: vec![Arc::new(Prompt::parse(raw(r#"{"name":"p","arguments":[ ]}"#)).unwrap())],
+        resources: vec![Arc::new(
+            Resource::parse(raw(r#"{"uri":"file:///a","size":12345678901234567890}"#)).unwrap(),
+        )],
+        templates: vec![Arc::new(Template::parse(raw(r#"{"uriTemplate":"file:///{a}"}"#)).unwrap())],
         ttl_ms: Some(60_000),
         is_private: true,
         meta: OwnMeta {

@@ -23,6 +23,13 @@ pub struct Behaviour {
     pub max_version: String,
     /// Complete definitions, kept as text so that they are sent unchanged; absent means the standard set.
     pub tools: Option<Vec<Box<RawValue>>>,
+    /// Further tools for clients that declare a capability, by its name. One of them may replace a tool of all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools_for: BTreeMap<String, Vec<Box<RawValue>>>,
+    /// The resources whose updates a modern server announces; absent means all.
+    pub grants: Option<Vec<String>>,
+    /// Streamable HTTP: refuses a handshake when it has this many sessions.
+    pub max_sessions: Option<usize>,
     /// Adds that many tools `filler_0000`, `filler_0001`, ...
     pub tool_count: usize,
     /// An empty list means a server without that capability: its methods are unknown.
@@ -134,6 +141,9 @@ impl Default for Behaviour {
             probe: Probe::MethodNotFound,
             max_version: LEGACY_VERSIONS[3].into(),
             tools: None,
+            tools_for: BTreeMap::new(),
+            grants: None,
+            max_sessions: None,
             tool_count: 0,
             prompts: None,
             resources: None,
@@ -189,6 +199,18 @@ impl Behaviour {
     pub fn tools(&self) -> Vec<Box<RawValue>> {
         let mut tools = self.tools.clone().unwrap_or_else(catalog::tools);
         tools.extend((0..self.tool_count).map(|number| catalog::plain_tool(&format!("filler_{number:04}"))));
+        tools
+    }
+
+    /// The tools that a client with these capabilities sees.
+    pub fn tools_seen_with(&self, declared: &Value) -> Vec<Box<RawValue>> {
+        let further = self.tools_for.iter().filter(|(capability, _)| declared.get(capability).is_some());
+        let further: Vec<_> = further.flat_map(|(_, tools)| tools.clone()).collect();
+        let is_replaced =
+            |tool: &RawValue| further.iter().any(|new| named(new, "name") == named(tool, "name"));
+        let mut tools = self.tools();
+        tools.retain(|tool| !is_replaced(tool));
+        tools.extend(further);
         tools
     }
 

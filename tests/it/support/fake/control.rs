@@ -7,11 +7,12 @@ use super::core::{Object, Refusal, error};
 use super::state::Out;
 use super::tools::{Call, exact_arguments, pause, text};
 
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "set_tools",
     "add_tool",
     "remove_tool",
     "touch",
+    "learn",
     "die",
     "drop_session",
     "drop_connections",
@@ -33,6 +34,11 @@ pub async fn call(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
             names.retain(|name| *name != named());
             names
         }),
+        "learn" => {
+            let session = &call.incoming.session;
+            state.memory().learned.insert((session.clone(), named()));
+            state.notify_session(session, "notifications/tools/list_changed");
+        }
         "touch" => state.notify("notifications/resources/updated", &json!({"uri": arguments["uri"]})),
         "die" => {
             let code = arguments["code"].as_i64().and_then(|code| i32::try_from(code).ok()).unwrap_or(0);

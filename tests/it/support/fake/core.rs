@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::behaviour::{Behaviour, Era, LEGACY_VERSIONS, Probe, named};
 use super::state::{Audience, Out, Sender, State};
-use super::{modern, tools};
+use super::{catalog, modern, tools};
 
 /// A result whose members are kept as text, so that definitions come out byte for byte.
 pub type Object = BTreeMap<String, Box<RawValue>>;
@@ -187,6 +187,9 @@ async fn serve(state: &Arc<State>, incoming: &Incoming, out: &Sender) -> Result<
         return Err(error(-32602, "Received request before initialization was complete"));
     }
     match method {
+        "initialize" if behaviour.max_sessions.is_some_and(|most| state.memory().sessions.len() > most) => {
+            Err(error(-32000, "too many sessions"))
+        }
         "initialize" => Ok(initialize(state, &behaviour, incoming, out)),
         "ping" | "logging/setLevel" => Ok(Object::new()),
         "resources/subscribe" | "resources/unsubscribe" => {
@@ -214,10 +217,16 @@ async fn dispatch_modern(
         "subscriptions/listen" => {
             let (wanted, id) = (incoming.params()["notifications"].clone(), incoming.message["id"].clone());
             let tag = json!({"io.modelcontextprotocol/subscriptionId": id});
+            let mut granted = wanted.clone();
+            if let (Some(grants), Some(uris)) =
+                (&behaviour.grants, granted["resourceSubscriptions"].as_array_mut())
+            {
+                uris.retain(|uri| grants.iter().any(|granted| uri == granted));
+            }
             let acknowledged = json!({
                 "jsonrpc": "2.0",
                 "method": "notifications/subscriptions/acknowledged",
-                "params": {"_meta": tag, "notifications": wanted},
+                "params": {"_meta": tag, "notifications": granted},
             });
             state.listen("", Audience::Filter { wanted, id }, out, Some(Out::Note(acknowledged)));
             std::future::pending().await
@@ -240,7 +249,7 @@ async fn dispatch(
         return Err(error(-32601, format!("Method not found: {method}")));
     }
     match method {
-        "tools/list" => page(behaviour, incoming, "tools", behaviour.tools()),
+        "tools/list" => page(behaviour, incoming, "tools", tools_of(state, behaviour, incoming)),
         "prompts/list" => page(behaviour, incoming, "prompts", behaviour.prompts()),
         "resources/list" => page(behaviour, incoming, "resources", behaviour.resources()),
         "resources/templates/list" => page(behaviour, incoming, "resourceTemplates", behaviour.templates()),
@@ -266,6 +275,19 @@ async fn dispatch(
     }
 }
 
+/// The tools that the client of this request sees.
+pub fn tools_of(state: &State, behaviour: &Behaviour, incoming: &Incoming) -> Vec<Box<RawValue>> {
+    let memory = state.memory();
+    let declared = match is_modern(behaviour, incoming) {
+        true => incoming.params()["_meta"][modern::CAPABILITIES_KEY].clone(),
+        false => memory.declared.get(&incoming.session).cloned().unwrap_or_default(),
+    };
+    let mut tools = behaviour.tools_seen_with(&declared);
+    let learned = memory.learned.iter().filter(|(session, _)| *session == incoming.session);
+    tools.extend(learned.map(|(_, name)| catalog::plain_tool(name)));
+    tools
+}
+
 fn task(id: &str) -> Value {
     json!({"taskId": id, "status": "working"})
 }
@@ -274,6 +296,8 @@ fn initialize(state: &State, behaviour: &Behaviour, incoming: &Incoming, out: &S
     if incoming.transport == Transport::Stdio {
         state.listen("", Audience::All, out, None);
     }
+    let declared = incoming.params()["capabilities"].clone();
+    state.memory().declared.insert(incoming.session.clone(), declared);
     let asked = incoming.params()["protocolVersion"].as_str().unwrap_or_default();
     let agreed = if behaviour.legacy_versions().contains(&asked) { asked } else { &behaviour.max_version };
     let mut result = json!({

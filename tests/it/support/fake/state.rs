@@ -92,6 +92,10 @@ pub struct Memory {
     /// Streams of the legacy SSE transport by session.
     pub streams: HashMap<String, Sender>,
     pub parked: HashMap<u64, Parked>,
+    /// The capabilities that the client of each session declared.
+    pub declared: HashMap<String, Value>,
+    /// Tools that only one session has.
+    pub learned: BTreeSet<(String, String)>,
     /// Session and URI of `resources/subscribe`.
     pub subscribed: BTreeSet<(String, String)>,
 }
@@ -196,6 +200,14 @@ impl State {
             let notice = json!({"jsonrpc": "2.0", "method": method, "params": params});
             // If a listener has just gone, the error does not matter.
             let _ = listener.out.send(Out::Note(notice));
+        }
+    }
+
+    /// Sends a notification to the streams of one session.
+    pub fn notify_session(&self, session: &str, method: &str) {
+        for listener in self.memory().listeners.iter().filter(|listener| listener.session == session) {
+            // If a listener has just gone, the error does not matter.
+            let _ = listener.out.send(Out::Note(json!({"jsonrpc": "2.0", "method": method})));
         }
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json, value::RawValue};
 use tokio::sync::oneshot;
 
-use super::behaviour::Behaviour;
-use super::core::{Incoming, Object, Refusal, error, is_modern, object};
+use super::behaviour::{Behaviour, named};
+use super::core::{Incoming, Object, Refusal, error, is_modern, object, tools_of};
 use super::state::{Out, Sender, State};
 use super::{control, modern};
 
@@ -33,7 +33,8 @@ pub async fn call(
     out: &Sender,
 ) -> Result<Object, Refusal> {
     let name = incoming.params()["name"].as_str().unwrap_or_default();
-    if !behaviour.tool_names().iter().any(|tool| tool == name) && !control::NAMES.contains(&name) {
+    let is_listed = tools_of(state, behaviour, incoming).iter().any(|tool| named(tool, "name") == name);
+    if !is_listed && !control::NAMES.contains(&name) {
         return Err(error(-32602, format!("Unknown tool: {name}")));
     }
     *state.memory().ran.entry(name.to_owned()).or_default() += 1;
