@@ -55,7 +55,7 @@ pub fn run(input: &[u8]) {
         assert_eq!(&session.viewer, viewer);
         let again = sessions.find(&sessions.id_of(&session), viewer).expect("its own id");
         assert_eq!((again.serial, again.version), (session.serial, session.version));
-        assert_eq!((&again.viewer, again.capabilities), (&session.viewer, session.capabilities));
+        assert_eq!((&again.viewer, &again.capabilities), (&session.viewer, &session.capabilities));
         assert!(session.client_name.starts_with(&again.client_name));
     }
 }
