@@ -192,6 +192,20 @@ async fn what_libraries_write_beside_an_answer_does_no_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_error_without_an_id_is_that_of_the_call_it_came_for() {
+    let (app, upstream) = start(None, false).await;
+    let (legacy, modern) = (Agent::connect(&app, "/mcp").await, ModernAgent::at(&app, "/mcp"));
+    for id in [r#""id":null,"#, ""] {
+        let error = r#"{"code":-32600,"message":"Invalid request","data":{"n":1.0}}"#;
+        upstream.set(format!(r#"{{"jsonrpc":"2.0",{id}"error":{error}}}"#));
+        let expected: Value = serde_json::from_str(error).unwrap();
+        let answer = legacy.call("s__t", json!({})).await;
+        assert!(answer["id"].is_u64() && answer["error"] == expected, "{answer}");
+        assert_eq!(modern.error("tools/call", json!({"name": "s__t"})).await.1, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_under_another_callers_id_reaches_nobody() {
     let swap = Arc::new(Swap { both: Barrier::new(2), ids: Mutex::default() });
     let (app, _upstream) = start(Some(swap), false).await;

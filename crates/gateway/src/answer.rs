@@ -47,12 +47,17 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Adapts a response to the caller; `None` if the response has no id.
-    pub fn settle(&self, response: &Response) -> Option<Settled> {
-        let mut patch = Patch::new(response.message());
-        patch.replace(response.id()?.span, self.id);
+    /// Adapts a response to the caller.
+    pub fn settle(&self, response: &Response) -> Settled {
+        let message = response.message();
+        let mut patch = Patch::new(message);
+        match response.id() {
+            Some(id) => _ = patch.replace(id.span, self.id),
+            // An error about a request whose id the server could not read.
+            None => _ = patch.set_member(&(0..message.len()), "id", self.id),
+        }
         if self.server == Era::Modern && response.asks_for_input() {
-            return Some(Settled::InputRequired(patch.apply()));
+            return Settled::InputRequired(patch.apply());
         }
         if let (Some((reading, _)), Some(result)) = (&self.reads, response.result_span()) {
             name_contents(&mut patch, response.message(), result, reading, self.links);
@@ -78,7 +83,7 @@ impl Asked<'_> {
             }
             (Era::Modern, None) => self.translate_error(&mut patch, response),
         };
-        Some(Settled::Answer(Answer { message: patch.apply(), fault }))
+        Settled::Answer(Answer { message: patch.apply(), fault })
     }
 
     /// Adds the members that every modern result has and a legacy server does not send.
@@ -171,7 +176,7 @@ mod tests {
     ) -> (String, Option<Fault>) {
         let asked =
             Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads, links: None };
-        match asked.settle(&Response::read(Bytes::from_static(answer.as_bytes())).unwrap()).unwrap() {
+        match asked.settle(&Response::read(Bytes::from_static(answer.as_bytes())).unwrap()) {
             Settled::Answer(answer) => (String::from_utf8(answer.message.to_vec()).unwrap(), answer.fault),
             Settled::InputRequired(_) => panic!("no input is required"),
         }
@@ -223,6 +228,19 @@ mod tests {
         assert!(message.contains("-32002"));
         assert_eq!(fault, Some(Fault { code: -32002, status: Some(418) }));
     }
+    #[test]
+    fn an_error_without_an_id_gets_that_of_the_request() {
+        for error in [
+            r#" {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no","data":[1.0]}}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"no","data":[1.0]}}"#,
+        ] {
+            let (message, fault) = settled(Era::Legacy, None, error);
+            assert!(message.contains(r#""error":{"code":-32600,"message":"no","data":[1.0]}"#), "{message}");
+            assert!(message.contains(r#""id":"a""#) && Head::parse(message.as_bytes()).is_ok(), "{message}");
+            assert_eq!(fault.unwrap().code, -32600);
+        }
+    }
+
     #[test]
     fn contents_carry_the_uri_that_was_asked_for() {
         let reads = reading("y://1");

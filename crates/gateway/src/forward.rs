@@ -161,15 +161,10 @@ impl Forward {
             reads: self.reads.as_ref().map(|reading| (reading, caching)),
             links: self.links.as_deref(),
         };
-        match asked.settle(&response) {
-            Some(Settled::Answer(answer)) => Ok(Outbound::Answer(answer)),
-            Some(Settled::InputRequired(answer)) => Ok(Outbound::InputRequired(answer)),
-            None => {
-                let reason = "the server's response has no id";
-                self.call.fails_because(reason);
-                Err(Refusal::Upstream(reason.into()))
-            }
-        }
+        Ok(match asked.settle(&response) {
+            Settled::Answer(answer) => Outbound::Answer(answer),
+            Settled::InputRequired(answer) => Outbound::InputRequired(answer),
+        })
     }
 
     /// Counts the call as failed, since the caller cannot give what the server asks for.

@@ -64,7 +64,7 @@ pub fn run(body: &[u8]) {
             check(&head);
         }
         Err(HeadError::Invalid { id, .. }) => {
-            assert!(ours.is_ok() || ours.as_ref().is_err_and(|error| error.is_too_deep()));
+            assert!(ours.as_ref().map_or_else(|error| error.is_too_deep(), |_| true));
             assert!(id.is_none_or(|id| whole(&id).is_ok()), "an answer cannot carry the id");
         }
         Err(HeadError::Syntax { at, .. }) => assert!(ours.is_err() && at <= body.len()),
