@@ -205,7 +205,10 @@ async fn modern_servers_get_their_marks_and_headers_from_a_legacy_session() {
     assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
     assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "agent");
     assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["version"], "7.0");
-    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({"elicitation": {"form": {}}}));
+    assert_eq!(
+        meta["io.modelcontextprotocol/clientCapabilities"],
+        json!({"elicitation": {"form": {}}, "x": {}})
+    );
     assert_eq!(meta["io.modelcontextprotocol/logLevel"], "notice");
     fake.forget_seen();
     assert_eq!(agent.request("ping", json!({})).await["result"], json!({}));

@@ -117,9 +117,14 @@ async fn updates_of_a_stateful_server_are_heard_for_as_long_as_somebody_listens(
     let session = session_of(&agent).await;
     fake.notify_resource_updated("fake://text");
     talk.expect("notifications/resources/updated").await;
-    eventually("the session for calls ends", async || fake.deleted_sessions() == [session.clone()]).await;
+    // The calls of this caller use the same session, which stays open although no call is made.
+    let later = std::time::Instant::now() + Duration::from_millis(1200);
+    eventually("it is idle for long", async || std::time::Instant::now() > later).await;
     fake.notify_resource_updated("fake://text");
     talk.expect("notifications/resources/updated").await;
+    assert!(fake.deleted_sessions().is_empty());
+    drop(talk);
+    eventually("the session ends", async || fake.deleted_sessions() == [session.clone()]).await;
 }
 
 #[tokio::test]

@@ -238,7 +238,14 @@ impl Gateway {
                 && let Some(changed) = entry.with_set(&shared, offering)
             {
                 tracing::debug!(server = name, "the lists for callers with some capabilities changed");
-                self.swap(catalog.with(changed));
+                let is_first = shared.iter().all(|profile| !entry.has_set(profile));
+                match is_first && offering.is_some() {
+                    true => {
+                        self.publish(catalog.with(changed));
+                        self.changed.send_replace(());
+                    }
+                    false => self.swap(catalog.with(changed)),
+                }
             }
         }
         let Some((entry, offering)) = current(&self.catalog()).zip(offering) else { return };

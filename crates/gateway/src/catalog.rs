@@ -303,6 +303,11 @@ impl Entry {
         Some(Self { sets: Arc::new(sets), ..self.clone() }.with_all_names())
     }
 
+    /// Whether callers with this profile are known to see other lists.
+    pub fn has_set(&self, profile: &Profile) -> bool {
+        self.sets.contains_key(profile)
+    }
+
     /// Collects the names of all lists.
     fn with_all_names(mut self) -> Self {
         let mut all = Cow::Borrowed(&**self.offering());

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::MutexGuard;
 
@@ -40,6 +41,7 @@ impl Gateway {
 
     /// Publishes a new catalog and signals the change.
     pub(super) fn swap(&self, catalog: Catalog) {
+        self.change_count.fetch_add(1, Ordering::AcqRel);
         self.publish(catalog);
         self.changed.send_replace(());
     }

@@ -60,7 +60,7 @@ pub mod view;
 mod wording;
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -127,6 +127,8 @@ pub struct Gateway {
     log_level: Mutex<Option<LogLevel>>,
     /// Signals that the catalog was swapped.
     changed: watch::Sender<()>,
+    /// How many changes there were, without lists that were read for the first time for some callers.
+    change_count: AtomicU64,
     /// Resources that were updated.
     updated: broadcast::Sender<Arc<SubscribedResource>>,
     pub metrics: Arc<Metrics>,
@@ -199,6 +201,7 @@ impl Gateway {
             subscriptions: Subscriptions::default(),
             log_level: Mutex::default(),
             changed: watch::Sender::default(),
+            change_count: AtomicU64::default(),
             updated: broadcast::Sender::new(UPDATES_BACKLOG),
             metrics: Arc::new(metrics),
             mode,
@@ -293,6 +296,11 @@ impl Gateway {
     /// A receiver that is notified each time the catalog is swapped.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
+    }
+
+    /// How many changes of the catalog there were. Lists that were read for the first time for some callers do not count.
+    pub fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
     }
 
     /// Events of servers from now on: the progress of connecting, and changes of their status.

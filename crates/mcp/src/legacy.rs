@@ -339,7 +339,7 @@ impl Mcp {
             replaced.end();
         }
         self.catch_up(serial, viewer, &profile);
-        self.know_lists_later(serial, viewer, &profile);
+        self.know_lists(serial, viewer, &profile);
         Reply::events(body)
     }
 

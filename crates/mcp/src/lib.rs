@@ -137,21 +137,32 @@ impl Mcp {
         }
     }
 
-    /// Does not take the first reading of the lists for a session as a change of them: its stream knows no lists until
-    /// they are read.
-    fn know_lists_later(self: &Arc<Self>, serial: u64, viewer: &Viewer, profile: &Profile) {
+    /// Notes which lists the reader of a new stream knows. Reading them for the first time is no change of them: the
+    /// stream knows none until then.
+    fn know_lists(self: &Arc<Self>, serial: u64, viewer: &Viewer, profile: &Profile) {
         if self.gateway.has_lists_for(viewer, profile) {
+            let now = self.gateway.fingerprint(viewer, profile);
+            let stream_of =
+                |live: &mut live::Live| live.stream.as_mut().map(|it| it.known = it.known.or(now));
+            self.lives.look(serial, stream_of);
             return;
         }
-        let set_known = move |mcp: &Mcp, known| {
-            mcp.lives.look(serial, |live| live.stream.as_mut().map(|stream| stream.known = known));
-        };
-        set_known(self, None);
+        let changes = self.gateway.change_count();
+        let known =
+            self.lives.look(serial, |live| live.stream.as_mut().and_then(|stream| stream.known.take()));
         let (mcp, viewer, profile) = (self.clone(), viewer.clone(), profile.clone());
         self.tasks.spawn(async move {
             let prepare = mcp.gateway.prepare_lists(&viewer, &profile, None);
             mcp.stop.run_until_cancelled(prepare).await;
-            set_known(&mcp, mcp.gateway.fingerprint(&viewer, &profile));
+            let Some(now) = mcp.gateway.fingerprint(&viewer, &profile) else { return };
+            // Other changes happened meanwhile, which the reader must hear of.
+            let has_changed = mcp.gateway.change_count() != changes;
+            mcp.lives.look(serial, |live| {
+                if let Some(stream) = &mut live.stream {
+                    stream.known = if has_changed { known.flatten() } else { Some(now) };
+                    stream.tell_changes(now);
+                }
+            });
         });
     }
 

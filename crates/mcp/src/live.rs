@@ -63,7 +63,8 @@ pub struct Live {
     pub last_used: Instant,
 }
 
-/// An open stream, and the fingerprint of the lists that its reader knows.
+/// An open stream, and the fingerprint of the lists that its reader knows; `None` until they are read for the first
+/// time.
 pub struct Stream {
     pub outlet: Outlet,
     pub known: Option<Fingerprint>,
@@ -98,7 +99,8 @@ impl Listening {
 impl Stream {
     /// Notifies the reader of its changed lists, as far as it asked for that.
     pub fn tell_changes(&mut self, now: Fingerprint) {
-        let Some(known) = self.known.replace(now) else { return };
+        let Some(known) = self.known else { return };
+        self.known = Some(now);
         let wants = |pick: fn(&Listening) -> bool| self.listening.as_ref().is_none_or(pick);
         for (differs, is_wanted, method) in [
             (known.tools != now.tools, wants(|it| it.tools), "notifications/tools/list_changed"),

@@ -38,12 +38,11 @@ impl Mcp {
         outlet.send_event("endpoint", address.as_bytes());
         let (serial, gone) = (session.serial, outlet.gone.clone());
         let profile = session.profile();
-        let known = self.gateway.fingerprint(&viewer, &profile);
         self.lives.with(serial, &viewer, &profile, |live| {
-            live.stream = Some(Stream { outlet, known, listening: None });
+            // A client can know no lists before its handshake.
+            live.stream = Some(Stream { outlet, known: None, listening: None });
             live.handshake = Some(Arc::new(session));
         });
-        self.catch_up(serial, &viewer, &profile);
         let mcp = self.clone();
         self.tasks.spawn(async move {
             mcp.stop.run_until_cancelled(gone.cancelled()).await;
@@ -91,7 +90,7 @@ impl Mcp {
                     live.profile = profile.clone();
                     live.handshake = Some(Arc::new(settled));
                 });
-                mcp.know_lists_later(serial, &sender.viewer, &profile);
+                mcp.know_lists(serial, &sender.viewer, &profile);
             }
             if let Some(message) = reply.into_message() {
                 outlet.send(&message);

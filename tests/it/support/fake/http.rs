@@ -69,7 +69,10 @@ async fn receive(
         && !behaviour.fail.contains_key("initialize"))
     .then(|| {
         let session = state.new_session();
-        state.memory().sessions.insert(session.clone());
+        let mut memory = state.memory();
+        memory.sessions.insert(session.clone());
+        memory.declared.insert(session.clone(), incoming.params()["capabilities"].clone());
+        drop(memory);
         session
     });
     if modern {
