@@ -71,7 +71,8 @@ const CARGO_DENY: Need =
 const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["nodejs", "npm"] };
 const CHROMIUM: Need = Need::Debian { probe: &["chromium", "--version"], packages: &["chromium"] };
 const PYTHON: Need = Need::Debian {
-    probe: &["python3", "-c", "import venv, ensurepip"],
+    // `timeout` is in Python 3.11 and newer.
+    probe: &["python3", "-c", "import venv, ensurepip; from asyncio import timeout"],
     packages: &["python3", "python3-venv"],
 };
 
