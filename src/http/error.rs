@@ -95,7 +95,7 @@ impl ErrorResponse {
     }
 
     pub fn wrong_method(method: &str, path: &str) -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("{path} does not answer to {method}"))
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("{path} does not support the method {method}"))
     }
 
     /// The rest of the body is not read, so the connection cannot be used again.

@@ -78,11 +78,11 @@ fn describe(document: &mut Value, row: &Operation<'_>) {
     for answer in operation["responses"].as_object_mut().into_iter().flat_map(|answers| answers.values_mut())
     {
         if answer.get("description").is_none() {
-            answer["description"] = json!("Done");
+            answer["description"] = json!("Success");
         }
     }
     operation["responses"]["default"] = json!({
-        "description": "What is wrong, in one sentence",
+        "description": "An error, with a sentence that says what is wrong",
         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Problem" } } },
     });
 }
@@ -100,6 +100,6 @@ fn conversation(path: &str) -> Value {
         "tags": ["mcp"],
         "summary": "Model Context Protocol, for agents",
         "parameters": if named { name } else { json!([]) },
-        "responses": { "200": { "description": "Messages of the protocol" } },
+        "responses": { "200": { "description": "MCP messages" } },
     })
 }

@@ -85,13 +85,13 @@ impl From<ServerRecord> for ServerBody {
     }
 }
 
-/// A limit of calls per minute.
+/// A rate limit for calls.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[schema(as = RateLimit)]
 pub struct RateLimitBody {
-    /// From 1 on.
+    /// Calls per minute, at least 1.
     pub calls_per_minute: u32,
-    /// How many calls may come at once, from 1 on; `calls_per_minute` if omitted.
+    /// Burst size, at least 1; `calls_per_minute` if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
 }

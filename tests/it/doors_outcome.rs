@@ -35,7 +35,7 @@ fn answered_cases() -> Vec<(&'static str, Value, &'static str, &'static str)> {
         ("rpc_error", json!({}), "Failed", "the tool refused"),
         ("verbatim", verbatim(misleading), "Failed", "no"),
         ("verbatim", verbatim(marked), "Failed", "no"),
-        ("verbatim", verbatim(r#"{"jsonrpc":"2.0","id":$ID,"result":{}"#), "Failed", "not understood"),
+        ("verbatim", verbatim(r#"{"jsonrpc":"2.0","id":$ID,"result":{}"#), "Failed", "cannot be parsed"),
     ]
 }
 

@@ -55,7 +55,7 @@ async fn what_is_no_message_is_refused_with_400() {
 
 #[tokio::test]
 async fn unknown_methods_and_names_have_their_codes() {
-    let (app, fake) = with_server(json!({})).await;
+    let (app, fake) = with_server(json!({"era": "legacy"})).await;
     app.post("/api/v0/tools/disable", json!({"entity": "s__echo"})).await.expect(200);
     app.post("/api/v0/prompts/disable?entity=s__plain", json!({})).await.expect(200);
     let agent = Agent::connect(&app, "/mcp").await;

@@ -15,7 +15,7 @@ use super::ticket::Ticket;
 use budget::{Bound, Budgets};
 use model::Capabilities;
 use wire::error::code;
-use wire::{Ends, Head, Id, MessageKind, authored, meta, walk};
+use wire::{Ends, Head, HeadError, Id, MessageKind, authored, meta, walk};
 
 pub struct Calls {
     capabilities: Capabilities,
@@ -127,6 +127,10 @@ impl Calls {
         }
         let head = match Head::parse(&message) {
             Ok(head) => head,
+            // A server whose request is invalid, such as nested too deep, would wait for its answer forever.
+            Err(HeadError::Invalid { reason, id: Some(id) }) if is_request(&message) => {
+                return Some(authored::error(Some(&id), code::INVALID_REQUEST, &reason, None));
+            }
             Err(reason) => {
                 tracing::debug!(%reason, "ignored data from an upstream that is not a message");
                 return None;
@@ -242,6 +246,10 @@ fn subscription_of(notice: &Head<'_>) -> Option<u64> {
     number(&Id::at(notice.body, id)?)
 }
 
+fn is_request(message: &[u8]) -> bool {
+    walk::member(message, &(0..message.len()), "method").is_some()
+}
+
 /// The call that an answer with this id belongs to. On a call's own stream only answers to that call are accepted: one
 /// with another id would reach another caller.
 fn answered_call(id: Option<&Id<'_>>, own: Option<u64>) -> Option<u64> {
@@ -338,6 +346,18 @@ mod tests {
             let Ok(Inbound::Answer(answer)) = ticket.next().await else { panic!("no answer") };
             assert!(!answer.message().windows(5).any(|window| window == b"stray"));
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_learns_that_its_request_is_invalid() {
+        let calls = Calls::new(Capabilities::NONE);
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        let message = |start: &str| Bytes::from(format!(r#"{{"jsonrpc":"2.0",{start},"id":"q"}}"#));
+        let request = format!(r#""method":"elicitation/create","params":{{"x":{deep}}}"#);
+        let answer = calls.sort(message(&request), None).unwrap();
+        let head = Head::parse(&answer).unwrap();
+        assert_eq!((head.kind, head.id.unwrap().raw()), (MessageKind::Error, &b"\"q\""[..]));
+        assert!(calls.sort(message(&format!(r#""result":{deep}"#)), None).is_none());
     }
 
     #[tokio::test]

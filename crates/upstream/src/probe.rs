@@ -164,8 +164,9 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
         #[serde(rename = "_meta")]
         meta: Option<Box<RawValue>>,
     }
-    let greeted: Initialized = serde_json::from_slice(result)
-        .map_err(|error| ProbeError::Words(format!("its answer to initialize is not understood: {error}")))?;
+    let greeted: Initialized = serde_json::from_slice(result).map_err(|error| {
+        ProbeError::Words(format!("the response to initialize cannot be parsed: {error}"))
+    })?;
     let version = Version::parse(&greeted.protocol_version).filter(|version| version.era() == Era::Legacy);
     let version = version.ok_or_else(|| {
         ProbeError::Words(format!(

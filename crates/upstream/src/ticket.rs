@@ -92,6 +92,6 @@ impl Waiting {
 fn read(answer: Bytes) -> Result<Inbound, CallError> {
     match Response::read(answer) {
         Ok(response) => Ok(Inbound::Answer(response)),
-        Err(error) => Err(CallError::Lost(format!("the answer is not understood: {error}"))),
+        Err(error) => Err(CallError::Lost(format!("the response cannot be parsed: {error}"))),
     }
 }

@@ -16,7 +16,7 @@ use model::{FieldError, Fields, Secret};
 /// The parameters of the redirect.
 #[derive(ToSchema)]
 pub struct CompletionInput {
-    /// The `state` of the authorization request.
+    /// The `state` parameter of the redirect; the gateway put it into the authorization URL.
     pub state: String,
     /// The authorization code; required unless `error` is given.
     pub code: Option<String>,
@@ -24,7 +24,7 @@ pub struct CompletionInput {
     pub iss: Option<String>,
     /// The OAuth error code, if the authorization was refused.
     pub error: Option<String>,
-    /// The explanation of the error.
+    /// The explanation of the error, if the authorization server sent one.
     pub error_description: Option<String>,
 }
 
@@ -41,12 +41,12 @@ pub async fn complete(
     let (code, state, issuer) = (text("code")?, text("state")?, text("iss")?);
     let (error, description) = (text("error")?, text("error_description")?);
     fields.finish()?;
-    let state =
-        state.ok_or_else(|| FieldError::new("state", "is required: as it came back with the person"))?;
+    let state = state
+        .ok_or_else(|| FieldError::new("state", "is required: the parameter \"state\" of the redirect"))?;
     let code = match (error, code) {
         (Some(error), _) => Err(Refused { error, description }),
         (None, Some(code)) => Ok(Secret::new(code)),
-        (None, None) => return Err(FieldError::new("code", "is required, unless there is an error").into()),
+        (None, None) => return Err(FieldError::new("code", "is required unless \"error\" is given").into()),
     };
     let response = AuthorizationResponse { code, issuer };
     let server = face.gateway.complete_authorization(&id, &Secret::new(state), response).await?;

@@ -46,8 +46,8 @@ pub struct PromptMessage {
 /// Lists the prompts of the enabled servers.
 #[utoipa::path(get, path = "/api/v0/prompts", tag = "prompts",
     params(
-        ("server" = Option<String>, Query, description = "Only of this server"),
-        ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
+        ("server" = Option<String>, Query, description = "Lists only what this server offers"),
+        ("all" = Option<bool>, Query, description = "Whether to include disabled servers; false if omitted"),
     ), responses((status = 200, body = [PromptRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
@@ -84,7 +84,7 @@ pub async fn render(
 /// Enables a prompt, or all prompts of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/prompts/enable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
-    request_body(content = Option<HashMap<String, String>>, description = "`entity`, if it is not in the query"),
+    request_body(content = Option<HashMap<String, String>>, description = "An object with `entity`, unless the query has it"),
     responses((status = 200, body = [String])))]
 pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, true).await?))
@@ -93,7 +93,7 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Hand
 /// Disables a prompt, or all prompts of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/prompts/disable", tag = "prompts",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
-    request_body(content = Option<HashMap<String, String>>, description = "`entity`, if it is not in the query"),
+    request_body(content = Option<HashMap<String, String>>, description = "An object with `entity`, unless the query has it"),
     responses((status = 200, body = [String])))]
 pub async fn disable(
     State(face): State<Face>,

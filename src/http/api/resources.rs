@@ -32,8 +32,8 @@ pub struct ResourceContents {
 /// Lists the resources of the enabled servers.
 #[utoipa::path(get, path = "/api/v0/resources", tag = "resources",
     params(
-        ("server" = Option<String>, Query, description = "Only of this server"),
-        ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
+        ("server" = Option<String>, Query, description = "Lists only what this server offers"),
+        ("all" = Option<bool>, Query, description = "Whether to include disabled servers; false if omitted"),
     ), responses((status = 200, body = [ResourceRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
@@ -45,8 +45,8 @@ pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Respo
 /// Lists the resource templates of the enabled servers.
 #[utoipa::path(get, path = "/api/v0/resource_templates", tag = "resources",
     params(
-        ("server" = Option<String>, Query, description = "Only of this server"),
-        ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
+        ("server" = Option<String>, Query, description = "Lists only what this server offers"),
+        ("all" = Option<bool>, Query, description = "Whether to include disabled servers; false if omitted"),
     ), responses((status = 200, body = [TemplateRecord])))]
 pub async fn templates(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);

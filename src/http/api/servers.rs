@@ -137,7 +137,7 @@ fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
 
 /// Registers a server. If a person must authorize it first, the response is 202 with the URL to open.
 #[utoipa::path(post, path = "/api/v0/servers", tag = "servers",
-    params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
+    params(("force" = Option<bool>, Query, description = "Whether to replace an existing server of this name")),
     request_body = RegistrationBody,
     responses((status = 201, body = Registered), (status = 202, body = AuthorizationRequired)))]
 pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Response> {

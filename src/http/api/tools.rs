@@ -47,8 +47,8 @@ pub struct ToolResultBody {
 /// Lists the tools of the enabled servers.
 #[utoipa::path(get, path = "/api/v0/tools", tag = "tools",
     params(
-        ("server" = Option<String>, Query, description = "Only of this server"),
-        ("all" = Option<bool>, Query, description = "Those of disabled servers, too"),
+        ("server" = Option<String>, Query, description = "Lists only what this server offers"),
+        ("all" = Option<bool>, Query, description = "Whether to include disabled servers; false if omitted"),
     ), responses((status = 200, body = [ToolRecord])))]
 pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
     let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
@@ -69,7 +69,7 @@ pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Respon
 /// Enables a tool, or all tools of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/tools/enable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
-    request_body(content = Option<HashMap<String, String>>, description = "`entity`, if it is not in the query"),
+    request_body(content = Option<HashMap<String, String>>, description = "An object with `entity`, unless the query has it"),
     responses((status = 200, body = [String])))]
 pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true).await?))
@@ -78,7 +78,7 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Hand
 /// Disables a tool, or all tools of a server, and returns the full names that changed.
 #[utoipa::path(post, path = "/api/v0/tools/disable", tag = "tools",
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
-    request_body(content = Option<HashMap<String, String>>, description = "`entity`, if it is not in the query"),
+    request_body(content = Option<HashMap<String, String>>, description = "An object with `entity`, unless the query has it"),
     responses((status = 200, body = [String])))]
 pub async fn disable(
     State(face): State<Face>,
@@ -90,7 +90,7 @@ pub async fn disable(
 
 /// Calls a tool. With `Accept: text/event-stream` the response streams progress and then the result.
 #[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
-    request_body(content = HashMap<String, Value>, description = "`name`, and the arguments beside it"),
+    request_body(content = HashMap<String, Value>, description = "The full name of the tool as `name`, and its arguments"),
     responses((status = 200, body = ToolResultBody)))]
 pub async fn invoke(
     State(face): State<Face>,

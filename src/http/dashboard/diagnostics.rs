@@ -49,15 +49,15 @@ pub struct Diagnostics {
 pub struct DashboardLimit {
     /// The name of the bound in metrics, such as `connections`.
     bound: &'static str,
-    /// What is limited, in words.
+    /// A description of what is limited.
     label: &'static str,
     /// The variable that sets the limit, or the key that sets it for one client, user or server; null if it is fixed.
     setting: Option<&'static str>,
-    /// `process` or `everybody`: who uses it; null if nothing is held.
+    /// `process` (the whole gateway) or `everybody` (all callers together); null for a limit without a current use.
     owner: Option<&'static str>,
-    /// What is used now; null if nothing is held.
+    /// The current use; null for a limit without one, such as a timeout.
     used: Option<u64>,
-    /// The limit; null if nothing is held and no variable sets it.
+    /// The limit; null for a limit without a current use that no variable sets.
     limit: Option<u64>,
     /// `bytes`, or null for a plain number.
     unit: Option<&'static str>,

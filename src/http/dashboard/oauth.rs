@@ -39,7 +39,7 @@ pub async fn register(
 /// Starts a new authorization of a server.
 #[utoipa::path(post, path = "/api/dashboard/servers/{name}/reauthorize", tag = "dashboard",
     params(("name" = String, Path)),
-    request_body(content = Option<HashMap<String, String>>, description = "Nothing, or an empty object"),
+    request_body(content = Option<HashMap<String, String>>, description = "No body, or an empty JSON object"),
     responses((status = 202, body = AuthorizationRequired)))]
 pub async fn reauthorize(
     State(face): State<Face>,

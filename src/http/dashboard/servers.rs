@@ -103,7 +103,7 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Json<Dashboar
 
 /// Registers a server. If a person must authorize it first, the response is 202 with the URL to open.
 #[utoipa::path(post, path = "/api/dashboard/servers", tag = "dashboard",
-    params(("force" = Option<bool>, Query, description = "Replaces a server of that name")),
+    params(("force" = Option<bool>, Query, description = "Whether to replace an existing server of this name")),
     request_body = crate::http::api::servers::RegistrationBody,
     responses((status = 201, body = DashboardServerAdded), (status = 202, body = AuthorizationRequired)))]
 pub async fn add(

@@ -1238,11 +1238,11 @@ export interface components {
             code?: string | null;
             /** @description The OAuth error code, if the authorization was refused. */
             error?: string | null;
-            /** @description The explanation of the error. */
+            /** @description The explanation of the error, if the authorization server sent one. */
             error_description?: string | null;
             /** @description The issuer, if the authorization server sent it. */
             iss?: string | null;
-            /** @description The `state` of the authorization request. */
+            /** @description The `state` parameter of the redirect; the gateway put it into the authorization URL. */
             state: string;
         };
         /** @description The configuration of a server, without secrets. */
@@ -1303,14 +1303,14 @@ export interface components {
         DashboardLimit: {
             /** @description The name of the bound in metrics, such as `connections`. */
             bound: string;
-            /** @description What is limited, in words. */
+            /** @description A description of what is limited. */
             label: string;
             /**
              * Format: int64
-             * @description The limit; null if nothing is held and no variable sets it.
+             * @description The limit; null for a limit without a current use that no variable sets.
              */
             limit?: number | null;
-            /** @description `process` or `everybody`: who uses it; null if nothing is held. */
+            /** @description `process` (the whole gateway) or `everybody` (all callers together); null for a limit without a current use. */
             owner?: string | null;
             /**
              * Format: int64
@@ -1323,7 +1323,7 @@ export interface components {
             unit?: string | null;
             /**
              * Format: int64
-             * @description What is used now; null if nothing is held.
+             * @description The current use; null for a limit without one, such as a timeout.
              */
             used?: number | null;
         };
@@ -1669,16 +1669,16 @@ export interface components {
             /** @description The display name. */
             title?: string | null;
         };
-        /** @description A limit of calls per minute. */
+        /** @description A rate limit for calls. */
         RateLimit: {
             /**
              * Format: int32
-             * @description How many calls may come at once, from 1 on; `calls_per_minute` if omitted.
+             * @description Burst size, at least 1; `calls_per_minute` if omitted.
              */
             burst?: number | null;
             /**
              * Format: int32
-             * @description From 1 on.
+             * @description Calls per minute, at least 1.
              */
             calls_per_minute: number;
         };
@@ -1977,7 +1977,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1986,7 +1986,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2006,7 +2006,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2015,7 +2015,7 @@ export interface operations {
                     "application/json": components["schemas"]["Diagnostics"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2044,7 +2044,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2068,7 +2068,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2077,7 +2077,7 @@ export interface operations {
                     "application/json": components["schemas"]["Imported"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2101,7 +2101,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2110,7 +2110,7 @@ export interface operations {
                     "application/json": components["schemas"]["ImportPreview"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2136,7 +2136,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2145,7 +2145,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2167,7 +2167,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2176,7 +2176,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionRecord"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2196,7 +2196,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2205,7 +2205,7 @@ export interface operations {
                     "application/json": components["schemas"]["Overview"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2225,7 +2225,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2234,7 +2234,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardPrompts"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2261,7 +2261,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2270,7 +2270,7 @@ export interface operations {
                     "application/json": components["schemas"]["Switched"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2299,7 +2299,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2308,7 +2308,7 @@ export interface operations {
                     "application/json": components["schemas"]["RenderedPrompt"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2328,7 +2328,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2337,7 +2337,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardResources"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2361,7 +2361,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2370,7 +2370,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceContents"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2390,7 +2390,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2399,7 +2399,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardServers"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2413,7 +2413,7 @@ export interface operations {
     post_api_dashboard_servers: {
         parameters: {
             query?: {
-                /** @description Replaces a server of that name */
+                /** @description Whether to replace an existing server of this name */
                 force?: boolean;
             };
             header?: never;
@@ -2426,7 +2426,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -2435,7 +2435,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardServerAdded"];
                 };
             };
-            /** @description Done */
+            /** @description Success */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -2444,7 +2444,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2466,7 +2466,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2475,7 +2475,7 @@ export interface operations {
                     "application/json": components["schemas"]["Deleted"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2501,7 +2501,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2510,7 +2510,7 @@ export interface operations {
                     "application/json": components["schemas"]["Switched"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2530,7 +2530,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description Nothing, or an empty object */
+        /** @description No body, or an empty JSON object */
         requestBody?: {
             content: {
                 "application/json": {
@@ -2539,7 +2539,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -2548,7 +2548,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2570,7 +2570,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2579,7 +2579,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardServer"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2599,7 +2599,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2608,7 +2608,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardGroups"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2632,7 +2632,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -2641,7 +2641,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardGroup"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2663,7 +2663,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2672,7 +2672,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardGroup"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2698,7 +2698,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2707,7 +2707,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardGroup"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2729,7 +2729,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2738,7 +2738,7 @@ export interface operations {
                     "application/json": components["schemas"]["Deleted"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2758,7 +2758,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2767,7 +2767,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardTools"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2794,7 +2794,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2803,7 +2803,7 @@ export interface operations {
                     "application/json": components["schemas"]["Switched"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2832,7 +2832,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2841,7 +2841,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolResult"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2861,7 +2861,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2870,7 +2870,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClientRecord"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2894,7 +2894,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -2903,7 +2903,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClientRecord"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2929,7 +2929,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2938,7 +2938,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClientRecord"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2960,14 +2960,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2987,7 +2987,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2998,7 +2998,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3021,7 +3021,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3030,7 +3030,7 @@ export interface operations {
                     "application/json": components["schemas"]["PromptRecord"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3044,9 +3044,9 @@ export interface operations {
     get_api_v0_prompts: {
         parameters: {
             query?: {
-                /** @description Only of this server */
+                /** @description Lists only what this server offers */
                 server?: string;
-                /** @description Those of disabled servers, too */
+                /** @description Whether to include disabled servers; false if omitted */
                 all?: boolean;
             };
             header?: never;
@@ -3055,7 +3055,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3064,7 +3064,7 @@ export interface operations {
                     "application/json": components["schemas"]["PromptRecord"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3085,7 +3085,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        /** @description `entity`, if it is not in the query */
+        /** @description An object with `entity`, unless the query has it */
         requestBody?: {
             content: {
                 "application/json": {
@@ -3094,7 +3094,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3103,7 +3103,7 @@ export interface operations {
                     "application/json": string[];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3124,7 +3124,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        /** @description `entity`, if it is not in the query */
+        /** @description An object with `entity`, unless the query has it */
         requestBody?: {
             content: {
                 "application/json": {
@@ -3133,7 +3133,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3142,7 +3142,7 @@ export interface operations {
                     "application/json": string[];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3166,7 +3166,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3175,7 +3175,7 @@ export interface operations {
                     "application/json": components["schemas"]["RenderedPrompt"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3189,9 +3189,9 @@ export interface operations {
     get_api_v0_resource_templates: {
         parameters: {
             query?: {
-                /** @description Only of this server */
+                /** @description Lists only what this server offers */
                 server?: string;
-                /** @description Those of disabled servers, too */
+                /** @description Whether to include disabled servers; false if omitted */
                 all?: boolean;
             };
             header?: never;
@@ -3200,7 +3200,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3209,7 +3209,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateRecord"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3223,9 +3223,9 @@ export interface operations {
     get_api_v0_resources: {
         parameters: {
             query?: {
-                /** @description Only of this server */
+                /** @description Lists only what this server offers */
                 server?: string;
-                /** @description Those of disabled servers, too */
+                /** @description Whether to include disabled servers; false if omitted */
                 all?: boolean;
             };
             header?: never;
@@ -3234,7 +3234,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3243,7 +3243,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceRecord"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3267,7 +3267,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3276,7 +3276,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceRecord"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3300,7 +3300,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3309,7 +3309,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceContents"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3329,7 +3329,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3338,7 +3338,7 @@ export interface operations {
                     "application/json": components["schemas"]["RegistrationInput"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3358,7 +3358,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3367,7 +3367,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServerRecord"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3381,7 +3381,7 @@ export interface operations {
     post_api_v0_servers: {
         parameters: {
             query?: {
-                /** @description Replaces a server of that name */
+                /** @description Whether to replace an existing server of this name */
                 force?: boolean;
             };
             header?: never;
@@ -3394,7 +3394,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3403,7 +3403,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registered"];
                 };
             };
-            /** @description Done */
+            /** @description Success */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3412,7 +3412,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3434,7 +3434,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3443,7 +3443,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServerRecord"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3465,14 +3465,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3500,7 +3500,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3509,7 +3509,7 @@ export interface operations {
                     "application/json": components["schemas"]["OneServer"];
                 };
             };
-            /** @description Done */
+            /** @description Success */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3518,7 +3518,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3540,7 +3540,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3549,7 +3549,7 @@ export interface operations {
                     "application/json": components["schemas"]["SwitchedServer"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3571,7 +3571,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3580,7 +3580,7 @@ export interface operations {
                     "application/json": components["schemas"]["SwitchedServer"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3608,7 +3608,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3617,7 +3617,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3639,7 +3639,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3648,7 +3648,7 @@ export interface operations {
                     "application/json": components["schemas"]["OneServer"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3671,7 +3671,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3680,7 +3680,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolRecord"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3700,7 +3700,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3709,7 +3709,7 @@ export interface operations {
                     "application/json": components["schemas"]["Group"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3733,7 +3733,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3742,7 +3742,7 @@ export interface operations {
                     "application/json": components["schemas"]["GroupWithEndpoints"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3764,7 +3764,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3773,7 +3773,7 @@ export interface operations {
                     "application/json": components["schemas"]["GroupWithEndpoints"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3799,7 +3799,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3808,7 +3808,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReplacedGroup"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3830,14 +3830,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3859,7 +3859,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3868,7 +3868,7 @@ export interface operations {
                     "application/json": components["schemas"]["EffectiveTools"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3882,9 +3882,9 @@ export interface operations {
     get_api_v0_tools: {
         parameters: {
             query?: {
-                /** @description Only of this server */
+                /** @description Lists only what this server offers */
                 server?: string;
-                /** @description Those of disabled servers, too */
+                /** @description Whether to include disabled servers; false if omitted */
                 all?: boolean;
             };
             header?: never;
@@ -3893,7 +3893,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3902,7 +3902,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolRecord"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3923,7 +3923,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        /** @description `entity`, if it is not in the query */
+        /** @description An object with `entity`, unless the query has it */
         requestBody?: {
             content: {
                 "application/json": {
@@ -3932,7 +3932,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3941,7 +3941,7 @@ export interface operations {
                     "application/json": string[];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3962,7 +3962,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        /** @description `entity`, if it is not in the query */
+        /** @description An object with `entity`, unless the query has it */
         requestBody?: {
             content: {
                 "application/json": {
@@ -3971,7 +3971,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3980,7 +3980,7 @@ export interface operations {
                     "application/json": string[];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3998,7 +3998,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        /** @description `name`, and the arguments beside it */
+        /** @description The full name of the tool as `name`, and its arguments */
         requestBody: {
             content: {
                 "application/json": {
@@ -4007,7 +4007,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4016,7 +4016,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolResult"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4042,7 +4042,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4051,7 +4051,7 @@ export interface operations {
                     "application/json": components["schemas"]["OneServer"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4071,7 +4071,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4080,7 +4080,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserRecord"][];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4104,7 +4104,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4113,7 +4113,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserWithToken"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4133,7 +4133,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4142,7 +4142,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserRecord"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4168,7 +4168,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4177,7 +4177,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserWithToken"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4199,14 +4199,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4228,7 +4228,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4237,7 +4237,7 @@ export interface operations {
                     "*/*": string;
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4257,7 +4257,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4268,7 +4268,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4288,7 +4288,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4297,7 +4297,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4317,7 +4317,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4326,7 +4326,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4352,7 +4352,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4363,7 +4363,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4383,14 +4383,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4410,14 +4410,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4437,14 +4437,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4464,14 +4464,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4491,7 +4491,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4500,7 +4500,7 @@ export interface operations {
                     "application/json": components["schemas"]["Metadata"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4520,7 +4520,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4529,7 +4529,7 @@ export interface operations {
                     "application/openmetrics-text": string;
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4549,7 +4549,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Success */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4558,7 +4558,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description Done */
+            /** @description Success */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4567,7 +4567,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4587,14 +4587,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4616,14 +4616,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4645,14 +4645,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4674,14 +4674,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4703,14 +4703,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4732,14 +4732,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4761,14 +4761,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4790,14 +4790,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4819,14 +4819,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Messages of the protocol */
+            /** @description MCP messages */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What is wrong, in one sentence */
+            /** @description An error, with a sentence that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
