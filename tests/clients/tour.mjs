@@ -113,10 +113,8 @@ async function one(name, url, connect, modern) {
  * addresses of a server share what it learned, so modern clients use one after the other.
  */
 export async function visit(title, connect, { modern = false } = {}) {
-  // Only legacy clients go there: server-everything speaks no other era, and a stateful process belongs to a session,
-  // which modern clients do not have.
-  const isLegacy = (name) => name.startsWith('everything') || name.endsWith('stdio-stateful')
-  const isOfEra = ([name]) => !(modern && isLegacy(name))
+  // server-everything speaks the legacy era only.
+  const isOfEra = ([name]) => !(modern && name.startsWith('everything'))
   const chosen = Object.entries(JSON.parse(process.env.ADDRESSES)).filter(isOfEra)
   let good = 0
   const go = async ([name, url]) => {

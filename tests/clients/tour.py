@@ -105,13 +105,6 @@ def places():
     return json.loads(os.environ["ADDRESSES"])
 
 
-def is_legacy(name):
-    """Whether only legacy clients go there: server-everything speaks no other era, and a stateful process belongs to a
-    session, which modern clients do not have.
-    """
-    return name.startswith("everything") or name.endswith("stdio-stateful")
-
-
 async def visit(title, connect, *, modern=False):
     """Uses the servers of the era at each of their addresses. `connect(url)` is a context manager with an `Agent`.
 
@@ -132,7 +125,8 @@ async def visit(title, connect, *, modern=False):
         except Exception as error:
             return f"{name}: {explain(error)}"
 
-    chosen = [(name, url) for name, url in places().items() if not (modern and is_legacy(name))]
+    # server-everything speaks the legacy era only.
+    chosen = [(name, url) for name, url in places().items() if not (modern and name.startswith("everything"))]
     if modern:
         outcomes = [await one(name, url) for name, url in chosen]
     else:
