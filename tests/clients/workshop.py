@@ -118,6 +118,10 @@ async def read_resource(_ctx, params):
 
 
 async def subscribe(ctx, params):
+    # server-everything asks for the roots a moment after the handshake, and so during whatever the client does first.
+    if ctx.session.client_capabilities.roots is not None:
+        _, request, kind = ASKING["roots"]
+        await ask(ctx, params, request, kind)
     subscribed.add((session(ctx), str(params.uri)))
     return types.EmptyResult()
 
