@@ -9,6 +9,7 @@ mod dashboard;
 mod fresh;
 mod fuzz;
 mod packages;
+mod python;
 mod run;
 mod steps;
 mod tally;

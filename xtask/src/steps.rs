@@ -23,12 +23,14 @@ pub const TEST: &[Step] = &[
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
     CONFORMANCE_LINKS,
+    CONFORMANCE_REFERENCE,
     REAL_CLIENTS,
     DASHBOARD,
     BROWSER,
 ];
 
-pub const CONFORMANCE: &[Step] = &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_LINKS];
+pub const CONFORMANCE: &[Step] =
+    &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_LINKS, CONFORMANCE_REFERENCE];
 
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
@@ -47,6 +49,11 @@ const CONFORMANCE_GATEWAY: Step =
     Step { name: "conformance through the gateway", needs: &[NPM], run: conformance::through_gateway };
 const CONFORMANCE_LINKS: Step =
     Step { name: "conformance of the gateway as a client", needs: &[NPM], run: conformance::of_links };
+const CONFORMANCE_REFERENCE: Step = Step {
+    name: "conformance with the servers of other SDKs",
+    needs: &[NPM, PYTHON],
+    run: conformance::of_reference_servers,
+};
 
 const REAL_CLIENTS: Step = Step { name: "real clients", needs: &[NPM, PYTHON], run: clients::run };
 
@@ -64,7 +71,8 @@ const CARGO_DENY: Need =
 const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["nodejs", "npm"] };
 const CHROMIUM: Need = Need::Debian { probe: &["chromium", "--version"], packages: &["chromium"] };
 const PYTHON: Need = Need::Debian {
-    probe: &["python3", "-c", "import venv, ensurepip"],
+    // `timeout` is in Python 3.11 and newer.
+    probe: &["python3", "-c", "import venv, ensurepip; from asyncio import timeout"],
     packages: &["python3", "python3-venv"],
 };
 

@@ -1,9 +1,11 @@
 //! Runs real, third-party clients against the gateway with a real server behind it.
 //! What each client does and expects is in its own script under `tests/clients`.
 
+mod capable;
 mod install;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -12,24 +14,44 @@ use crate::command;
 use crate::conformance::Transport;
 use crate::conformance::gateway::{self, Gateway};
 use crate::conformance::process::Process;
+use crate::python::{Python, Sdk};
 use crate::run::Run;
-use install::install;
+use capable::Capable;
+pub use install::install;
 
-/// Name, runner and script of each client. Each script gets the address of the gateway.
+/// Name, runner, script and servers of each client. Each script gets the address of the gateway.
 #[rustfmt::skip]
-const CLIENTS: &[(&str, Runner, &str)] = &[
-    ("TypeScript SDK", Runner::Node, "sdk.mjs"),
-    ("modern TypeScript SDK", Runner::Node, "modern.mjs"),
-    ("inspector", Runner::Node, "inspector.mjs"),
-    ("Python SDK", Runner::Python, "legacy.py"),
-    ("modern Python SDK", Runner::Python, "modern.py"),
-    ("Rust SDK", Runner::Program, "rmcp-client"),
+const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
+    ("TypeScript SDK", Runner::Node, "sdk.mjs", Behind::Common),
+    ("modern TypeScript SDK", Runner::Node, "modern.mjs", Behind::Common),
+    ("inspector", Runner::Node, "inspector.mjs", Behind::Common),
+    ("Python SDK", Runner::Python(Sdk::Two), "legacy.py", Behind::Common),
+    ("modern Python SDK", Runner::Python(Sdk::Two), "modern.py", Behind::Common),
+    ("Rust SDK", Runner::Program, "rmcp-client", Behind::Common),
+    ("capable TypeScript clients", Runner::Node, "capable.mjs", Behind::Capable),
+    ("capable inspector", Runner::Node, "capable_inspector.mjs", Behind::Capable),
+    ("capable Python SDK", Runner::Python(Sdk::Two), "capable.py", Behind::Capable),
+    ("capable Python SDK 1 and LangChain", Runner::Python(Sdk::One), "capable_1.py", Behind::Capable),
+    ("capable FastMCP", Runner::Python(Sdk::Two), "capable_fastmcp.py", Behind::Capable),
+    ("real servers", Runner::Python(Sdk::Two), "servers.py", Behind::Nothing),
 ];
+
+/// The servers behind the gateway of a client.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// Those that all clients without capabilities share, in one gateway.
+    Common,
+    /// Those of `capable.rs`, in a gateway of its own: a stdio server gets few processes, one for each set of capabilities,
+    /// and the sets of other clients would take them. The script also gets the addresses, in `ADDRESSES`.
+    Capable,
+    /// None: the script registers its own, and gets the path of Node in `NODE`.
+    Nothing,
+}
 
 #[derive(Clone, Copy)]
 enum Runner {
     Node,
-    Python,
+    Python(Sdk),
     /// A program of this workspace.
     Program,
 }
@@ -44,6 +66,12 @@ pub fn run(run: &mut Run) -> Result<()> {
     // Builds the whole workspace, like the tests, so that nothing is built twice with different features.
     command::show(&run.root, &["cargo", "build", "--workspace", "--bins", "--locked", "--quiet"])?;
     let installed = install(&run.root)?;
+    let pythons = [Sdk::One, Sdk::Two].map(|sdk| Python::install(&run.root, sdk).map(|python| (sdk, python)));
+    let pythons = pythons.into_iter().collect::<Result<Vec<_>>>()?;
+    let python = |wanted: Sdk| {
+        let found = pythons.iter().find(|(sdk, _)| *sdk == wanted);
+        found.context("an SDK that is not installed")?.1.program("python")
+    };
     let results = installed.folder.join("results");
     if results.exists() {
         fs::remove_dir_all(&results)?;
@@ -58,7 +86,8 @@ pub fn run(run: &mut Run) -> Result<()> {
     let fixture =
         Process::start(&results, "fixture", &[&program("conformance-fixture")?, "--http", "0", "--legacy"])?;
     let modern = Process::start(&results, "modern", &[&program("conformance-fixture")?, "--http", "0"])?;
-    let gateway = Gateway::start(&results, &program("toolgate")?)?;
+    let toolgate = program("toolgate")?;
+    let gateway = Gateway::start(&results, &toolgate)?;
     let server = installed.path("node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
     gateway.register(&gateway::stdio("stdio", node, &[&server, "stdio"]))?;
     gateway.register(&gateway::remote("http", Transport::StreamableHttp, &http.url))?;
@@ -67,18 +96,34 @@ pub fn run(run: &mut Run) -> Result<()> {
     gateway.register(&gateway::remote("fixture", Transport::StreamableHttp, &fixture.url))?;
     gateway.register(&gateway::remote("modern", Transport::StreamableHttp, &modern.url))?;
 
+    let (shop_python, shop_script) = (python(Sdk::Two)?, installed.path("workshop.py")?);
+    let shop = capable::start_workshop(&results, &shop_python, &shop_script)?;
+    let capable = [
+        Capable { name: "workshop", url: &shop.url, line: [&shop_python, &shop_script, "stdio"] },
+        Capable { name: "everything", url: &http.url, line: [node, &server, "stdio"] },
+    ];
+
     let mut failed = Vec::new();
-    for (name, runner, script) in clients {
+    for (name, runner, script, behind) in clients {
         let started = Instant::now();
         let line = match runner {
             Runner::Node => vec![node.to_owned(), installed.path(script)?],
-            Runner::Python => vec![installed.path("python/bin/python")?, installed.path(script)?],
+            Runner::Python(sdk) => vec![python(*sdk)?, installed.path(script)?],
             Runner::Program => vec![program(script)?],
         };
         let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
-        let url = gateway.url();
+        let own = match behind {
+            Behind::Common => None,
+            Behind::Capable | Behind::Nothing => Some(Gateway::start(&fresh(&results, script)?, &toolgate)?),
+        };
+        let addresses = match (behind, &own) {
+            (Behind::Capable, Some(own)) => capable::register(own, &capable)?,
+            _ => String::new(),
+        };
+        let url = own.as_ref().unwrap_or(&gateway).url();
         line.push(&url);
-        let outcome = command::show(&installed.folder, &line);
+        let variables = [("NODE", node), ("ADDRESSES", addresses.as_str())];
+        let outcome = command::show_with(&installed.folder, &line, &variables);
         println!("  {name}: {:.1} s", started.elapsed().as_secs_f64());
         if outcome.is_err() {
             failed.push(*name);
@@ -88,6 +133,13 @@ pub fn run(run: &mut Run) -> Result<()> {
         bail!("failed: {} (the logs of gateway and servers are in {})", failed.join(", "), results.display());
     }
     Ok(())
+}
+
+/// A folder for the database and the log of a gateway.
+fn fresh(results: &Path, name: &str) -> Result<PathBuf> {
+    let folder = results.join(name);
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 fn program(name: &str) -> Result<String> {

@@ -32,7 +32,7 @@ impl Gateway {
     pub fn register(&self, registration: &Value) -> Result<()> {
         let answer = self.ask("POST", "/api/v0/servers", &registration.to_string())?;
         if answer.split(' ').nth(1) != Some("201") {
-            bail!("the fixture could not be registered: {answer}");
+            bail!("the server could not be registered: {answer}");
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! Runs the official conformance suite against our fixture, against the gateway with the fixture behind it, and
-//! against the gateway as a client of the suite's own servers. The tables below say what is run; the files beside this
-//! one install the suite, start servers and evaluate the results.
+//! against the gateway as a client of the suite's own servers. The tables below say what is run; `reference.rs` has
+//! the table of servers that others wrote; the other files beside this one install the suite, start servers and
+//! evaluate the results.
 
 pub mod gateway;
 pub mod process;
+mod reference;
 mod report;
 mod requirements;
 mod suite;
@@ -20,6 +22,7 @@ use crate::command;
 use crate::run::Run;
 use gateway::Gateway;
 use process::Process;
+pub use reference::run as of_reference_servers;
 use report::Report;
 use requirements::Requirements;
 use suite::Suite;
@@ -57,8 +60,8 @@ impl Side {
     }
 }
 
-/// The transport over which the fixture is reached.
-#[derive(Clone, Copy)]
+/// The transport over which the gateway reaches the server behind it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     StreamableHttp,
     Stdio,
@@ -73,9 +76,10 @@ enum Eras {
 }
 
 /// What the suite connects to.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
-    Fixture,
+    /// The server itself.
+    Direct,
     /// The gateway's endpoint for one server, where names have no prefix.
     Server,
     /// The gateway's endpoint for all servers, through the shim that removes the prefix from names.
@@ -94,18 +98,18 @@ const MODERN_CLIENT: Set = Set { revision: "2026-07-28", side: Side::Client, sco
 const AHEAD_ACROSS_ERAS: &[(&str, &str)] =
     &[("input-required-result-", "requests of a legacy server to a modern client are not passed on yet")];
 
-/// The name under which the fixture is registered; its tools then begin with this and `__`.
+/// The name under which the server is registered; its tools then begin with this and `__`.
 const SERVER: &str = "conf";
 
 use Eras::{Both, LegacyOnly};
-use Target::{Aggregate, Fixture, Links, Server};
+use Target::{Aggregate, Direct, Links, Server};
 use Transport::{Sse, Stdio, StreamableHttp};
 
 #[rustfmt::skip]
 const DIRECT: &[Case] = &[
-    Case { name: "direct-legacy", set: LEGACY, transport: StreamableHttp, eras: Both, target: Fixture },
-    Case { name: "direct-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Fixture },
-    Case { name: "direct-legacy-only", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Fixture },
+    Case { name: "direct-legacy", set: LEGACY, transport: StreamableHttp, eras: Both, target: Direct },
+    Case { name: "direct-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Direct },
+    Case { name: "direct-legacy-only", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Direct },
 ];
 
 #[rustfmt::skip]
@@ -188,23 +192,16 @@ impl Conformance {
     }
 
     fn run(&self, case: &Case) -> Result<(Report, PathBuf)> {
-        let folder = self.suite.results().join(case.name);
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
-        fs::create_dir_all(&folder)?;
+        let folder = self.folder(case.name)?;
         let Set { revision, side, scored } = case.set;
-        let mut requirements = Requirements::read(&self.suite.requirements(revision), side)?;
-        if requirements.scored.len() != scored {
-            bail!("set {revision} has {} scored scenarios instead of {scored}", requirements.scored.len());
-        }
+        let mut requirements = self.requirements(&case.set)?;
         let status = match case.target {
             Links => self.suite.run_client(&self.root, &self.program("toolgate")?, revision, &folder)?,
-            Fixture | Server | Aggregate => {
+            Direct | Server | Aggregate => {
                 if revision == MODERN.revision && matches!(case.eras, LegacyOnly) {
                     requirements.put_off(AHEAD_ACROSS_ERAS);
                 }
-                self.run_server(case, &folder)?
+                self.run_server(&self.fixture(case)?, case.transport, case.target, revision, &folder)?
             }
         };
         let report = Report::read(&folder, side, &requirements)?;
@@ -215,47 +212,81 @@ impl Conformance {
         Ok((report, folder))
     }
 
-    /// Starts the programs that the case needs, and runs the suite against them.
-    fn run_server(&self, case: &Case, folder: &Path) -> Result<ExitStatus> {
-        let fixture = self.program("conformance-fixture")?;
-        let mut words = match case.transport {
-            StreamableHttp => vec!["--http", "0"],
-            Sse => vec!["--sse", "0"],
-            Stdio => vec!["--stdio"],
-        };
-        if matches!(case.eras, LegacyOnly) && !matches!(case.transport, Sse) {
-            words.push("--legacy");
+    /// An empty folder for the results and logs of a case.
+    fn folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.suite.results().join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
         }
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    fn requirements(&self, set: &Set) -> Result<Requirements> {
+        let Set { revision, side, scored } = *set;
+        let requirements = Requirements::read(&self.suite.requirements(revision), side)?;
+        if requirements.scored.len() != scored {
+            bail!("set {revision} has {} scored scenarios instead of {scored}", requirements.scored.len());
+        }
+        Ok(requirements)
+    }
+
+    /// The command that starts the fixture for a case.
+    fn fixture(&self, case: &Case) -> Result<Vec<String>> {
+        let mut line = vec![self.program("conformance-fixture")?];
+        let words: &[&str] = match case.transport {
+            StreamableHttp => &["--http", "0"],
+            Sse => &["--sse", "0"],
+            Stdio => &["--stdio"],
+        };
+        line.extend(words.iter().map(|&word| word.to_owned()));
+        if matches!(case.eras, LegacyOnly) && !matches!(case.transport, Sse) {
+            line.push("--legacy".to_owned());
+        }
+        Ok(line)
+    }
+
+    /// Starts the server of this command line, and the gateway and the shim if the target needs them, and runs the suite
+    /// against the target.
+    fn run_server(
+        &self,
+        line: &[String],
+        transport: Transport,
+        target: Target,
+        revision: &str,
+        folder: &Path,
+    ) -> Result<ExitStatus> {
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
         // Each of these runs until the suite has finished.
         let mut background = Vec::new();
-        let registration = if matches!(case.transport, Stdio) {
-            gateway::stdio(SERVER, &fixture, &words)
+        let registration = if matches!(transport, Stdio) {
+            let (program, arguments) = line.split_first().context("a server without a command")?;
+            gateway::stdio(SERVER, program, arguments)
         } else {
-            let process =
-                Process::start(folder, "fixture", &[&[fixture.as_str()], words.as_slice()].concat())?;
-            let registration = gateway::remote(SERVER, case.transport, &process.url);
+            let process = Process::start(folder, "server", &line)?;
+            let registration = gateway::remote(SERVER, transport, &process.url);
             background.push(process);
             registration
         };
-        let url = match case.target {
-            Fixture | Links => background.first().context("the suite speaks HTTP only")?.url.clone(),
+        let url = match target {
+            Direct | Links => background.first().context("the suite speaks HTTP only")?.url.clone(),
             Server | Aggregate => {
                 let gateway = Gateway::start(folder, &self.program("toolgate")?)?;
                 gateway.register(&registration)?;
-                let url = match case.target {
+                let url = match target {
                     Aggregate => {
                         let shim = self.suite.start_shim(&self.root, folder, &gateway.url(), SERVER)?;
                         let url = format!("{}/mcp", shim.url);
                         background.push(shim);
                         url
                     }
-                    Fixture | Links | Server => format!("{}/v0/servers/{SERVER}/mcp", gateway.url()),
+                    Direct | Links | Server => format!("{}/v0/servers/{SERVER}/mcp", gateway.url()),
                 };
                 background.push(gateway.into_process());
                 url
             }
         };
-        self.suite.run_server(&url, case.set.revision, folder)
+        self.suite.run_server(&url, revision, folder)
     }
 
     fn program(&self, name: &str) -> Result<String> {

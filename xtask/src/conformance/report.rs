@@ -1,7 +1,7 @@
 //! Evaluates the suite's result files by what the requirement set scores. A failed check of a scored scenario is a
 //! failure, and so is a scored scenario without a result; everything else is only listed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,8 @@ const LONGEST_MESSAGE: usize = 400;
 #[derive(Default)]
 pub struct Report {
     scored: usize,
-    clean: usize,
+    /// The scored scenarios that fail.
+    failed: BTreeSet<String>,
     checks: usize,
     failures: Vec<String>,
     warnings: Vec<String>,
@@ -59,7 +60,9 @@ impl Report {
                     _ => report.failures.push(line()),
                 }
             }
-            report.clean += usize::from(report.failures.len() == before);
+            if report.failures.len() > before {
+                report.failed.insert(scenario.clone());
+            }
         }
         for (scenario, reason) in &requirements.not_scored {
             let checks = checks(results, scenario);
@@ -79,7 +82,21 @@ impl Report {
     }
 
     pub fn summary(&self) -> String {
-        format!("{} of {} scored scenarios pass, {} checks", self.clean, self.scored, self.checks)
+        format!("{} of {} scored scenarios pass, {} checks", self.passed(), self.scored, self.checks)
+    }
+
+    /// The number of scored scenarios that pass.
+    pub fn passed(&self) -> usize {
+        self.scored - self.failed.len()
+    }
+
+    /// The failures in scenarios that pass in another report.
+    pub fn failures_beside(&self, other: &Report) -> Vec<&str> {
+        let lost = |line: &&String| {
+            let scenario = line.split([' ', ':']).next().unwrap_or_default();
+            !other.failed.contains(scenario)
+        };
+        self.failures.iter().filter(lost).map(String::as_str).collect()
     }
 }
 
@@ -161,6 +178,14 @@ mod tests {
             report.to_string(),
             "    warning: ping / name: too long\n    not scored: tasks (extension): 1 of 1 checks fail\n"
         );
+    }
+
+    #[test]
+    fn only_failures_that_the_other_report_has_not_are_told() {
+        let failure = json!([{ "id": "a", "status": "FAILURE", "errorMessage": "wrong" }]);
+        let (good, bad) = (weigh(&[("ping", json!([{ "status": "SUCCESS" }]))]), weigh(&[("ping", failure)]));
+        assert_eq!(bad.failures_beside(&good), ["ping / a: wrong"]);
+        assert!(bad.failures_beside(&bad).is_empty() && good.failures_beside(&bad).is_empty());
     }
 
     #[test]

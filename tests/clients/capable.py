@@ -1,0 +1,86 @@
+"""The Python SDK 2.x with all capabilities, in both eras, at servers of its era. Usage: capable.py"""
+
+import asyncio
+import warnings
+from contextlib import asynccontextmanager
+
+from mcp import Client, MCPDeprecationWarning, types
+from mcp.client.subscriptions import ResourceUpdated
+from tour import ANSWER, NAME, ROOT, Agent, finish, visit
+
+REVISION = "2026-07-28"
+# Revision 2026-07-28 removes some features that the legacy mode tests.
+warnings.simplefilter("ignore", MCPDeprecationWarning)
+
+
+async def elicit(_context, _params):
+    return types.ElicitResult(action="accept", content={"name": NAME})
+
+
+async def sample(_context, _params):
+    text = types.TextContent(type="text", text=ANSWER)
+    return types.CreateMessageResult(role="assistant", model="none", content=text)
+
+
+async def roots(_context):
+    return types.ListRootsResult(roots=[types.Root(uri=ROOT, name="harbour")])
+
+
+class Sdk(Agent):
+    client: Client
+
+    async def tools(self):
+        return {tool.name for tool in (await self.client.list_tools(cache_mode="bypass")).tools}
+
+    async def call(self, name, arguments=None):
+        result = await self.client.call_tool(name, arguments or {})
+        assert not result.is_error, result
+        return "".join(part.text for part in result.content if part.type == "text")
+
+    @asynccontextmanager
+    async def watching(self, uri):
+        if self.client.protocol_version != REVISION:
+            await self.client.subscribe_resource(uri)
+            yield
+            await self.client.unsubscribe_resource(uri)
+            return
+        async with self.client.listen(tools_list_changed=True, resource_subscriptions=[uri]) as events:
+            assert events.honored.tools_list_changed and events.honored.resource_subscriptions == [uri], events.honored
+            reader = asyncio.create_task(self.read(events))
+            yield
+            reader.cancel()
+
+    async def read(self, events):
+        async for event in events:
+            self.notice(*(("updated", str(event.uri)) if isinstance(event, ResourceUpdated) else ("tools",)))
+
+    async def message(self, message):
+        if isinstance(message, types.ResourceUpdatedNotification):
+            self.notice("updated", str(message.params.uri))
+        elif isinstance(message, types.ToolListChangedNotification):
+            self.notice("tools")
+
+
+def connect(mode):
+    @asynccontextmanager
+    async def at(url):
+        agent = Sdk()
+        async with Client(
+            url,
+            mode=mode,
+            elicitation_callback=elicit,
+            sampling_callback=sample,
+            list_roots_callback=roots,
+            message_handler=agent.message,
+        ) as agent.client:
+            yield agent
+
+    return at
+
+
+async def main():
+    await visit("Python SDK 2.x, legacy", connect("legacy"))
+    await visit(f"Python SDK 2.x, {REVISION}", connect(REVISION), modern=True)
+
+
+finish(main())
