@@ -14,7 +14,7 @@ use super::caller::{Owner, Viewer};
 use super::catalog::{Catalog, Entry, Listed};
 use super::view::Lens;
 use model::{Offering, ServerName, SessionMode};
-use upstream::{KnownLists, Profile, Upstream};
+use upstream::{Profile, Upstream};
 
 /// The most profiles whose catalogs are kept; clients can declare any number of different capabilities.
 const MOST_PROFILES: usize = 256;
@@ -204,7 +204,7 @@ impl Gateway {
             is_complete &= !(is_stateful && profile.owner.is_some());
             if !upstream.is_connected() {
                 is_complete = false;
-            } else if let KnownLists::Unread = upstream.known_lists(profile) {
+            } else if !upstream.has_told_lists_for(profile) {
                 unread.push(upstream.clone());
             }
         }

@@ -37,15 +37,6 @@ enum Need {
     Era,
 }
 
-/// What is known of the lists for a caller, without waiting.
-pub enum KnownLists {
-    /// They are those of callers without capabilities.
-    Common,
-    Differing(Arc<Offering>),
-    /// They were not read yet.
-    Unread,
-}
-
 impl Upstream {
     /// The link for a caller; an owner gets one of its own where the server is stateful.
     pub async fn link_for(&self, profile: &Profile) -> Result<Arc<Link>, CallError> {
@@ -75,22 +66,19 @@ impl Upstream {
         })
     }
 
-    /// What a caller sees of the server's lists, if that is known.
-    pub fn known_lists(&self, profile: &Profile) -> KnownLists {
-        let Some(era) = self.0.first_era() else { return KnownLists::Unread };
-        let branch = match self.need(era, profile) {
-            Need::FirstLink => return KnownLists::Common,
-            Need::Branch(profile) => self.0.slots.pool.get(&profile),
-            Need::Era => None,
+    /// Whether `lists_for` would return at once, with nothing that it did not return before.
+    pub fn has_told_lists_for(&self, profile: &Profile) -> bool {
+        let Some(era) = self.0.first_era() else { return false };
+        let pool = &self.0.slots.pool;
+        let needed = match self.need(era, profile) {
+            Need::FirstLink => return true,
+            Need::Branch(needed) => needed,
+            Need::Era => return false,
         };
-        match branch {
-            Some(branch) if branch.is_failed() && branch.profile.owner.is_none() => KnownLists::Common,
-            Some(branch) => match self.lists_of(&branch) {
-                Some(lists) => KnownLists::Differing(lists),
-                None => KnownLists::Unread,
-            },
-            None => KnownLists::Unread,
-        }
+        pool.get(&needed).is_some_and(|branch| {
+            let uses_common = branch.is_failed() && branch.profile.owner.is_none();
+            uses_common || pool.is_read(&needed) && self.lists_of(&branch).is_some()
+        })
     }
 
     /// The lists of a branch, if they can be used. A caller with a link of its own must see what its own calls changed,
@@ -109,10 +97,14 @@ impl Upstream {
             Server::First(_) => Ok(None),
             Server::Branch(branch) => {
                 branch.touch();
-                match self.lists_of(&branch) {
-                    Some(lists) => Ok(Some(lists)),
-                    None => self.read_branch(&branch, false).await.map(Some),
+                let lists = match self.lists_of(&branch) {
+                    Some(lists) => lists,
+                    None => self.read_branch(&branch, false).await?,
+                };
+                if let Some(needed) = self.list_profile(profile) {
+                    self.0.slots.pool.set_read(&needed);
                 }
+                Ok(Some(lists))
             }
         }
     }

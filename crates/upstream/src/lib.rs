@@ -50,7 +50,6 @@ pub use calls::Purpose;
 pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, Replier};
 pub use failures::FailureNote;
-pub use further::KnownLists;
 pub use handle::{LinkState, ServerEvent, Upstream};
 pub use http::Tls;
 pub use inbound::Inbound;

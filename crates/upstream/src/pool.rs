@@ -2,7 +2,7 @@
 //! link declares one set, and one for each session or caller where the server is stateful. They are opened when first
 //! needed, in `further`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -16,9 +16,13 @@ const MAX_SHARED: usize = 4;
 /// The most sets of capabilities of one server whose links are no processes.
 const MAX_SETS: usize = 16;
 
-/// The branches by the profiles of the callers that they serve. A branch may serve several.
 #[derive(Default)]
-pub struct LinkPool(Mutex<HashMap<Profile, Arc<Branch>>>);
+pub struct LinkPool {
+    /// The branches by the profiles of the callers that they serve. A branch may serve several.
+    branches: Mutex<HashMap<Profile, Arc<Branch>>>,
+    /// The profiles whose lists somebody asked for since they have their branch.
+    read: Mutex<HashSet<Profile>>,
+}
 
 /// The branch for a profile.
 pub struct Found {
@@ -37,7 +41,20 @@ impl Found {
 
 impl LinkPool {
     fn lock(&self) -> MutexGuard<'_, HashMap<Profile, Arc<Branch>>> {
-        self.0.lock().expect("no code panics while it holds the branches")
+        self.branches.lock().expect("no code panics while it holds the branches")
+    }
+
+    fn read(&self) -> MutexGuard<'_, HashSet<Profile>> {
+        self.read.lock().expect("no code panics while it holds the profiles")
+    }
+
+    /// Notes that the lists for a profile are known to whoever asked for them.
+    pub fn set_read(&self, profile: &Profile) {
+        self.read().insert(profile.clone());
+    }
+
+    pub fn is_read(&self, profile: &Profile) -> bool {
+        self.read().contains(profile)
     }
 
     /// The branch that serves a profile, if there is one already.
@@ -62,7 +79,7 @@ impl LinkPool {
         let may_replace = !is_process || new.uses_first_link();
         let idle = shared(&branches).filter(|branch| may_replace && branch.may_go());
         if let Some(idle) = idle.min_by_key(|branch| branch.last_used()) {
-            let served = remove(&mut branches, &idle);
+            let served = self.take_out(&mut branches, &idle);
             branches.insert(profile.clone(), new.clone());
             return Some(Found { branch: new, is_nearest: false, replaced: Some((idle, served)) });
         }
@@ -80,7 +97,14 @@ impl LinkPool {
 
     /// Removes a branch; returns the profiles that it served.
     pub fn remove(&self, branch: &Arc<Branch>) -> Vec<Profile> {
-        remove(&mut self.lock(), branch)
+        self.take_out(&mut self.lock(), branch)
+    }
+
+    fn take_out(&self, branches: &mut HashMap<Profile, Arc<Branch>>, branch: &Arc<Branch>) -> Vec<Profile> {
+        let served = branches.extract_if(|_, serving| Arc::ptr_eq(serving, branch));
+        let served: Vec<_> = served.map(|(profile, _)| profile).collect();
+        self.read().retain(|profile| !served.contains(profile));
+        served
     }
 
     /// Makes a branch forget a link that turned out to be unusable; returns the branch.
@@ -128,13 +152,13 @@ impl LinkPool {
     pub fn take(&self, is_meant: impl Fn(&Branch) -> bool) -> Vec<Arc<Link>> {
         let mut branches = self.lock();
         let taken: Vec<_> = distinct(&branches).filter(|branch| is_meant(branch)).collect();
-        branches.retain(|_, branch| !is_meant(branch));
+        let profiles = branches.extract_if(|_, branch| is_meant(branch)).map(|(profile, _)| profile);
+        let mut read = self.read();
+        for profile in profiles {
+            read.remove(&profile);
+        }
         taken.iter().filter_map(|branch| branch.take_link()).collect()
     }
-}
-
-fn remove(branches: &mut HashMap<Profile, Arc<Branch>>, branch: &Arc<Branch>) -> Vec<Profile> {
-    branches.extract_if(|_, serving| Arc::ptr_eq(serving, branch)).map(|(profile, _)| profile).collect()
 }
 
 /// The branches, each once although it may serve several profiles.
