@@ -249,7 +249,8 @@ impl Gateway {
             }
         }
         let Some((entry, offering)) = current(&self.catalog()).zip(offering) else { return };
-        for owner in owners {
+        // The owner may be gone since its lists were asked for.
+        for owner in owners.filter(|owner| upstream.has_link_of(*owner)) {
             if let Some(outdated) = self.own_lists.adopt(owner, &entry, offering) {
                 self.lists.forget_audiences(outdated.as_slice());
                 let _ = self.own_lists_changed.send(owner);

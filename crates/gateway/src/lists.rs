@@ -22,7 +22,7 @@ const LARGEST_CACHE: usize = 64 * 1024 * 1024;
 const KEEPING: usize = 1024;
 
 /// The most endpoints and profiles that are known to have all their lists read.
-const MOST_PREPARED: usize = 10_000;
+const MOST_PREPARED: usize = 1000;
 
 /// The TTL for servers that declare none.
 const DEFAULT_TTL_MS: u64 = 5000;
@@ -215,7 +215,10 @@ impl ListCache {
         let Some(lens) = catalog.lens(viewer) else { return };
         let key = (viewer.scope.clone(), lens.allowed.clone(), profile.shared());
         let mut cache = self.lock();
-        if cache.generation == catalog.generation && cache.prepared.len() < MOST_PREPARED {
+        if cache.generation == catalog.generation {
+            if cache.prepared.len() >= MOST_PREPARED {
+                cache.prepared.clear();
+            }
             cache.prepared.insert(key);
         }
     }

@@ -15,7 +15,7 @@ pub struct Capabilities {
 }
 
 /// The longest declaration that is kept as it is; of a longer one only the known capabilities are.
-pub const LONGEST_DECLARATION: usize = 16 * 1024;
+pub const LONGEST_DECLARATION: usize = 4 * 1024;
 
 /// The bit of each capability, its path in the JSON, and its value there.
 const KNOWN: [(u8, &[&str], Setting); 8] = [

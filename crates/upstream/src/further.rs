@@ -16,11 +16,14 @@ use super::link::Link;
 use super::pace::Pace;
 use super::pool::Found;
 use super::profile::{Owner, Profile};
-use model::{Capabilities, Offering, SessionMode, Transport};
+use model::{Capabilities, Offering, SessionMode, Transport, excerpt};
 use wire::{Era, text};
 
 /// The pause before lists are read again that the server announced as changed: further changes follow closely.
 const SETTLING: Duration = Duration::from_millis(20);
+
+/// How much of a client's declaration the status quotes.
+const QUOTED: usize = 200;
 
 /// What serves a caller.
 enum Server {
@@ -136,7 +139,6 @@ impl Upstream {
 
     /// What a caller needs of a server whose first link has the era `first`.
     fn need(&self, first: Era, profile: &Profile) -> Need {
-        let is_process = self.is_process();
         let owner = profile.owner.filter(|_| self.config().session_mode == SessionMode::Stateful);
         let legacy = |capabilities: Capabilities| match owner.is_none()
             && capabilities.is_empty()
@@ -154,18 +156,12 @@ impl Upstream {
             }
             (Era::Modern, Era::Legacy) if self.0.speaks_legacy().is_none() => Need::Era,
             // Over HTTP the modern era has no sessions that could be one caller's own.
-            (Era::Modern, _) => match owner.filter(|_| is_process) {
+            (Era::Modern, _) => match owner.filter(|_| self.is_process()) {
                 None if profile.capabilities.is_empty() => Need::FirstLink,
-                None => Need::Branch(Profile {
-                    era: Era::Modern,
-                    capabilities: profile.capabilities.clone(),
-                    owner: None,
-                }),
-                owner => Need::Branch(Profile {
-                    era: Era::Modern,
-                    capabilities: profile.capabilities.clone(),
-                    owner,
-                }),
+                owner => {
+                    let capabilities = profile.capabilities.clone();
+                    Need::Branch(Profile { era: Era::Modern, capabilities, owner })
+                }
             },
         }
     }
@@ -192,10 +188,8 @@ impl Upstream {
             self.0.note_nearest(&needed);
             return Ok(Server::First(first));
         };
-        let Found { branch, is_nearest, replaced } = found;
-        if let Some((replaced, served)) = replaced {
-            self.give_up(&replaced, served);
-        }
+        let Found { branch, is_nearest, replaced, forgotten } = found;
+        self.give_up(replaced, forgotten);
         if is_nearest {
             self.0.note_nearest(&needed);
         }
@@ -206,7 +200,7 @@ impl Upstream {
     }
 
     /// Finds out whether a modern server also speaks the legacy era, by opening the link that the caller needs in that
-    /// case. A server that cannot be reached now is asked again by the next caller.
+    /// case. The verdict lasts until the server is connected anew.
     async fn find_out_legacy(&self, profile: &Profile) {
         let _turn = self.0.finding_era.lock().await;
         if self.0.speaks_legacy().is_some() {
@@ -242,7 +236,7 @@ impl Upstream {
             Err(error) => {
                 let first = self.link().await?;
                 let may_share = branch.profile.owner.is_none() && first.era() == branch.profile.era;
-                match may_share && !matches!(error, CallError::Exceeded(_) | CallError::NoRoom(_)) {
+                match may_share {
                     true => {
                         branch.set_failed();
                         self.0.note_refused(&error);
@@ -337,9 +331,10 @@ impl Upstream {
         Ok(offering)
     }
 
-    /// Reads the lists of all branches again that were read before.
+    /// Reads the lists of all shared branches again that were read before. Owners are told of changes on their own links.
     pub(super) fn read_branches_again(&self) {
-        for branch in self.0.slots.pool.branches().into_iter().filter(|branch| branch.lists().is_some()) {
+        let is_read = |branch: &Arc<Branch>| branch.profile.owner.is_none() && branch.lists().is_some();
+        for branch in self.0.slots.pool.branches().into_iter().filter(is_read) {
             let upstream = self.clone();
             self.0.task.spawn(async move { upstream.note_failed(upstream.read_branch(&branch, true).await) });
         }
@@ -421,9 +416,12 @@ impl Upstream {
         }
     }
 
-    /// Gives up a branch that another one replaces.
-    fn give_up(&self, branch: &Arc<Branch>, served: Vec<Profile>) {
-        let _ = self.0.events.send(ServerEvent::Forgotten(self.clone(), served));
+    /// Gives up a branch, and what was read for profiles that have none any more.
+    fn give_up(&self, branch: Option<Arc<Branch>>, forgotten: Vec<Profile>) {
+        if !forgotten.is_empty() {
+            let _ = self.0.events.send(ServerEvent::Forgotten(self.clone(), forgotten));
+        }
+        let Some(branch) = branch else { return };
         branch.wanted_resources.lock().expect("no code panics while it holds the URIs").clear();
         if let Some(link) = branch.take_link() {
             self.0.options.tasks.spawn(async move { link.close().await });
@@ -433,8 +431,8 @@ impl Upstream {
     /// Gives up all further links, after the server turned out to be another one.
     pub(super) fn give_up_branches(&self) {
         for branch in self.0.slots.pool.branches() {
-            let served = self.0.slots.pool.remove(&branch);
-            self.give_up(&branch, served);
+            let forgotten = self.0.slots.pool.remove(&branch);
+            self.give_up(Some(branch), forgotten);
         }
     }
 
@@ -504,6 +502,7 @@ impl Shared {
     /// Tells people that a set of capabilities has no link of its own.
     fn note_nearest(&self, profile: &Profile) {
         let declared = String::from_utf8_lossy(&profile.capabilities.to_json()).into_owned();
+        let declared = excerpt::cut(declared, QUOTED);
         self.remark(format!(
             "clients declare more different capabilities than it may have links; those with {declared} use the link \
              with the nearest ones"

@@ -15,6 +15,8 @@ use model::Capabilities;
 const MAX_SHARED: usize = 4;
 /// The most sets of capabilities of one server whose links are no processes.
 const MAX_SETS: usize = 16;
+/// The most profiles of one server, those with a link of another one included.
+const MOST_PROFILES: usize = 512;
 
 #[derive(Default)]
 pub struct LinkPool {
@@ -29,13 +31,15 @@ pub struct Found {
     pub branch: Arc<Branch>,
     /// Whether it serves this profile only because there are too many sets of capabilities.
     pub is_nearest: bool,
-    /// The branch that was given up for it, with the profiles that it served.
-    pub replaced: Option<(Arc<Branch>, Vec<Profile>)>,
+    /// The branch that was given up for it.
+    pub replaced: Option<Arc<Branch>>,
+    /// The profiles that have no branch any more.
+    pub forgotten: Vec<Profile>,
 }
 
 impl Found {
     fn known(branch: Arc<Branch>) -> Self {
-        Self { branch, is_nearest: false, replaced: None }
+        Self { branch, is_nearest: false, replaced: None, forgotten: Vec::new() }
     }
 }
 
@@ -79,9 +83,9 @@ impl LinkPool {
         let may_replace = !is_process || new.uses_first_link();
         let idle = shared(&branches).filter(|branch| may_replace && branch.may_go());
         if let Some(idle) = idle.min_by_key(|branch| branch.last_used()) {
-            let served = self.take_out(&mut branches, &idle);
+            let forgotten = self.take_out(&mut branches, &idle);
             branches.insert(profile.clone(), new.clone());
-            return Some(Found { branch: new, is_nearest: false, replaced: Some((idle, served)) });
+            return Some(Found { branch: new, is_nearest: false, replaced: Some(idle), forgotten });
         }
         let branch = match nearest(&branches, profile) {
             Some(nearest) => nearest,
@@ -91,8 +95,15 @@ impl LinkPool {
                 branches.entry(empty.clone()).or_insert_with(|| Branch::new(empty)).clone()
             }
         };
+        // Clients can declare any number of different capabilities.
+        let mut forgotten = Vec::new();
+        if branches.len() >= MOST_PROFILES {
+            let borrows = |profile: &Profile, branch: &Branch| *profile != branch.profile;
+            forgotten.extend(branches.extract_if(|it, branch| borrows(it, branch)).map(|(it, _)| it));
+            self.read().retain(|profile| !forgotten.contains(profile));
+        }
         branches.insert(profile.clone(), branch.clone());
-        Some(Found { branch, is_nearest: true, replaced: None })
+        Some(Found { branch, is_nearest: true, replaced: None, forgotten })
     }
 
     /// Removes a branch; returns the profiles that it served.
