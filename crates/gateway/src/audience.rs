@@ -77,9 +77,22 @@ pub struct OwnLists {
 
 #[derive(Default)]
 struct OwnView {
-    lists: DifferingLists,
-    /// The catalog with these lists, and the one that it is derived from; made when it is first needed.
-    catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
+    /// By server and by the profile of the link that shows them.
+    lists: HashMap<(ServerName, Profile), Arc<Listed>>,
+    /// The catalogs with these lists, by the profile of the caller, each with the one that it is derived from; made when
+    /// they are first needed.
+    catalogs: HashMap<Profile, (Arc<Catalog>, Arc<Catalog>)>,
+}
+
+impl OwnView {
+    /// The lists that a caller sees instead of those in `base`.
+    fn differing(&self, profile: &Profile, base: &Catalog) -> DifferingLists {
+        let shown = self.lists.iter().filter(|((server, link), _)| {
+            let upstream = base.get(server.as_str()).and_then(|entry| entry.upstream.as_ref());
+            upstream.and_then(|upstream| upstream.list_profile(profile)).as_ref() == Some(link)
+        });
+        shown.map(|((server, _), listed)| (server.clone(), listed.clone())).collect()
+    }
 }
 
 impl OwnLists {
@@ -87,39 +100,55 @@ impl OwnLists {
         self.by_owner.lock().expect("no code panics while it holds the lists")
     }
 
-    /// The catalog for an owner.
-    fn catalog(&self, owner: Owner, base: Arc<Catalog>) -> Arc<Catalog> {
+    /// The catalog for a caller who owns links.
+    fn catalog(&self, owner: Owner, profile: &Profile, base: Arc<Catalog>) -> Arc<Catalog> {
         let mut owners = self.lock();
         let Some(view) = owners.get_mut(&owner).filter(|view| !view.lists.is_empty()) else { return base };
-        if let Some((catalog, from)) = &view.catalog
+        if let Some((catalog, from)) = view.catalogs.get(profile)
             && Arc::ptr_eq(from, &base)
         {
             return catalog.clone();
         }
-        let audience = FIRST_OF_OWNERS + self.last_audience.fetch_add(1, Ordering::Relaxed);
-        let catalog = Arc::new(base.showing(&view.lists, audience));
-        view.catalog = Some((catalog.clone(), base));
+        let lists = view.differing(profile, &base);
+        let catalog = match lists.is_empty() {
+            true => base.clone(),
+            false => {
+                let audience = FIRST_OF_OWNERS + self.last_audience.fetch_add(1, Ordering::Relaxed);
+                Arc::new(base.showing(&lists, audience))
+            }
+        };
+        if view.catalogs.len() >= MOST_PROFILES {
+            view.catalogs.clear();
+        }
+        view.catalogs.insert(profile.clone(), (catalog.clone(), base));
         catalog
     }
 
-    /// Keeps the lists that a server shows to an owner; false if they are known already. Returns the audience whose lists
-    /// are outdated by that.
-    fn adopt(&self, owner: Owner, entry: &Entry, offering: &Arc<Offering>) -> Option<Option<u64>> {
+    /// Keeps the lists that a server shows on a link with an owner; `None` if they are known already. Returns the audiences
+    /// whose lists are outdated by that.
+    fn adopt(&self, link: &Profile, entry: &Entry, offering: &Arc<Offering>) -> Option<Vec<u64>> {
         let mut owners = self.lock();
-        let view = owners.entry(owner).or_default();
-        let known = view.lists.get(entry.name()).map(|listed| listed.offering());
+        let view = owners.entry(link.owner?).or_default();
+        let key = (entry.name().clone(), link.clone());
+        let known = view.lists.get(&key).map(|listed| listed.offering());
         if known.unwrap_or_else(|| entry.offering()).same_as(offering) {
             return None;
         }
-        view.lists.insert(entry.name().clone(), Arc::new(Listed::new(offering.clone())));
-        Some(view.catalog.take().map(|(catalog, _)| catalog.audience))
+        view.lists.insert(key, Arc::new(Listed::new(offering.clone())));
+        Some(audiences(std::mem::take(&mut view.catalogs)))
     }
 
     /// Forgets owners that `is_over` says are gone; returns their audiences.
     fn forget(&self, is_over: impl Fn(Owner) -> bool) -> Vec<u64> {
         let gone = self.lock().extract_if(|owner, _| is_over(*owner)).collect::<Vec<_>>();
-        gone.into_iter().filter_map(|(_, view)| Some(view.catalog?.0.audience)).collect()
+        gone.into_iter().flat_map(|(_, view)| audiences(view.catalogs)).collect()
     }
+}
+
+/// The audiences that belong to one owner.
+fn audiences(catalogs: HashMap<Profile, (Arc<Catalog>, Arc<Catalog>)>) -> Vec<u64> {
+    let audiences = catalogs.into_values().map(|(catalog, _)| catalog.audience);
+    audiences.filter(|audience| *audience >= FIRST_OF_OWNERS).collect()
 }
 
 impl Gateway {
@@ -128,7 +157,7 @@ impl Gateway {
         let catalog = self.catalog();
         let shared = catalog.for_profile(profile);
         match profile.owner.filter(|_| catalog.has_stateful_servers) {
-            Some(owner) => self.own_lists.catalog(owner, shared),
+            Some(owner) => self.own_lists.catalog(owner, profile, shared),
             None => shared,
         }
     }
@@ -224,7 +253,6 @@ impl Gateway {
         profiles: &[Profile],
         offering: Option<&Arc<Offering>>,
     ) {
-        let owners = profiles.iter().filter_map(|profile| profile.owner);
         let shared: Vec<_> = profiles.iter().filter(|profile| profile.owner.is_none()).cloned().collect();
         let name = upstream.config().name.as_str();
         let current = |catalog: &Catalog| {
@@ -249,10 +277,13 @@ impl Gateway {
             }
         }
         let Some((entry, offering)) = current(&self.catalog()).zip(offering) else { return };
-        // The owner may be gone since its lists were asked for.
-        for owner in owners.filter(|owner| upstream.has_link_of(*owner)) {
-            if let Some(outdated) = self.own_lists.adopt(owner, &entry, offering) {
-                self.lists.forget_audiences(outdated.as_slice());
+        for (profile, owner) in profiles.iter().filter_map(|profile| Some((profile, profile.owner?))) {
+            // The owner may be gone since its lists were asked for.
+            if !upstream.has_link_of(owner) {
+                continue;
+            }
+            if let Some(outdated) = self.own_lists.adopt(profile, &entry, offering) {
+                self.lists.forget_audiences(&outdated);
                 let _ = self.own_lists_changed.send(owner);
             }
         }

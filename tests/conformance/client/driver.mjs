@@ -6,7 +6,7 @@
 
 import { Agent } from './agent.mjs'
 import { Gateway } from './gateway.mjs'
-import { ModernAgent } from './modern.mjs'
+import { ModernAgent, VERSION as MODERN } from './modern.mjs'
 import { authorize } from './person.mjs'
 import { argumentsFor } from './sample.mjs'
 
@@ -74,8 +74,9 @@ async function register(gateway) {
 async function run(gateway) {
   if (!(await register(gateway))) return
   const endpoint = `${gateway.url}/mcp`
-  // Requests that only modern servers make can so far be passed on to modern clients only.
-  const agent = scenario.startsWith('sep-2322') ? new ModernAgent(endpoint) : await Agent.connect(endpoint)
+  // In the era of the server: the suite checks what a client of that era sends.
+  const { protocol_version } = await gateway.get(`/api/v0/servers/${SERVER}`)
+  const agent = protocol_version === MODERN ? new ModernAgent(endpoint) : await Agent.connect(endpoint)
   for (let attempt = 1; attempt < PATIENCE; attempt += 1) {
     const problems = await useEverything(agent)
     // Some servers of the suite do not answer all that they list; the suite itself decides whether that is a failure.

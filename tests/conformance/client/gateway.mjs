@@ -31,6 +31,11 @@ export class Gateway {
     return { status: response.status, headers: Object.fromEntries(response.headers), body: await response.json() }
   }
 
+  async get(path) {
+    const response = await fetch(this.url + path)
+    return response.json()
+  }
+
   async stop() {
     const ended = new Promise((resolve) => this.child.once('exit', resolve))
     this.child.kill('SIGTERM')

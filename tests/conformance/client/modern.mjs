@@ -4,7 +4,7 @@
 import { messagesOf } from './agent.mjs'
 import { sampleOf } from './sample.mjs'
 
-const VERSION = '2026-07-28'
+export const VERSION = '2026-07-28'
 const MOST_ROUNDS = 10
 
 const META = {
