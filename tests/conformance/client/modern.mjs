@@ -16,6 +16,8 @@ const META = {
 export class ModernAgent {
   #url
   #nextId = 1
+  /** The schemas of the listed tools, by name. */
+  #schemas = new Map()
 
   constructor(url) {
     this.#url = url
@@ -46,16 +48,36 @@ export class ModernAgent {
       'mcp-method': method,
     }
     const name = method === 'resources/read' ? params.uri : params.name
-    if (name !== undefined) headers['mcp-name'] = name
+    if (name !== undefined) headers['mcp-name'] = encoded(name)
+    if (method === 'tools/call') Object.assign(headers, repeated(this.#schemas.get(name), params.arguments))
     const body = JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta: META } })
     const response = await fetch(this.#url, { method: 'POST', headers, body })
     for await (const message of messagesOf(response)) {
       if (message.id !== id) continue
       if (message.error) throw new Error(`${method} ${JSON.stringify(params)}: ${JSON.stringify(message.error)}`)
+      message.result.tools?.forEach((tool) => this.#schemas.set(tool.name, tool.inputSchema))
       return message.result
     }
     throw new Error(`${method} was answered with ${response.status} and no result`)
   }
+}
+
+/** The arguments that a schema wants in headers, too. */
+function repeated(schema, values) {
+  const headers = {}
+  for (const [key, property] of Object.entries(schema?.properties ?? {})) {
+    const value = values?.[key]
+    if (value === undefined || value === null) continue
+    if (property['x-mcp-header']) headers[`mcp-param-${property['x-mcp-header']}`] = encoded(String(value))
+    Object.assign(headers, repeated(property, value))
+  }
+  return headers
+}
+
+/** A value as a header carries it: as base64 if it has other characters than visible ASCII. */
+function encoded(value) {
+  const isPlain = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith('=?base64?')
+  return isPlain ? value : `=?base64?${Buffer.from(value).toString('base64')}?=`
 }
 
 /** Accepts a form with its defaults. */
