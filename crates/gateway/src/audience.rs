@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::Gateway;
-use super::caller::{Owner, Viewer};
+use super::caller::{Owner, Scope, Viewer};
 use super::catalog::{Catalog, Entry, Listed};
 use super::view::Lens;
 use model::{Offering, ServerName, SessionMode};
@@ -23,6 +23,15 @@ const FIRST_OF_OWNERS: u64 = 1 << 32;
 
 /// The lists that a server shows to some callers instead of the common ones.
 type DifferingLists = HashMap<ServerName, Arc<Listed>>;
+
+/// The servers whose lists a caller needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent<'a> {
+    All,
+    /// Those that are not stateful: what they show depends on no single caller.
+    Shared,
+    Server(&'a str),
+}
 
 /// The catalogs derived from one, by the profile of their callers.
 #[derive(Default)]
@@ -163,14 +172,14 @@ impl Gateway {
     }
 
     /// Reads the lists that servers show to a caller, where nobody with its profile did before. Waits at most as long as
-    /// connecting may take; then the common lists are used. `server` is the only server that matters, if there is one.
-    pub async fn prepare_lists(&self, viewer: &Viewer, profile: &Profile, server: Option<&str>) {
+    /// connecting may take; then the common lists are used.
+    pub async fn prepare_lists(&self, viewer: &Viewer, profile: &Profile, extent: Extent<'_>) {
         let catalog = self.catalog();
         let Some(lens) = catalog.lens(viewer) else { return };
         if self.lists.is_prepared(&catalog, viewer, lens.allowed, profile) {
             return;
         }
-        let (unread, is_complete) = self.unread(&catalog, &lens, profile, server);
+        let (unread, mut is_complete) = self.unread(&catalog, &lens, profile, extent);
         let mut reading = JoinSet::new();
         for upstream in unread {
             let profile = profile.clone();
@@ -184,13 +193,14 @@ impl Gateway {
         loop {
             let read = tokio::select! {
                 read = reading.join_next() => read,
-                () = &mut limit => break,
+                () = &mut limit => return,
             };
             match read {
                 None => break,
                 Some(Ok((upstream, Ok(Some(lists))))) => self.adopt_lists(&upstream, profile, &lists).await,
                 Some(Ok((_, Ok(None)))) => {}
                 Some(Ok((upstream, Err(error)))) => {
+                    is_complete = false;
                     let server = &upstream.config().name;
                     tracing::debug!(%server, %error, "the lists for a caller cannot be read");
                 }
@@ -203,13 +213,13 @@ impl Gateway {
     }
 
     /// Whether the lists that servers show to a caller are known, so that `prepare_lists` would not wait.
-    pub fn has_lists_for(&self, viewer: &Viewer, profile: &Profile) -> bool {
+    pub fn has_lists_for(&self, viewer: &Viewer, profile: &Profile, extent: Extent<'_>) -> bool {
         let catalog = self.catalog();
         let Some(lens) = catalog.lens(viewer) else { return true };
         if self.lists.is_prepared(&catalog, viewer, lens.allowed, profile) {
             return true;
         }
-        let (unread, is_complete) = self.unread(&catalog, &lens, profile, None);
+        let (unread, is_complete) = self.unread(&catalog, &lens, profile, extent);
         if unread.is_empty() && is_complete {
             self.lists.set_prepared(&catalog, viewer, profile);
         }
@@ -222,13 +232,17 @@ impl Gateway {
         catalog: &Catalog,
         lens: &Lens<'_>,
         profile: &Profile,
-        server: Option<&str>,
+        extent: Extent<'_>,
     ) -> (Vec<Upstream>, bool) {
-        let (mut unread, mut is_complete) = (Vec::new(), server.is_none());
+        let (mut unread, mut is_complete) = (Vec::new(), extent == Extent::All);
         for entry in catalog.entries().filter(|entry| lens.admits(entry)) {
-            let is_meant = server.is_none_or(|name| entry.name().as_str() == name);
-            let Some(upstream) = entry.upstream.as_ref().filter(|_| is_meant) else { continue };
             let is_stateful = entry.registration.config.session_mode == SessionMode::Stateful;
+            let is_meant = match extent {
+                Extent::All => true,
+                Extent::Shared => !is_stateful,
+                Extent::Server(name) => entry.name().as_str() == name,
+            };
+            let Some(upstream) = entry.upstream.as_ref().filter(|_| is_meant) else { continue };
             // What an owner sees may change with each of its calls.
             is_complete &= !(is_stateful && profile.owner.is_some());
             if !upstream.is_connected() {
@@ -289,11 +303,14 @@ impl Gateway {
         }
     }
 
-    /// Passes a client's notice on to a server, on the link that the client's calls use.
-    pub async fn pass_notice(&self, server: &str, profile: &Profile, notice: Bytes) {
+    /// Passes a client's notice on to the server of its endpoint, on the link that its calls use. It counts as a call in
+    /// flight until the server has received it; beyond that limit it is dropped, since a notice has no answer.
+    pub async fn pass_notice(&self, viewer: &Viewer, profile: &Profile, notice: &Bytes) {
+        let Scope::Server(server) = &viewer.scope else { return };
+        let Ok(_in_flight) = self.usage(viewer.client).calls.take(1) else { return };
         let upstream = self.catalog().get(server).and_then(|entry| entry.upstream.clone());
         let Some(upstream) = upstream else { return };
-        if let Err(error) = upstream.tell(profile, notice).await {
+        if let Err(error) = upstream.tell(profile, notice.clone()).await {
             tracing::debug!(server, %error, "a client's notice was not passed on");
         }
     }

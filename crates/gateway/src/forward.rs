@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::Gateway;
 use super::answer::{Answer, Asked, Settled};
+use super::audience::Extent;
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::destination::{self, Reading, ReturnedState};
@@ -68,7 +69,8 @@ impl Gateway {
         if found.is_err() {
             // The server may list it to callers like this one. Boxed, since it is rarely needed.
             let server = destination::named_server(&caller.viewer.scope, head);
-            Box::pin(self.prepare_lists(&caller.viewer, &caller.profile, server.as_deref())).await;
+            let extent = server.as_deref().map_or(Extent::All, Extent::Server);
+            Box::pin(self.prepare_lists(&caller.viewer, &caller.profile, extent)).await;
             catalog = self.catalog_for(&caller.profile);
             found = destination::find(&catalog, &caller, head);
         }

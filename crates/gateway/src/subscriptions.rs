@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Gateway;
+use super::audience::Extent;
 use super::caller::{Profile, Viewer};
 use super::catalog::Entry;
 use super::disclosure::Disclosure;
@@ -105,7 +106,7 @@ impl Gateway {
     ) -> Result<SubscribedResource, Refusal> {
         let mut found = self.find_resource_for(viewer, profile, uri);
         if found.is_err() {
-            Box::pin(self.prepare_lists(viewer, profile, None)).await;
+            Box::pin(self.prepare_lists(viewer, profile, Extent::All)).await;
             found = self.find_resource_for(viewer, profile, uri);
         }
         let (entry, uri) = found?;

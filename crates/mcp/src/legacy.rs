@@ -102,7 +102,7 @@ impl Mcp {
         match head.kind {
             MessageKind::Request => self.answer_request(head, body, sender).await,
             MessageKind::Notice => {
-                self.take_notice(head, body, sender);
+                self.take_notice(head, body, sender).await;
                 None
             }
             MessageKind::Result | MessageKind::Error => {
@@ -293,7 +293,7 @@ impl Mcp {
         Ok(Bytes::from_static(b"{}"))
     }
 
-    fn take_notice(self: &Arc<Self>, head: &Head<'_>, body: &Bytes, sender: &Sender) {
+    async fn take_notice(&self, head: &Head<'_>, body: &Bytes, sender: &Sender) {
         let cancelled =
             head.params.as_ref().filter(|_| head.method.as_deref() == Some("notifications/cancelled"));
         if let (Some(id), Some(session)) =
@@ -302,7 +302,7 @@ impl Mcp {
             self.lives.cancel_call(session.serial, id.raw());
         }
         if sender.session.is_some() {
-            self.pass_notice(head, body, &sender.viewer, &self.profile(sender));
+            self.pass_notice(head, body, &sender.viewer, &self.profile(sender)).await;
         }
     }
 

@@ -33,6 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use budget::{Exceeded, Taken};
 use gateway::Gateway;
+use gateway::audience::Extent;
 use gateway::caller::Profile;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
@@ -117,9 +118,9 @@ impl Mcp {
         if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
             return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
         }
-        if !self.gateway.has_lists_for(viewer, profile) {
+        if !self.gateway.has_lists_for(viewer, profile, Extent::All) {
             // Boxed, since it is rarely needed.
-            Box::pin(self.gateway.prepare_lists(viewer, profile, None)).await;
+            Box::pin(self.gateway.prepare_lists(viewer, profile, Extent::All)).await;
         }
         self.lists_of(viewer, profile)
     }
@@ -132,15 +133,17 @@ impl Mcp {
     /// Makes sure that the endpoint of one server greets as that server greets clients like this one. Aggregated endpoints
     /// greet alike whatever their servers say.
     async fn prepare_greeting(&self, viewer: &Viewer, profile: &Profile) {
-        if matches!(viewer.scope, Scope::Server(_)) && !self.gateway.has_lists_for(viewer, profile) {
-            Box::pin(self.gateway.prepare_lists(viewer, profile, None)).await;
+        if matches!(viewer.scope, Scope::Server(_))
+            && !self.gateway.has_lists_for(viewer, profile, Extent::All)
+        {
+            Box::pin(self.gateway.prepare_lists(viewer, profile, Extent::All)).await;
         }
     }
 
     /// Notes which lists the reader of a new stream knows. Reading them for the first time is no change of them: the
     /// stream knows none until then.
     fn know_lists(self: &Arc<Self>, serial: u64, viewer: &Viewer, profile: &Profile) {
-        if self.gateway.has_lists_for(viewer, profile) {
+        if self.gateway.has_lists_for(viewer, profile, Extent::Shared) {
             let now = self.gateway.fingerprint(viewer, profile);
             let stream_of =
                 |live: &mut live::Live| live.stream.as_mut().map(|it| it.known = it.known.or(now));
@@ -152,14 +155,14 @@ impl Mcp {
             self.lives.look(serial, |live| live.stream.as_mut().and_then(|stream| stream.known.take()));
         let (mcp, viewer, profile) = (self.clone(), viewer.clone(), profile.clone());
         self.tasks.spawn(async move {
-            let prepare = mcp.gateway.prepare_lists(&viewer, &profile, None);
+            let prepare = mcp.gateway.prepare_lists(&viewer, &profile, Extent::Shared);
             mcp.stop.run_until_cancelled(prepare).await;
             let Some(now) = mcp.gateway.fingerprint(&viewer, &profile) else { return };
             // Other changes happened meanwhile, which the reader must hear of.
             let has_changed = mcp.gateway.change_count() != changes;
             mcp.lives.look(serial, |live| {
                 if let Some(stream) = &mut live.stream {
-                    stream.known = if has_changed { known.flatten() } else { Some(now) };
+                    stream.known = Some(known.flatten().filter(|_| has_changed).unwrap_or(now));
                     stream.tell_changes(now);
                 }
             });
@@ -167,20 +170,13 @@ impl Mcp {
     }
 
     /// Passes a client's notice on to the server whose endpoint it was sent to, if the gateway has no use for it itself.
-    fn pass_notice(self: &Arc<Self>, head: &Head<'_>, notice: &Bytes, viewer: &Viewer, profile: &Profile) {
-        let Scope::Server(server) = &viewer.scope else { return };
-        let method = head.method.as_deref().unwrap_or_default();
-        if matches!(
-            method,
-            "notifications/initialized" | "notifications/cancelled" | "notifications/progress"
-        ) {
-            return;
+    async fn pass_notice(&self, head: &Head<'_>, notice: &Bytes, viewer: &Viewer, profile: &Profile) {
+        let known = ["notifications/initialized", "notifications/cancelled", "notifications/progress"];
+        let is_known = known.contains(&head.method.as_deref().unwrap_or_default());
+        if let (Scope::Server(_), false) = (&viewer.scope, is_known) {
+            // Boxed, since it is rarely needed.
+            Box::pin(self.gateway.pass_notice(viewer, profile, notice)).await;
         }
-        let (mcp, server, profile, notice) = (self.clone(), server.clone(), profile.clone(), notice.clone());
-        self.tasks.spawn(async move {
-            let told = mcp.gateway.pass_notice(&server, &profile, notice);
-            mcp.stop.run_until_cancelled(told).await;
-        });
     }
 
     /// Takes the part of a principal's budget that an open stream needs.

@@ -33,7 +33,7 @@ impl Mcp {
                 if let Some(reply) = Reply::misspelled_method(Era::Modern, &head) {
                     return reply;
                 }
-                self.pass_notice(&head, &ask.body, &ask.viewer, &profile(&head, &ask.viewer));
+                self.pass_notice(&head, &ask.body, &ask.viewer, &profile(&head, &ask.viewer)).await;
                 return Reply::accepted();
             }
             MessageKind::Result | MessageKind::Error => {

@@ -467,21 +467,23 @@ impl Upstream {
         close_all(self.0.slots.pool.take(|branch| branch.profile.owner == Some(owner))).await;
     }
 
-    /// Closes links of callers without sessions that were idle for longer than `limit`. Links of sessions are closed
-    /// with their session.
+    /// Closes links of callers without sessions that were idle for longer than `limit`, and shared links of a stateful
+    /// server, which are used only to greet. Links of sessions are closed with their session.
     pub async fn release_idle(&self, limit: Duration) {
+        let is_stateful = self.config().session_mode == SessionMode::Stateful;
         let is_over = |branch: &Branch| match branch.profile.owner {
             Some(Owner::Principal(_) | Owner::Anybody) => branch.is_idle(limit),
-            Some(Owner::Session(_)) | None => false,
+            Some(Owner::Session(_)) => false,
+            None => is_stateful && branch.link().is_some() && branch.is_idle(limit),
         };
         close_all(self.0.slots.pool.take(is_over)).await;
     }
 
-    /// Sends a notice of a caller on its link, if both are of the same era.
+    /// Sends a notice of a caller on its link, if both are of the same era. Returns when the server has received it.
     pub async fn tell(&self, profile: &Profile, notice: Bytes) -> Result<(), CallError> {
         let link = self.link_for(profile).await?;
         if link.era() == profile.era {
-            link.post(notice);
+            link.tell(notice).await;
         }
         Ok(())
     }
