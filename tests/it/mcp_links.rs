@@ -369,3 +369,17 @@ async fn reading_lists_for_the_first_time_is_no_change_of_them() {
     // The first message is about what really changed.
     assert_eq!(stream.next().await.unwrap()["method"], "notifications/prompts/list_changed");
 }
+
+#[tokio::test]
+async fn two_calls_with_the_same_id_are_both_cancelled() {
+    let (app, fake) = start(Behaviour::of(json!({"era": "legacy"}))).await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+        "params": {"name": "s__slow", "arguments": {"ms": 600_000}}});
+    let cancel = async {
+        eventually("both run", async || fake.running() == 2).await;
+        agent.tell("notifications/cancelled", json!({"requestId": 7})).await;
+    };
+    tokio::join!(agent.post(&call), agent.post(&call), cancel);
+    eventually("both are cancelled", async || fake.cancelled().len() == 2).await;
+}
