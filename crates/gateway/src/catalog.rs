@@ -352,7 +352,7 @@ impl Entry {
     }
 
     /// Everything that the server lists to anybody.
-    fn all(&self) -> &Offering {
+    pub fn everything(&self) -> &Arc<Offering> {
         &self.listed.offering
     }
 
@@ -371,7 +371,7 @@ impl Entry {
     }
 
     pub fn tool(&self, name: &str) -> Option<&Tool> {
-        self.listed.tools.find(&self.all().tools, name)
+        self.listed.tools.find(&self.everything().tools, name)
     }
 
     /// The arguments of a tool that modern clients repeat in headers.
@@ -380,32 +380,36 @@ impl Entry {
     }
 
     pub fn prompt(&self, name: &str) -> Option<&Prompt> {
-        self.listed.prompts.find(&self.all().prompts, name)
+        self.listed.prompts.find(&self.everything().prompts, name)
     }
 
     pub fn resource(&self, uri: &str) -> Option<&Resource> {
-        self.listed.resources.find(&self.all().resources, uri)
+        self.listed.resources.find(&self.everything().resources, uri)
     }
 
     /// Whether the server declares tools, but lists none.
     pub fn keeps_tools_to_itself(&self) -> bool {
-        self.all().tools.is_empty() && self.offering().declares("tools")
+        self.everything().tools.is_empty() && self.offering().declares("tools")
     }
 
     /// Writes the definition of a tool under its full name; every other byte is as the server sent it.
     pub fn write_tool(&self, tool: &Tool, out: &mut Vec<u8>) {
-        let definitions = || self.all().tools.iter().map(|tool| &*tool.definition);
+        let definitions = || self.everything().tools.iter().map(|tool| &*tool.definition);
         let names = self.listed.tool_names.get_or_init(|| name_spans(definitions()));
-        let span = self.listed.tools.position(&self.all().tools, &tool.name).and_then(|at| names[at].clone());
+        let span =
+            self.listed.tools.position(&self.everything().tools, &tool.name).and_then(|at| names[at].clone());
         self.write_named(&tool.definition, &tool.name, span, out);
     }
 
     /// Writes the definition of a prompt in the same way.
     pub fn write_prompt(&self, prompt: &Prompt, out: &mut Vec<u8>) {
-        let definitions = || self.all().prompts.iter().map(|prompt| &*prompt.definition);
+        let definitions = || self.everything().prompts.iter().map(|prompt| &*prompt.definition);
         let names = self.listed.prompt_names.get_or_init(|| name_spans(definitions()));
-        let span =
-            self.listed.prompts.position(&self.all().prompts, &prompt.name).and_then(|at| names[at].clone());
+        let span = self
+            .listed
+            .prompts
+            .position(&self.everything().prompts, &prompt.name)
+            .and_then(|at| names[at].clone());
         self.write_named(&prompt.definition, &prompt.name, span, out);
     }
 
@@ -424,22 +428,22 @@ impl Entry {
 
     /// All tools, sorted by name.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.listed.tools.sorted(&self.all().tools)
+        self.listed.tools.sorted(&self.everything().tools)
     }
 
     /// All prompts, sorted by name.
     pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
-        self.listed.prompts.sorted(&self.all().prompts)
+        self.listed.prompts.sorted(&self.everything().prompts)
     }
 
     /// All resources, sorted by URI.
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
-        self.listed.resources.sorted(&self.all().resources)
+        self.listed.resources.sorted(&self.everything().resources)
     }
 
     /// All templates, in the server's order.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
-        self.all().templates.iter().map(|template| &**template)
+        self.everything().templates.iter().map(|template| &**template)
     }
 }
 

@@ -49,7 +49,7 @@ fn compare(old: &Entry, new: &Entry, nouns: &mut BTreeSet<Noun>) {
         count_in(new, nouns);
     }
     let (flags, before) = (&new.registration.flags, &old.registration.flags);
-    let (offering, earlier) = (new.offering(), old.offering());
+    let (offering, earlier) = (new.everything(), old.everything());
     let is_same_reading = Arc::ptr_eq(offering, earlier);
     if flags.disabled_tools != before.disabled_tools || !is_same_reading && offering.tools != earlier.tools {
         nouns.insert(Noun::Tools);
@@ -66,7 +66,7 @@ fn compare(old: &Entry, new: &Entry, nouns: &mut BTreeSet<Noun>) {
 
 /// Adds the lists in which this server appears.
 fn count_in(entry: &Entry, nouns: &mut BTreeSet<Noun>) {
-    let offering = entry.offering();
+    let offering = entry.everything();
     nouns.insert(Noun::Servers);
     nouns.extend((!offering.tools.is_empty()).then_some(Noun::Tools));
     nouns.extend((!offering.prompts.is_empty()).then_some(Noun::Prompts));

@@ -49,7 +49,7 @@ impl Catalog {
     pub fn counts(&self) -> Counts {
         let mut counts = Counts { groups: self.groups().count(), ..Counts::default() };
         for entry in self.entries() {
-            let offering = entry.offering();
+            let offering = entry.everything();
             counts.servers += 1;
             counts.tools += offering.tools.len();
             counts.prompts += offering.prompts.len();

@@ -96,9 +96,9 @@ impl ServerRecord {
             protocol_version: offering.protocol_version.clone(),
             server_info: offering.server_info.clone(),
             instructions: offering.instructions.clone().unwrap_or_default(),
-            tool_count: offering.tools.len(),
-            prompt_count: offering.prompts.len(),
-            resource_count: offering.resources.len(),
+            tool_count: entry.everything().tools.len(),
+            prompt_count: entry.everything().prompts.len(),
+            resource_count: entry.everything().resources.len(),
         }
     }
 }
