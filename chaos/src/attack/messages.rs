@@ -1,4 +1,4 @@
-//! Messages whose cost is out of proportion: batches, long URIs, many subscriptions.
+//! Messages whose cost is out of proportion: batches, long URIs, many subscriptions, many different capabilities.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,49 @@ pub async fn run(plan: &Plan) -> Result<Vec<Verdict>> {
             async |attack| principal_subscriptions(&arena, attack).await,
         )
         .await?;
+    arena
+        .attack(
+            "many capabilities",
+            "600 clients with different capabilities of 3 kB list, and call what does not exist",
+            async |attack| capabilities(&arena, attack).await,
+        )
+        .await?;
     arena.close().await
+}
+
+/// Each new set of capabilities makes the gateway open a link and read lists; both are bounded.
+async fn capabilities(arena: &Arena, attack: &mut Attack) -> Result<()> {
+    let mut clients = JoinSet::new();
+    for part in 0..6 {
+        let address = arena.gateway.address.clone();
+        clients.spawn(async move {
+            for number in 0..100 {
+                let name = format!("{part}-{number}-{}", "x".repeat(3000));
+                let session = raw::session_with(&address, &json!({"extensions": {name: {}}})).await?;
+                for (method, params) in
+                    [("tools/list", json!({})), ("tools/call", json!({"name": "s__nothing"}))]
+                {
+                    let request = raw::post("/mcp", &raw::message(method, &params));
+                    let answer = request.header("Mcp-Session-Id", &session).send(&address).await?;
+                    ensure!(answer.status == 200, "{method} got {} {}", answer.status, answer.text());
+                    let answer = answer.json()?;
+                    let is_right = match method {
+                        "tools/list" => {
+                            answer["result"]["tools"].as_array().is_some_and(|all| !all.is_empty())
+                        }
+                        _ => answer["error"]["code"] == -32602,
+                    };
+                    ensure!(is_right, "{method} got {answer}");
+                }
+            }
+            Ok(())
+        });
+    }
+    for outcome in clients.join_all().await {
+        attack.check(outcome.is_ok(), || format!("{outcome:?}"));
+    }
+    attack.came_back("600 lists, and 600 errors -32602");
+    Ok(())
 }
 
 async fn batches(arena: &Arena, attack: &mut Attack) -> Result<()> {

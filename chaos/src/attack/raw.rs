@@ -140,9 +140,18 @@ pub async fn session(address: &str) -> Result<String> {
     session_of(address, "2025-06-18").await
 }
 
+/// Opens a session of a client that declares these capabilities.
+pub async fn session_with(address: &str, capabilities: &Value) -> Result<String> {
+    open_session(address, "2025-06-18", capabilities).await
+}
+
 /// Opens a session of one version of the protocol.
 pub async fn session_of(address: &str, version: &str) -> Result<String> {
-    let hello = json!({"protocolVersion": version, "capabilities": {},
+    open_session(address, version, &json!({})).await
+}
+
+async fn open_session(address: &str, version: &str, capabilities: &Value) -> Result<String> {
+    let hello = json!({"protocolVersion": version, "capabilities": capabilities,
         "clientInfo": {"name": "attack", "version": "1"}});
     let response = post("/mcp", &message("initialize", &hello)).send(address).await?;
     let id = response.header("mcp-session-id").map(str::to_owned);
