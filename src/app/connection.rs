@@ -256,8 +256,12 @@ impl Service<Request<Incoming>> for ConnectionService {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.activity.begun.fetch_add(1, Ordering::Relaxed);
         let until_sent = UntilSent(self.activity.clone());
-        let answer = self.front.clone().answer(self.peer, request);
-        Box::pin(async move { Ok(answer.await?.map(|body| CountedBody { body, _until_sent: until_sent })) })
+        let (front, peer) = (self.front.clone(), self.peer);
+        // The answering future is made inside, since a captured one would be stored twice: it is several KiB long.
+        Box::pin(async move {
+            let response = front.answer(peer, request).await?;
+            Ok(response.map(|body| CountedBody { body, _until_sent: until_sent }))
+        })
     }
 }
 
