@@ -383,3 +383,19 @@ async fn two_calls_with_the_same_id_are_both_cancelled() {
     tokio::join!(agent.post(&call), agent.post(&call), cancel);
     eventually("both are cancelled", async || fake.cancelled().len() == 2).await;
 }
+
+#[tokio::test]
+async fn the_lists_of_one_set_of_capabilities_do_not_change_how_others_call() {
+    let region = json!({"name": "region", "inputSchema": {"type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}});
+    let behaviour = Behaviour::of(json!({
+        "era": "modern",
+        "tools": [region],
+        "tools_for": {"sampling": [tool("region", "without a header")]},
+    }));
+    let (app, fake) = start(behaviour).await;
+    let able = ModernAgent::at(&app, "/mcp").with(json!({"sampling": {}}));
+    assert_eq!(able.list("tools/list", "tools", "name").await, ["s__region"]);
+    app.call("s__region", json!({"region": "north"})).await;
+    assert_eq!(fake.seen_of("tools/call").pop().unwrap().headers["mcp-param-region"], "north");
+}

@@ -144,6 +144,15 @@ impl Link {
         self.header_params.store(Arc::new(params));
     }
 
+    /// Adds the arguments of tools that the link does not have yet: callers with different capabilities share it.
+    pub(super) fn add_header_params(&self, further: HashMap<String, Vec<HeaderParam>>) {
+        self.header_params.rcu(|known| {
+            let mut all = further.clone();
+            all.extend(known.iter().map(|(tool, params)| (tool.clone(), params.clone())));
+            all
+        });
+    }
+
     /// Sets the subscribed resources; a modern link subscribes again only if they changed.
     pub(super) fn want_resources(&self, uris: &BTreeSet<String>) {
         self.wanted_resources.send_if_modified(|wanted| {

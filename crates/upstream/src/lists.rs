@@ -68,7 +68,7 @@ pub async fn read(
         meta.templates = reader.meta.take();
     }
     let ListReader { mut problems, remarks, ttl_ms, is_private, .. } = reader;
-    hide_unreachable(link, &mut tools, &mut problems);
+    hide_unreachable(link, &mut tools, capabilities.is_empty(), &mut problems);
     let offering = Offering {
         protocol_version: handshake.version.as_str().to_owned(),
         server_info: handshake.server_info.clone(),
@@ -276,7 +276,7 @@ fn is_unknown_method(answer: &Response) -> bool {
 
 /// Hides tools that cannot be called. A modern server over HTTP may require arguments in headers too; a tool that
 /// declares this in a way that the revision forbids is hidden, the others stay.
-fn hide_unreachable(link: &Link, tools: &mut Vec<Arc<Tool>>, problems: &mut Problems) {
+fn hide_unreachable(link: &Link, tools: &mut Vec<Arc<Tool>>, is_common: bool, problems: &mut Problems) {
     let wants_headers = matches!(link.carrier, Carrier::Http(_))
         && link.version().is_some_and(|version| version.era() == Era::Modern);
     if !wants_headers {
@@ -297,5 +297,8 @@ fn hide_unreachable(link: &Link, tools: &mut Vec<Arc<Tool>>, problems: &mut Prob
             }
         }
     });
-    link.set_header_params(params);
+    match is_common {
+        true => link.set_header_params(params),
+        false => link.add_header_params(params),
+    }
 }
