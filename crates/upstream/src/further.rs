@@ -378,8 +378,8 @@ impl Upstream {
         self.0.task.spawn(attend);
     }
 
-    /// Reads lists again after the server announced a change on a further link: those of the link, if anybody read them
-    /// before, and the common ones.
+    /// Reads lists again after the server announced a change on a further link: those of the link, also for callers with
+    /// other capabilities who share it, and the common ones.
     fn take_list_change(&self, branch: &Arc<Branch>) {
         self.doubt_lists();
         let carried = |other: &Arc<Branch>| {
