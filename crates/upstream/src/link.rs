@@ -25,6 +25,9 @@ use wire::{Era, Head, HeaderParam, Version, authored};
 /// Timeout after closing for the link's tasks, which may still send the end of the session or a last notice.
 const CLOSING: Duration = Duration::from_secs(4);
 
+/// Timeout for the last messages before a link is closed.
+const FLUSHING: Duration = Duration::from_secs(1);
+
 /// How long to wait for the stream outside of calls to open. If it opens later, the lists are read again.
 const OPENING: Duration = Duration::from_secs(1);
 
@@ -231,6 +234,22 @@ impl Link {
         }
     }
 
+    /// Tells the upstream that all calls of callers are cancelled.
+    fn cancel_callers(&self) {
+        for id in self.calls.of_callers() {
+            self.cancel(id, self.version());
+        }
+    }
+
+    /// Waits until everything that was posted is delivered.
+    async fn flush(&self) {
+        match &self.carrier {
+            Carrier::Stdio(child) => child.flush().await,
+            Carrier::Sse(stream) => stream.flush().await,
+            Carrier::Http(http) => http.flush().await,
+        }
+    }
+
     /// Stops a link that is unusable. Over HTTP, calls in flight have streams of their own and may still succeed.
     pub(super) fn abandon(&self, reason: &str) {
         match self.carrier {
@@ -250,7 +269,10 @@ impl Link {
     /// Closes the link cleanly: ends the session at the upstream where possible, and ends the process.
     pub async fn close(&self) {
         self.begins_to_end();
+        self.cancel_callers();
         self.calls.lose("the link was closed");
+        // What ended together with the link is cancelled before it.
+        let _ = tokio::time::timeout(FLUSHING, self.flush()).await;
         if let Carrier::Http(http) = &self.carrier {
             http.end_session(self.version()).await;
         }

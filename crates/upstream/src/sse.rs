@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::error::{CallError, too_large};
 use super::http::{EVENTS, EventReader, HttpClient, JSON, Received, Target, is_event_stream};
@@ -17,6 +17,7 @@ pub struct EventStream {
     /// Where messages are posted to.
     address: Target,
     outbox: mpsc::UnboundedSender<Bytes>,
+    flushed: Arc<Notify>,
 }
 
 /// The parts of an open connection that a task of the link uses.
@@ -25,6 +26,7 @@ pub struct Incoming {
     outbox: mpsc::UnboundedReceiver<Bytes>,
     client: Arc<HttpClient>,
     address: Target,
+    flushed: Arc<Notify>,
 }
 
 impl EventStream {
@@ -60,8 +62,15 @@ impl EventStream {
         }
         let address = Target::new(address);
         let (outbox, waiting) = mpsc::unbounded_channel();
-        let incoming = Incoming { reader, outbox: waiting, client: client.clone(), address: address.clone() };
-        Ok((Self { client, address, outbox }, incoming))
+        let flushed = Arc::new(Notify::new());
+        let incoming = Incoming {
+            reader,
+            outbox: waiting,
+            client: client.clone(),
+            address: address.clone(),
+            flushed: flushed.clone(),
+        };
+        Ok((Self { client, address, outbox, flushed }, incoming))
     }
 
     pub async fn send(&self, body: Bytes) -> Result<(), CallError> {
@@ -71,6 +80,13 @@ impl EventStream {
     pub fn post(&self, message: Bytes) {
         let _ = self.outbox.send(message);
     }
+
+    /// Waits until all posted messages are delivered.
+    pub async fn flush(&self) {
+        if self.outbox.send(Bytes::new()).is_ok() {
+            self.flushed.notified().await;
+        }
+    }
 }
 
 impl Incoming {
@@ -78,6 +94,10 @@ impl Incoming {
     pub async fn run(mut self, link: Weak<Link>) {
         let outbox = async {
             while let Some(message) = self.outbox.recv().await {
+                if message.is_empty() {
+                    self.flushed.notify_one();
+                    continue;
+                }
                 if let Err(error) = submit(&self.client, &self.address, &message).await {
                     tracing::debug!(%error, "a notice did not reach its upstream");
                 }

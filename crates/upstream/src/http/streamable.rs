@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::answer::{AnswerEvents, AnswerStream, EventReader, Received, content_type, is_event_stream};
 use super::client::{HttpClient, HttpResponse, IncomingBody};
@@ -32,6 +32,7 @@ pub struct Streamable {
     posting: Arc<OnceLock<HeaderMap>>,
     /// Notices and answers, sent one after the other by a task of the link.
     outbox: mpsc::UnboundedSender<(Bytes, Option<Version>)>,
+    flushed: Arc<Notify>,
 }
 
 /// Messages that wait to be sent by [`Streamable::deliver`].
@@ -40,7 +41,8 @@ pub type Outbox = mpsc::UnboundedReceiver<(Bytes, Option<Version>)>;
 impl Streamable {
     pub fn new(client: HttpClient) -> (Self, Outbox) {
         let (outbox, waiting) = mpsc::unbounded_channel();
-        (Self { client: Arc::new(client), session: Arc::default(), posting: Arc::default(), outbox }, waiting)
+        let (session, posting, flushed) = (Arc::default(), Arc::default(), Arc::default());
+        (Self { client: Arc::new(client), session, posting, outbox, flushed }, waiting)
     }
 
     pub async fn send(
@@ -115,9 +117,20 @@ impl Streamable {
         let _ = self.outbox.send((message, version));
     }
 
+    /// Waits until all messages queued by [`Streamable::post`] are delivered.
+    pub async fn flush(&self) {
+        if self.outbox.send((Bytes::new(), None)).is_ok() {
+            self.flushed.notified().await;
+        }
+    }
+
     /// Sends the messages queued by [`Streamable::post`], in order, for as long as the link lives.
     pub async fn deliver(self, mut outbox: Outbox) {
         while let Some((message, version)) = outbox.recv().await {
+            if message.is_empty() {
+                self.flushed.notify_one();
+                continue;
+            }
             // A message that an upstream never acknowledges must not block the others.
             if tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await.is_err() {
                 tracing::debug!("an upstream did not acknowledge a notice");

@@ -1,13 +1,13 @@
 //! One running server process: lines in, lines out, and its end.
 
 use std::process::Stdio;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +37,7 @@ pub struct Child {
     inbox: mpsc::Sender<Bytes>,
     command: String,
     pub end: ProcessEnd,
+    flushed: Arc<Notify>,
 }
 
 /// The parts that the link's task uses.
@@ -47,6 +48,7 @@ pub struct Running {
     guards: Guards,
     leash: Leash,
     inbox: mpsc::Receiver<Bytes>,
+    flushed: Arc<Notify>,
     budgets: Budgets,
     stderr: ProcessStderr,
     /// Ends when the last writer of standard error is gone.
@@ -89,19 +91,21 @@ impl Child {
         let collecting = options.tasks.spawn(stderr.clone().collect(pipe, redactor));
         let (sender, inbox) = mpsc::channel(INBOX);
         let end = slot.end().clone();
+        let flushed = Arc::new(Notify::new());
         let running = Running {
             process: child,
             guard,
             guards: options.guards.clone(),
             leash: leash.started(),
             inbox,
+            flushed: flushed.clone(),
             budgets: options.budgets.clone(),
             stderr,
             collecting,
             command: process.command.clone(),
             slot,
         };
-        Ok((Self { inbox: sender, command: process.command.clone(), end }, running))
+        Ok((Self { inbox: sender, command: process.command.clone(), end, flushed }, running))
     }
 
     pub async fn send(&self, body: Bytes) -> Result<(), CallError> {
@@ -116,12 +120,21 @@ impl Child {
     }
 }
 
+impl Child {
+    /// Waits until everything that was sent is written to the pipe.
+    pub async fn flush(&self) {
+        if self.inbox.send(Bytes::new()).await.is_ok() {
+            self.flushed.notified().await;
+        }
+    }
+}
+
 impl Running {
     /// Carries messages both ways until the process or the link ends, then ends all its processes.
     pub async fn run(mut self, link: Weak<Link>, stop: CancellationToken) {
         let stdin = self.process.stdin.take().expect("stdin is piped");
         let stdout = self.process.stdout.take().expect("stdout is piped");
-        let Self { process, guard, guards, inbox, budgets, .. } = &mut self;
+        let Self { process, guard, guards, inbox, flushed, budgets, .. } = &mut self;
         // A guard that ended by itself left no processes; output that is still in the pipe is read. A killed guard may
         // leave descendants that keep the pipes open.
         let guard_end = async {
@@ -131,7 +144,7 @@ impl Running {
         };
         let end = tokio::select! {
             () = stop.cancelled() => None,
-            () = write_lines(stdin, inbox) => Some("closed its standard input".to_owned()),
+            () = write_lines(stdin, inbox, flushed) => Some("closed its standard input".to_owned()),
             end = read_lines(stdout, budgets, &link) => Some(end),
             () = guard_end => Some("lost its guard".to_owned()),
         };
@@ -203,18 +216,24 @@ fn end_in_place_of(guard: processes::Pid) {
     }
 }
 
-async fn write_lines(mut stdin: ChildStdin, inbox: &mut mpsc::Receiver<Bytes>) {
+/// Writes messages as lines. An empty one is not written: it asks to be told when all before it are.
+async fn write_lines(mut stdin: ChildStdin, inbox: &mut mpsc::Receiver<Bytes>, flushed: &Notify) {
     let mut line = Vec::new();
     while let Some(message) = inbox.recv().await {
         line.clear();
+        let mut is_flush = message.is_empty();
         append_line(&mut line, &message);
         while line.len() < 64 * 1024
             && let Ok(more) = inbox.try_recv()
         {
+            is_flush |= more.is_empty();
             append_line(&mut line, &more);
         }
         if stdin.write_all(&line).await.is_err() {
             return;
+        }
+        if is_flush {
+            flushed.notify_one();
         }
     }
     // The link is being dropped; `stop` ends the process.
@@ -223,6 +242,9 @@ async fn write_lines(mut stdin: ChildStdin, inbox: &mut mpsc::Receiver<Bytes>) {
 
 /// Appends a message as one line: a newline between JSON tokens is white space, and inside strings it is escaped.
 fn append_line(out: &mut Vec<u8>, message: &[u8]) {
+    if message.is_empty() {
+        return;
+    }
     out.extend(message.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
     out.push(b'\n');
 }
