@@ -1,5 +1,7 @@
 //! The limits that the operator can set: `MAX_CONNECTIONS` and others.
 
+use std::time::Duration;
+
 use super::ConfigError;
 use super::variables::EnvVariables;
 use budget::Limits;
@@ -26,6 +28,7 @@ pub fn read<E: Fn(&str) -> Option<String>>(variables: &EnvVariables<E>) -> Resul
         calls: number("MAX_CALLS")?.unwrap_or(defaults.calls),
         processes: number("MAX_PROCESSES")?.unwrap_or(defaults.processes),
         message_bytes: message.map_or(defaults.message_bytes, |number| megabytes(number) as usize),
+        answer_time: number("PARK_TIMEOUT_SEC")?.map_or(defaults.answer_time, Duration::from_secs),
     })
 }
 

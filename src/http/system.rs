@@ -105,6 +105,7 @@ pub async fn metrics(State(face): State<Face>) -> HandlerResult<Response> {
         is_store_writable: health.is_ok(),
         store_failures: health.failures,
         tasks: Handle::current().metrics().num_alive_tasks(),
+        parked_calls: face.gateway.budgets().parked.used(),
         refusals: refusals.map(|(bound, count)| (bound.as_str(), count)).collect(),
     };
     let mut response = face.gateway.metrics.render(statuses, &state).into_response();

@@ -40,6 +40,8 @@ mod enterprise_init;
 mod groups;
 mod groups_model;
 mod guessing;
+mod input_parked;
+mod input_rounds;
 mod leaks_eras;
 mod leaks_errors;
 mod leaks_tasks;

@@ -212,9 +212,6 @@ async fn modern_servers_get_their_marks_and_headers_from_a_legacy_session() {
     assert_eq!(meta["io.modelcontextprotocol/logLevel"], "notice");
     fake.forget_seen();
     assert_eq!(agent.request("ping", json!({})).await["result"], json!({}));
-    let error = agent.error("tools/call", json!({"name": "s__ask"})).await;
-    assert_eq!(error["code"], -32603);
-    assert!(error["message"].as_str().unwrap().contains("input"), "{error}");
     assert!(fake.seen_of("ping").is_empty());
 }
 

@@ -1,10 +1,10 @@
-//! Servers that need input: a modern server responds with `input_required` and gets its state back in the next round,
-//! but only from the client that the state was given to. A legacy server that asks during a modern call is refused.
+//! Modern servers that need input of modern clients: the server responds with `input_required` and gets its state back in
+//! the next round, but only from the client that the state was given to. Input across eras is in `input_*`.
 
 use serde_json::{Value, json};
 
 use crate::support::modern::{CAPABILITIES_KEY, Post};
-use crate::support::{Agent, Behaviour, Fake, ModernAgent, TestApp};
+use crate::support::{Behaviour, Fake, ModernAgent, TestApp};
 
 async fn start() -> (TestApp, Fake, Fake) {
     let app = TestApp::start().await;
@@ -64,10 +64,8 @@ async fn the_state_of_a_server_is_sealed_on_its_way_and_comes_back_as_it_was() {
             assert!(
                 message["result"].get("ttlMs").is_none() && message["result"].get("cacheScope").is_none()
             );
-            let done = r#"{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"complete","content":[]}}"#;
-            let retry = with_state(json!({"name": tool, "arguments": {"answer": done}}), given);
-            let result = agent.result("tools/call", retry).await;
-            assert_eq!(result, json!({"resultType": "complete", "content": []}), "{path}");
+            let result = agent.result("tools/call", with_state(params, given)).await;
+            assert_eq!(result["resultType"], "input_required", "{path}");
             let arrived = fake.seen_of("tools/call").pop().unwrap();
             assert_eq!(arrived.params["requestState"], state, "{path}");
             assert_eq!(arrived.params["inputResponses"], json!({"q": {"action": "accept", "content": {}}}));
@@ -82,13 +80,12 @@ async fn there_may_be_several_rounds() {
     let agent = agent(&app, "/mcp");
     let mut state = Value::Null;
     for round in 0..5_u64 {
-        let written = json!(format!("round {round}"));
-        let params = asking("s__verbatim", &written.to_string());
+        let params = asking("s__verbatim", r#""mine""#);
         let params = if state.is_null() { params } else { with_state(params, &state) };
         let result = agent.result("tools/call", params).await;
         assert_eq!(result["resultType"], "input_required");
         let arrived = fake.seen_of("tools/call").pop().unwrap();
-        let before = round.checked_sub(1).map(|before| json!(format!("round {before}")));
+        let before = (round > 0).then(|| json!("mine"));
         assert_eq!(arrived.params.get("requestState"), before.as_ref());
         assert_ne!(result["requestState"], state);
         state = result["requestState"].clone();
@@ -133,11 +130,14 @@ async fn a_state_is_valid_only_for_its_own_request() {
         ("s__other", given.clone()),
         ("t__verbatim", given.clone()),
     ] {
-        let params = with_state(json!({"name": tool, "arguments": {}}), &state);
+        let params = with_state(asking(tool, r#""mine""#), &state);
         let (status, error) = agent.error("tools/call", params).await;
         assert_eq!((status, &error["code"]), (200, &json!(-32602)), "{tool} {state}: {error}");
         assert!(error["message"].as_str().unwrap().contains("requestState"), "{error}");
     }
+    // Nor with other arguments.
+    let params = with_state(asking("s__verbatim", r#""other""#), &given);
+    assert_eq!(agent.error("tools/call", params).await.1["code"], -32602);
     // Nor for another method.
     let params = with_state(json!({"name": "s__plain"}), &given);
     assert_eq!(agent.error("prompts/get", params).await.1["code"], -32602);
@@ -148,13 +148,14 @@ async fn a_state_is_valid_only_for_its_own_request() {
 
 #[tokio::test]
 async fn a_state_outlives_a_restart_but_not_another_gateway() {
-    let (app, _fake, _other) = start().await;
-    let given = agent(&app, "/mcp").result("tools/call", asking("s__verbatim", r#""mine""#)).await;
-    let done = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}"#;
-    let retry =
-        with_state(json!({"name": "s__verbatim", "arguments": {"answer": done}}), &given["requestState"]);
+    let (app, fake, _other) = start().await;
+    let params = asking("s__verbatim", r#""mine""#);
+    let given = agent(&app, "/mcp").result("tools/call", params.clone()).await;
+    let retry = with_state(params, &given["requestState"]);
     let app = app.restart().await;
-    assert_eq!(agent(&app, "/mcp").result("tools/call", retry.clone()).await["content"], json!([]));
+    let result = agent(&app, "/mcp").result("tools/call", retry.clone()).await;
+    assert_eq!(result["resultType"], "input_required");
+    assert_eq!(fake.seen_of("tools/call").pop().unwrap().params["requestState"], "mine");
     let (elsewhere, _one, _two) = start().await;
     assert_eq!(agent(&elsewhere, "/mcp").error("tools/call", retry).await.1["code"], -32602);
 }
@@ -193,44 +194,4 @@ async fn a_question_after_progress_comes_on_the_stream() {
     let answer = talk.next().await.unwrap();
     assert_eq!(answer["result"]["resultType"], "input_required");
     assert!(answer["result"]["requestState"].as_str().is_some_and(|state| !state.contains("mine")));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_legacy_server_that_asks_is_told_that_it_cannot() {
-    let app = TestApp::start().await;
-    let behaviour = Behaviour::of(json!({"era": "legacy"}));
-    let fake = Fake::start(behaviour.clone()).await;
-    app.register_http("http", &fake).await;
-    app.register_sse("sse", &fake).await;
-    app.register_stdio("stdio", &behaviour).await;
-    let agent = ModernAgent::at(&app, "/mcp").with(json!({"elicitation": {}, "sampling": {}, "roots": {}}));
-    for server in ["http", "sse", "stdio"] {
-        for method in ["elicitation/create", "sampling/createMessage"] {
-            let mut talk = agent
-                .begin(&agent.message(
-                    json!(1),
-                    "tools/call",
-                    json!({"name": format!("{server}__ask"), "arguments": {"method": method}}),
-                ))
-                .await;
-            // The question never reaches a client that could not answer it.
-            let answer = talk.next().await.unwrap();
-            let told = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
-            assert!(told.contains("-32601") && told.contains(method), "{server}: {told}");
-        }
-        // A client that does not know this feature could never answer it.
-        let unable = ModernAgent::at(&app, "/mcp").with(json!({"sampling": {}}));
-        let (status, error) = unable.error("tools/call", json!({"name": format!("{server}__ask")})).await;
-        assert_eq!((status, &error["code"]), (400, &json!(-32021)), "{server}: {error}");
-        assert_eq!(error["data"], json!({"requiredCapabilities": {"elicitation": {}}}), "{server}");
-        let arguments = json!({"method": "roots/list"});
-        let told = agent.call_text(&format!("{server}__ask"), arguments).await;
-        assert_eq!(told, r#"{"roots":[]}"#, "{server}");
-    }
-    // Legacy clients of the same server are still asked.
-    let legacy = Agent::connect_with(&app, "/mcp", json!({"elicitation": {}})).await;
-    let mut talk = legacy.begin_call(json!(1), "http__ask", json!({})).await;
-    let question = talk.expect("elicitation/create").await;
-    legacy.reply(&question, json!({"action": "accept", "content": {"colour": "red"}})).await;
-    assert!(talk.answer().await["result"]["content"][0]["text"].as_str().unwrap().contains("red"));
 }

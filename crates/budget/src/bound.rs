@@ -21,6 +21,10 @@ pub enum Bound {
     WaitingCalls,
     /// The time that a call waits for a server with `max_concurrency`.
     WaitingTime,
+    /// Calls that wait for input of their client.
+    ParkedCalls,
+    /// The time that a client has to answer a question of a server.
+    AnswerTime,
     Processes,
     /// The size of a message of a server.
     MessageSize,
@@ -31,7 +35,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::HeadTime,
         Self::BodyTime,
         Self::SendTime,
@@ -46,6 +50,8 @@ impl Bound {
         Self::Calls,
         Self::WaitingCalls,
         Self::WaitingTime,
+        Self::ParkedCalls,
+        Self::AnswerTime,
         Self::Processes,
         Self::MessageSize,
         Self::Lists,
@@ -70,6 +76,8 @@ impl Bound {
             Bound::Calls => "calls",
             Bound::WaitingCalls => "waiting_calls",
             Bound::WaitingTime => "waiting_time",
+            Bound::ParkedCalls => "parked_calls",
+            Bound::AnswerTime => "answer_time",
             Bound::Processes => "processes",
             Bound::MessageSize => "message_size",
             Bound::Lists => "lists",
@@ -95,6 +103,8 @@ impl Bound {
             Bound::Calls => "Calls in flight",
             Bound::WaitingCalls => "Calls that wait for a server with max_concurrency",
             Bound::WaitingTime => "Time that a call waits for a server with max_concurrency",
+            Bound::ParkedCalls => "Parked calls, which wait for input of their client",
+            Bound::AnswerTime => "Time that a client has to answer a question of a server",
             Bound::Processes => "Processes of servers",
             Bound::MessageSize => "Size of a message of a server",
             Bound::Lists => "Tools, prompts and resources that a server lists",
@@ -110,6 +120,7 @@ impl Bound {
             Bound::BufferedBytes => Some("MAX_BUFFERED_MB"),
             Bound::Streams => Some("MAX_STREAMS"),
             Bound::Calls => Some("MAX_CALLS"),
+            Bound::AnswerTime => Some("PARK_TIMEOUT_SEC"),
             Bound::Processes => Some("MAX_PROCESSES"),
             Bound::MessageSize => Some("MAX_MESSAGE_MB"),
             Bound::RateLimit => Some("rate_limit"),
@@ -123,6 +134,7 @@ impl Bound {
             | Bound::Subscriptions
             | Bound::WaitingCalls
             | Bound::WaitingTime
+            | Bound::ParkedCalls
             | Bound::Lists
             | Bound::WrongTokens => None,
         }
@@ -170,6 +182,10 @@ impl std::fmt::Display for Exceeded {
                     f,
                     "no other call to this server ended within {limit} seconds (max_concurrency); try again later"
                 )
+            }
+            Bound::ParkedCalls => write!(f, "{limit} calls wait for input of their client already"),
+            Bound::AnswerTime => {
+                write!(f, "the client did not answer the server within {limit} seconds (PARK_TIMEOUT_SEC)")
             }
             Bound::Processes => write!(f, "{limit} processes of servers run already; try again later"),
             Bound::MessageSize => write!(

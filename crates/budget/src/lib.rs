@@ -14,8 +14,9 @@ pub use bound::{Bound, Exceeded};
 pub use budget::{Budget, Taken};
 pub use charged::charged;
 pub use limits::{
-    BATCH_ANSWER_BYTES, BATCH_MESSAGES, LISTED_BYTES, LISTED_ITEMS, LISTED_PAGES, Limits, SERVER_PROCESSES,
-    SUBSCRIPTIONS_OF_PRINCIPAL, SUBSCRIPTIONS_OF_SESSION, URI_BYTES, WAITING_CALLS,
+    BATCH_ANSWER_BYTES, BATCH_MESSAGES, LISTED_BYTES, LISTED_ITEMS, LISTED_PAGES, Limits, PARKED_CALLS,
+    PARKED_OF_PRINCIPAL, SERVER_PROCESSES, SUBSCRIPTIONS_OF_PRINCIPAL, SUBSCRIPTIONS_OF_SESSION, URI_BYTES,
+    WAITING_CALLS,
 };
 pub use rate::RateLimiter;
 pub use refusals::Refusals;
@@ -31,6 +32,8 @@ pub struct Budgets {
     pub buffered: Budget,
     /// Processes of all stdio servers.
     pub processes: Budget,
+    /// Calls that wait for input of their client.
+    pub parked: Budget,
 }
 
 impl Budgets {
@@ -40,6 +43,7 @@ impl Budgets {
             connections: Budget::new(Bound::Connections, limits.connections, &refusals),
             buffered: Budget::new(Bound::BufferedBytes, limits.buffered_bytes, &refusals),
             processes: Budget::new(Bound::Processes, limits.processes, &refusals),
+            parked: Budget::new(Bound::ParkedCalls, PARKED_CALLS, &refusals),
             refusals,
             limits,
         }

@@ -1,5 +1,7 @@
 //! The limits: constants, and those that the operator can set, with their defaults.
 
+use std::time::Duration;
+
 /// The most messages in a batch.
 pub const BATCH_MESSAGES: usize = 100;
 /// The most bytes in the answer to a batch.
@@ -12,6 +14,10 @@ pub const SUBSCRIPTIONS_OF_SESSION: u64 = 1000;
 pub const SUBSCRIPTIONS_OF_PRINCIPAL: u64 = 10_000;
 /// The most calls that wait for a server with `max_concurrency`.
 pub const WAITING_CALLS: u64 = 1000;
+/// The most parked calls of one principal; beyond it, the oldest one expires.
+pub const PARKED_OF_PRINCIPAL: u64 = 100;
+/// The most parked calls in all.
+pub const PARKED_CALLS: u64 = 10_000;
 /// The most processes of one stdio server.
 pub const SERVER_PROCESSES: u64 = 32;
 /// The most tools, prompts, resources or templates that a server may list.
@@ -38,6 +44,8 @@ pub struct Limits {
     pub processes: u64,
     /// `MAX_MESSAGE_MB`: the largest message of a server.
     pub message_bytes: usize,
+    /// `PARK_TIMEOUT_SEC`: how long a client may take to answer a question of a server.
+    pub answer_time: Duration,
 }
 
 impl Default for Limits {
@@ -49,6 +57,7 @@ impl Default for Limits {
             calls: 1000,
             processes: 256,
             message_bytes: 64 * MIB,
+            answer_time: Duration::from_secs(600),
         }
     }
 }

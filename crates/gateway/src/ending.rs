@@ -40,6 +40,11 @@ impl Ending {
         self.reason = self.tool.as_ref().map(|_| reason());
     }
 
+    /// Takes back the outcome: the response was not the last one.
+    pub fn reopen(&mut self) {
+        (self.outcome, self.reason) = (Outcome::Cancelled, None);
+    }
+
     /// Sets the outcome of a call whose target is disabled or does not exist for the caller.
     pub fn denied(&mut self) {
         (self.outcome, self.reason, self.entry) = (Outcome::Denied, None, None);

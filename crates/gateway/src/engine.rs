@@ -14,13 +14,16 @@ use tokio_util::sync::CancellationToken;
 use super::Gateway;
 use super::caller::Profile;
 use super::catalog::Entry;
+use super::clock::{Clock, Overdue, Pause};
 use super::ending::Ending;
+use super::input::{InputRound, MOST_ROUNDS};
+use super::question::Question;
 use super::wording::Wording;
 use budget::{Exceeded, Taken};
 use model::PrincipalId;
 use telemetry::Outcome;
-use upstream::{CallError, Exchange, Inbound, Link, Replier, Upstream};
-use wire::Head;
+use upstream::{CallError, Exchange, Inbound, Link, Upstream};
+use wire::{Head, Response};
 
 /// When a call that found no room may be tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -96,14 +99,18 @@ pub struct Call {
     /// The link on which it was sent, and the exchange there; `None` between two attempts.
     attempt: Option<(Arc<Link>, Exchange)>,
     deadline: Option<Instant>,
+    /// Replaces the deadline as soon as the server asks something.
+    clock: Option<Arc<Clock>>,
+    /// How often the server asked for input with a response, and the request was sent again.
+    rounds: u32,
     /// Whether it was sent again after an attempt that the server did not run.
     was_resent: bool,
     /// Whether it was sent again after an attempt whose response was lost.
     was_repeated: bool,
     ending: Ending,
-    _permit: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
     /// Its part of the payer's budget of calls in flight.
-    _in_flight: Option<Taken>,
+    in_flight: Option<Taken>,
 }
 
 impl Gateway {
@@ -133,21 +140,23 @@ impl Gateway {
             upstream,
             attempt: None,
             deadline: limit.map(|limit| Instant::now() + limit),
+            clock: None,
+            rounds: 0,
             was_resent: false,
             was_repeated: false,
             ending,
-            _permit: None,
-            _in_flight: in_flight,
+            permit: None,
+            in_flight,
         };
         let (deadline, revoked) = (call.deadline, call.request.revoked.clone());
         let begun = {
             // Pinned here, since moving a large future is expensive.
             let begun = pin!(async {
-                call._permit =
+                call.permit =
                     call.upstream.permit().await.map_err(|exceeded| Failure::Throttled(exceeded.into()))?;
                 call.send(head).await.map_err(Failure::Call)
             });
-            within(deadline, limit, revoked.as_ref(), begun).await
+            within(deadline, None, limit, revoked.as_ref(), begun).await
         };
         match begun {
             Ok(()) => Ok(call),
@@ -170,9 +179,10 @@ impl Gateway {
 impl Call {
     /// Receives the next message from the server. Nothing comes after a response or a failure.
     pub async fn next(&mut self) -> Result<Inbound, Failure> {
-        let (deadline, revoked) = (self.deadline, self.request.revoked.clone());
+        let (deadline, clock, revoked) = (self.deadline, self.clock.clone(), self.request.revoked.clone());
         let limit = self.request.entry.registration.config.timeout();
-        let received = within(deadline, limit, revoked.as_ref(), pin!(self.receive())).await;
+        let received =
+            within(deadline, clock.as_deref(), limit, revoked.as_ref(), pin!(self.receive())).await;
         match received {
             Ok(Inbound::Answer(answer)) => {
                 self.ending.answered(&answer);
@@ -265,9 +275,48 @@ impl Call {
         self.attempt.as_ref().and_then(|(_, exchange)| exchange.refused_with())
     }
 
-    /// The replier for requests that the server sends during this call.
-    pub fn replier(&self) -> Option<Replier> {
-        self.attempt.as_ref().map(|(_, exchange)| exchange.replier())
+    /// Stops the clock until the caller has answered: that time is not the server's.
+    pub fn pause(&mut self) -> Pause {
+        let budgets = self.upstream.budgets();
+        self.clock.get_or_insert_with(|| Clock::new(self.deadline, budgets.clone())).pause()
+    }
+
+    /// The question that a request of the server puts to the caller. From then on the call is not repeated: its caller
+    /// would have to answer again. `None` if the request cannot be answered.
+    pub fn question(&mut self, request: Bytes) -> Option<Question> {
+        self.request.is_repeatable = false;
+        let pause = self.pause();
+        let (_, exchange) = self.attempt.as_ref()?;
+        Question::read(request, exchange.replier(), pause)
+    }
+
+    /// The input that a response asks for, if the gateway may send the request again with it. The error is a sentence.
+    pub fn input_round(&mut self, response: &Response) -> Result<InputRound, String> {
+        self.ending.reopen();
+        if self.rounds == MOST_ROUNDS {
+            return Err(format!("the server asked for input more than {MOST_ROUNDS} times"));
+        }
+        InputRound::read(response)
+    }
+
+    /// Sends the request again with the input that the server asked for: `members` are added to its params.
+    pub fn again(&mut self, members: Vec<(&'static str, Vec<u8>)>) {
+        self.rounds += 1;
+        (self.was_resent, self.was_repeated) = (false, false);
+        self.request.wording.set_round(members);
+        self.attempt = None;
+    }
+
+    /// Notes whether the server waits for the caller, who was told so and is gone meanwhile.
+    pub fn set_parked(&self, is_parked: bool) {
+        if let Some((_, exchange)) = &self.attempt {
+            exchange.set_parked(is_parked);
+        }
+    }
+
+    /// Gives back what the call holds of the limits. If the server has not answered, the call is cancelled.
+    pub fn give_back(&mut self) {
+        (self.permit, self.in_flight, self.attempt) = (None, None, None);
     }
 
     /// Refuses a request of the server, which this caller cannot serve.
@@ -280,17 +329,24 @@ impl Call {
 
 async fn within<T>(
     deadline: Option<Instant>,
+    clock: Option<&Clock>,
     limit: Option<Duration>,
     revoked: Option<&CancellationToken>,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
+    let late = || Failure::Call(CallError::TimedOut(limit.unwrap_or_default()));
     let timed = async {
-        match deadline {
-            None => work.await,
-            Some(deadline) => {
-                let late = || Failure::Call(CallError::TimedOut(limit.unwrap_or_default()));
-                timeout_at(deadline, work).await.unwrap_or_else(|_| Err(late()))
-            }
+        match (clock, deadline) {
+            (Some(clock), _) => tokio::select! {
+                biased;
+                done = work => done,
+                overdue = clock.overdue() => Err(match overdue {
+                    Overdue::Server => late(),
+                    Overdue::Caller(exceeded) => Failure::Call(CallError::Exceeded(exceeded.to_string())),
+                }),
+            },
+            (None, None) => work.await,
+            (None, Some(deadline)) => timeout_at(deadline, work).await.unwrap_or_else(|_| Err(late())),
         }
     };
     match revoked {

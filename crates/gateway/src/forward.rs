@@ -2,6 +2,7 @@
 //! progress token are replaced by the link's own, and in what comes back by the caller's again. Nothing else changes if
 //! both sides are of the same era. No SQL, one copy. The engine does the sending.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,11 +11,13 @@ use super::Gateway;
 use super::answer::{Answer, Asked, Settled};
 use super::audience::Extent;
 use super::caller::Caller;
-use super::catalog::Entry;
-use super::destination::{self, Reading, ReturnedState};
+use super::catalog::{Catalog, Entry};
+use super::destination::{self, Destination, Reading, ReturnedState};
 use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure, Payer};
+use super::input::InputRound;
 use super::lists::Caching;
+use super::question::Question;
 use super::refusal::Refusal;
 use super::shared_uris::ServerLinks;
 use super::tasks::{self, TaskAccess};
@@ -23,23 +26,39 @@ use model::Mode;
 use upstream::Inbound;
 use wire::{Era, Head, Patch, Response};
 
-pub use upstream::Replier;
+pub use super::clock::Pause;
+
+/// How many notices are kept for a caller that is not there to receive them; further ones are dropped.
+const KEPT_NOTICES: usize = 64;
 
 /// A message for the caller.
 pub enum Outbound {
     /// Progress or a log line, ready to be sent.
     Notice(Bytes),
-    /// A request of the server to the caller; the reply goes back through the replier.
-    Request { message: Bytes, replier: Replier },
-    /// A modern server needs input, with which the caller then sends its request again. Nothing comes after it.
+    /// A request of a legacy server to the caller.
+    Question(Question),
+    /// A modern server needs input, with which a modern caller then sends its request again. Nothing comes after it.
     InputRequired(Bytes),
+    /// A modern server needs input of a legacy caller, with which the gateway sends the request again.
+    Round(InputRound),
     /// The response, ready to be sent. Nothing comes after it.
     Answer(Answer),
+}
+
+/// What is left of a call that ended while nobody waited for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Its end, for its caller.
+    ForCaller,
+    /// Nothing: the token of its caller was revoked.
+    Revoked,
 }
 
 /// An agent's request in flight.
 pub struct Forward {
     call: Call,
+    /// What came while nobody waited for it, in order; the last may be the response or the failure.
+    backlog: VecDeque<Result<Inbound, Failure>>,
     era: Era,
     /// The caller's own id and progress token, as it wrote them.
     id: Vec<u8>,
@@ -63,23 +82,8 @@ impl Gateway {
         message: &Bytes,
         state: Option<ReturnedState>,
     ) -> Result<Forward, Refusal> {
-        self.check_uris(head)?;
-        let mut catalog = self.catalog_for(&caller.profile);
-        let mut found = destination::find(&catalog, &caller, head);
-        if found.is_err() {
-            // The server may list it to callers like this one. Boxed, since it is rarely needed.
-            let server = destination::named_server(&caller.viewer.scope, head);
-            let extent = server.as_deref().map_or(Extent::All, Extent::Server);
-            Box::pin(self.prepare_lists(&caller.viewer, &caller.profile, extent)).await;
-            catalog = self.catalog_for(&caller.profile);
-            found = destination::find(&catalog, &caller, head);
-        }
-        let found = found.and_then(|destination| destination.returning(head, state));
-        let destination = found.inspect_err(|_| {
-            if head.method.as_deref() == Some("tools/call") {
-                self.deny_call();
-            }
-        })?;
+        let (catalog, destination) = self.destination(&caller, head).await?;
+        let destination = destination.returning(head, state).inspect_err(|_| self.deny(head))?;
         let tasks = match caller.viewer.client {
             None => None,
             client => {
@@ -88,16 +92,19 @@ impl Gateway {
             }
         };
         let (revoked, client) = (caller.revoked.clone(), caller.viewer.client);
-        let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
-        let token =
-            head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
+        let (id, token) = identity(head);
         let (era, profile) = (caller.profile.era, caller.profile.clone());
         let entry = destination.entry.clone();
         let links = self.shared_uris(&catalog, &caller.viewer, entry.name());
         let payer = Payer::of(head.method.as_deref().unwrap_or_default(), caller.viewer.client);
         let request = CallRequest {
             entry: destination.entry,
-            wording: Wording::Passed(Passed { caller, message: message.clone(), edits: destination.edits }),
+            wording: Wording::Passed(Passed {
+                caller,
+                message: message.clone(),
+                edits: destination.edits,
+                round: Vec::new(),
+            }),
             profile,
             is_repeatable: destination.is_repeatable,
             revoked,
@@ -108,11 +115,48 @@ impl Gateway {
         let call = begun.map_err(|failure| explain(&entry, failure, disclosure))?;
         let reads_are_private = self.mode == Mode::Enterprise;
         let reads = destination.reads;
-        Ok(Forward { call, era, id, token, reads, reads_are_private, links, tasks, disclosure })
+        let backlog = VecDeque::new();
+        Ok(Forward { call, backlog, era, id, token, reads, reads_are_private, links, tasks, disclosure })
     }
-}
 
-impl Gateway {
+    /// Checks that a request still reaches this server. A call that was interrupted for input goes on only if its
+    /// caller could make it now.
+    pub async fn reaches(&self, caller: &Caller, head: &Head<'_>, server: &str) -> Result<(), Refusal> {
+        let (_, destination) = self.destination(caller, head).await?;
+        match destination.entry.name().as_str() == server {
+            true => Ok(()),
+            false => Err(Refusal::Invalid("params.requestState belongs to another server".into())),
+        }
+    }
+
+    /// The server for a caller's request, and the catalog in which it was found.
+    async fn destination(
+        &self,
+        caller: &Caller,
+        head: &Head<'_>,
+    ) -> Result<(Arc<Catalog>, Destination), Refusal> {
+        self.check_uris(head)?;
+        let mut catalog = self.catalog_for(&caller.profile);
+        let mut found = destination::find(&catalog, caller, head);
+        if found.is_err() {
+            // The server may list it to callers like this one. Boxed, since it is rarely needed.
+            let server = destination::named_server(&caller.viewer.scope, head);
+            let extent = server.as_deref().map_or(Extent::All, Extent::Server);
+            Box::pin(self.prepare_lists(&caller.viewer, &caller.profile, extent)).await;
+            catalog = self.catalog_for(&caller.profile);
+            found = destination::find(&catalog, caller, head);
+        }
+        let destination = found.inspect_err(|_| self.deny(head))?;
+        Ok((catalog, destination))
+    }
+
+    /// Counts a refused request, if it is a call.
+    fn deny(&self, head: &Head<'_>) {
+        if head.method.as_deref() == Some("tools/call") {
+            self.deny_call();
+        }
+    }
+
     fn check_uris(&self, head: &Head<'_>) -> Result<(), Refusal> {
         let Some(params) = &head.params else { return Ok(()) };
         let reference = params.reference.as_ref().and_then(|reference| reference.uri.as_ref());
@@ -126,7 +170,11 @@ impl Gateway {
 impl Forward {
     pub async fn next(&mut self) -> Result<Outbound, Refusal> {
         loop {
-            match self.call.next().await {
+            let inbound = match self.backlog.pop_front() {
+                Some(inbound) => inbound,
+                None => self.call.next().await,
+            };
+            match inbound {
                 Ok(Inbound::Answer(answer)) => return self.finish(answer),
                 Ok(Inbound::Notice(notice)) => {
                     if let Some(notice) = self.for_caller(notice) {
@@ -134,13 +182,48 @@ impl Forward {
                     }
                 }
                 Ok(Inbound::Request(message)) => {
-                    if let Some(replier) = self.call.replier() {
-                        return Ok(Outbound::Request { message, replier });
+                    if let Some(question) = self.call.question(message) {
+                        return Ok(Outbound::Question(question));
                     }
                 }
                 Err(failure) => return Err(explain(self.call.entry(), failure, self.disclosure)),
             }
         }
+    }
+
+    /// Receives what the server sends while nobody waits for it, until the call has ended. What the call holds of the
+    /// limits is then given back.
+    pub async fn keep(&mut self) -> Kept {
+        self.call.set_parked(true);
+        let is_end = |inbound: &Result<Inbound, Failure>| matches!(inbound, Ok(Inbound::Answer(_)) | Err(_));
+        while !self.backlog.back().is_some_and(is_end) {
+            let inbound = self.call.next().await;
+            let is_notice = matches!(inbound, Ok(Inbound::Notice(_)));
+            if !is_notice || self.backlog.len() < KEPT_NOTICES {
+                self.backlog.push_back(inbound);
+            }
+        }
+        self.call.give_back();
+        match self.backlog.back() {
+            Some(Err(Failure::Revoked)) => Kept::Revoked,
+            Some(_) | None => Kept::ForCaller,
+        }
+    }
+
+    /// Hands the call over to another request of the same caller, which gets everything from now on.
+    pub fn hand_over(&mut self, head: &Head<'_>) {
+        self.call.set_parked(false);
+        (self.id, self.token) = identity(head);
+    }
+
+    /// Stops the clock of the call until the caller has answered.
+    pub fn pause(&mut self) -> Pause {
+        self.call.pause()
+    }
+
+    /// Sends the request again with the answers to a round; they are raw results by key.
+    pub fn answer_round(&mut self, round: &InputRound, answers: &[(&str, Bytes)]) {
+        self.call.again(round.answered(answers));
     }
 
     /// The name of the server that received the request.
@@ -153,6 +236,10 @@ impl Forward {
         if let Some(own_tasks) = own_tasks {
             let unreadable = || Refusal::Upstream("the server's list of tasks cannot be read".into());
             response = tasks::replaced(&response, own_tasks).ok_or_else(unreadable)?;
+        }
+        if self.era == Era::Legacy && self.call.is_modern() && response.asks_for_input() {
+            let round = self.call.input_round(&response).map_err(Refusal::Upstream);
+            return round.inspect_err(|refusal| self.fails_because(refusal)).map(Outbound::Round);
         }
         let caching = Caching { ttl_ms: 0, is_private: self.reads_are_private };
         let asked = Asked {
@@ -167,6 +254,11 @@ impl Forward {
             Settled::Answer(answer) => Outbound::Answer(answer),
             Settled::InputRequired(answer) => Outbound::InputRequired(answer),
         })
+    }
+
+    /// Cancels the call at the server.
+    pub fn cancel(&mut self) {
+        self.call.give_back();
     }
 
     /// Counts the call as failed, since the caller cannot give what the server asks for.
@@ -189,6 +281,13 @@ impl Forward {
         patch.replace(token.span.clone(), self.token.as_deref()?);
         Some(patch.apply())
     }
+}
+
+/// The caller's own id and progress token, as it wrote them.
+fn identity(head: &Head<'_>) -> (Vec<u8>, Option<Vec<u8>>) {
+    let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+    let token = head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
+    (id, token)
 }
 
 fn explain(entry: &Entry, failure: Failure, disclosure: Disclosure) -> Refusal {

@@ -20,7 +20,7 @@ pub enum Refusal {
     UnknownResource(String),
     #[error("unknown task: {0}")]
     UnknownTask(String),
-    /// The server needs a capability that the client did not declare; the value is its name.
+    /// The server needs a capability that the client did not declare; the value is its path, such as `elicitation.url`.
     #[error("the server needs the client capability {0:?}, which the request does not declare")]
     MissingCapability(&'static str),
     #[error("{0}")]

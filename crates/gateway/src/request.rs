@@ -56,7 +56,9 @@ impl Gateway {
             "resources/subscribe" | "resources/unsubscribe" => Purpose::OurOwn,
             _ => Purpose::Caller,
         };
-        let authored = Authored { method, params, wants_progress: progress.is_some(), purpose };
+        let (round, capabilities) = (Vec::new(), profile.capabilities.to_json());
+        let authored =
+            Authored { method, params, round, capabilities, wants_progress: progress.is_some(), purpose };
         let call_request = CallRequest {
             entry: entry.clone(),
             wording: Wording::Authored(authored),

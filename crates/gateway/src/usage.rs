@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use super::Gateway;
 use super::tasks::OwnTasks;
-use budget::{Bound, Budget, Budgets, RateLimiter, SUBSCRIPTIONS_OF_PRINCIPAL};
+use budget::{Bound, Budget, Budgets, PARKED_OF_PRINCIPAL, RateLimiter, SUBSCRIPTIONS_OF_PRINCIPAL};
 use model::PrincipalId;
 
 /// The budgets of one principal, and what belongs to it elsewhere; in development mode, of everybody together.
@@ -18,6 +18,8 @@ pub struct Usage {
     pub subscriptions: Budget,
     /// Calls in flight.
     pub calls: Budget,
+    /// Calls that wait for input of the principal.
+    pub parked: Budget,
     /// The tasks that it started at servers.
     pub tasks: OwnTasks,
     /// Calls per minute, if the principal has such a limit.
@@ -31,6 +33,7 @@ impl Usage {
             streams: Budget::new(Bound::Streams, limits.streams, refusals),
             subscriptions: Budget::new(Bound::Subscriptions, SUBSCRIPTIONS_OF_PRINCIPAL, refusals),
             calls: Budget::new(Bound::Calls, limits.calls, refusals),
+            parked: Budget::new(Bound::ParkedCalls, PARKED_OF_PRINCIPAL, refusals),
             tasks: OwnTasks::default(),
             rate: RateLimiter::default(),
         }
@@ -48,7 +51,7 @@ impl Usages {
         Self { everybody: Arc::new(Usage::new(budgets)), by_principal: RwLock::default() }
     }
 
-    fn of(&self, principal: PrincipalId, budgets: &Budgets) -> Arc<Usage> {
+    pub fn of(&self, principal: PrincipalId, budgets: &Budgets) -> Arc<Usage> {
         let known = self.by_principal.read().expect("no code panics while it holds the budgets");
         if let Some(usage) = known.get(&principal) {
             return usage.clone();

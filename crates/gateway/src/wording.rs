@@ -18,6 +18,14 @@ pub enum Wording {
 }
 
 impl Wording {
+    /// Sets the members of `params` with which a modern server gets the request again, after it asked for input.
+    pub fn set_round(&mut self, members: Vec<(&'static str, Vec<u8>)>) {
+        match self {
+            Wording::Passed(passed) => passed.round = members,
+            Wording::Authored(authored) => authored.round = members,
+        }
+    }
+
     /// Sends the request on a link. `head` is the head of the passed message, if it is already parsed.
     pub async fn send(&self, link: &Arc<Link>, head: Option<&Head<'_>>) -> Result<Exchange, CallError> {
         match self {
@@ -33,6 +41,8 @@ pub struct Passed {
     pub message: Bytes,
     /// Parts of the message to be replaced by the server's own names.
     pub edits: Vec<(Span, Vec<u8>)>,
+    /// The input that a modern server asked for, as members of `params`; for callers that cannot send it themselves.
+    pub round: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Passed {
@@ -61,7 +71,7 @@ impl Passed {
                 log_level: caller.logs.level(),
             },
         };
-        link.forward(head, &self.edits, &behalf).await
+        link.forward(head, &self.edits, &self.round, &behalf).await
     }
 }
 
@@ -70,6 +80,10 @@ pub struct Authored {
     pub method: &'static str,
     /// The members of `params`, values as JSON.
     pub params: Vec<(&'static str, Vec<u8>)>,
+    /// The input that a modern server asked for, as further members of `params`.
+    pub round: Vec<(&'static str, Vec<u8>)>,
+    /// The client capabilities that a modern server is told.
+    pub capabilities: Vec<u8>,
     /// Whether its caller wants progress notifications.
     pub wants_progress: bool,
     /// Whether the server may ask its caller for something.
@@ -78,11 +92,12 @@ pub struct Authored {
 
 impl Authored {
     async fn send(&self, link: &Arc<Link>) -> Result<Exchange, CallError> {
-        let params: Vec<_> = self.params.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+        let params: Vec<_> =
+            self.params.iter().chain(&self.round).map(|(key, value)| (*key, value.as_slice())).collect();
         let request = LinkRequest {
             method: self.method,
             params: &params,
-            capabilities: b"{}",
+            capabilities: &self.capabilities,
             progress: self.wants_progress,
             purpose: self.purpose,
         };

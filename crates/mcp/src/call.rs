@@ -8,17 +8,23 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::Mcp;
+use super::bridge::asking::Asking;
+use super::bridge::open_questions::OpenQuestions;
 use super::bridge::state::Bond;
+use super::bridge::{self, need};
 use super::live::CallInFlight;
 use super::reply::{Message, Reply};
 use super::stream::{self, Outlet};
-use super::{Mcp, bridge};
+use budget::Bound;
 use gateway::answer::Answer;
 use gateway::caller::{Caller, Owner};
 use gateway::destination::ReturnedState;
 use gateway::forward::{Forward, Outbound};
+use gateway::question::Question;
 use gateway::refusal::Refusal;
 use model::Capabilities;
+use wire::error::code;
 use wire::{Era, Head};
 
 /// Where messages that come before an answer are sent.
@@ -32,23 +38,32 @@ pub enum Beside {
     Nowhere,
 }
 
-/// A message of a call for its client. The last three variants end the call.
+/// A message of a call for its client. All variants but the first end the call, or interrupt it.
 enum Pumped {
     /// Progress, a log message or a server's request, before the answer.
     Before(Bytes),
     Answer(Answer),
     /// The server asks for input; the client then sends the request again with it.
     Input(Bytes),
+    /// The call waits for input of its client, which comes back to it.
+    Parked,
+    /// The server refused the call until a person has visited pages.
+    Pages(Answer),
     Refused(Refusal),
 }
 
 /// The state of a running call.
-struct ClientCall {
-    caller: Arc<Caller>,
+pub struct ClientCall {
+    pub caller: Arc<Caller>,
     /// The id of the request, as the client wrote it.
-    id: Vec<u8>,
-    round: Option<Round>,
-    in_flight: Option<CallInFlight>,
+    pub id: Vec<u8>,
+    /// `None` for legacy clients.
+    pub round: Option<Round>,
+    pub in_flight: Option<CallInFlight>,
+    /// What a modern client has to answer to a legacy server.
+    pub open: OpenQuestions,
+    /// What a legacy client has to answer to a modern server.
+    pub asking: Option<Box<Asking>>,
 }
 
 /// One round of a modern request.
@@ -78,15 +93,15 @@ impl Mcp {
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here, because moving a large future is expensive.
-        let call = ClientCall { caller, id, round, in_flight };
-        let run = pin!(self.answer(call, head, message, beside));
+        let call = ClientCall { caller, id, round, in_flight, open: OpenQuestions::default(), asking: None };
+        let run = pin!(self.begin(call, head, message, beside));
         match cancelled {
             Some(cancelled) => cancelled.run_until_cancelled(run).await,
             None => Some(run.await),
         }
     }
 
-    async fn answer(
+    async fn begin(
         self: &Arc<Self>,
         mut call: ClientCall,
         head: &Head<'_>,
@@ -94,15 +109,28 @@ impl Mcp {
         beside: &Beside,
     ) -> Reply {
         let state = call.round.as_mut().and_then(|round| round.state.take());
-        let mut forward = match self.gateway.forward(call.caller.clone(), head, message, state).await {
-            Ok(forward) => forward,
-            Err(refusal) => return Reply::refusal(call.caller.profile.era, &call.id, &refusal),
-        };
+        match self.gateway.forward(call.caller.clone(), head, message, state).await {
+            Ok(forward) => self.answer(call, forward, beside).await,
+            Err(refusal) => Reply::refusal(call.caller.profile.era, &call.id, &refusal),
+        }
+    }
+
+    /// Carries a call until its answer, or until its response becomes a stream.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        mut call: ClientCall,
+        mut forward: Forward,
+        beside: &Beside,
+    ) -> Reply {
         loop {
             let message = match self.pump(&mut call, &mut forward, beside).await {
                 Pumped::Before(message) => message,
                 Pumped::Answer(answer) => return Reply::answer(answer),
                 Pumped::Input(answer) => return Reply::whole(answer),
+                Pumped::Parked => return Reply::message(self.park(call, forward)),
+                Pumped::Pages(refused) => {
+                    return Reply::message(self.park_for_pages(call, forward.server(), refused));
+                }
                 Pumped::Refused(refusal) => {
                     return Reply::refusal(call.caller.profile.era, &call.id, &refusal);
                 }
@@ -125,7 +153,7 @@ impl Mcp {
     }
 
     /// Carries the rest of a call whose response has become a stream.
-    async fn go_on(&self, mut call: ClientCall, mut forward: Forward, outlet: Outlet) {
+    async fn go_on(self: &Arc<Self>, mut call: ClientCall, mut forward: Forward, outlet: Outlet) {
         let cancelled = match call.caller.profile.era {
             // The stream may break while the call goes on: disconnecting is not cancelling.
             Era::Legacy => call.in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default(),
@@ -139,16 +167,20 @@ impl Mcp {
                         outlet.room().await;
                         outlet.send(&message);
                     }
-                    Pumped::Answer(answer) => return answer.message,
-                    Pumped::Input(answer) => return answer,
-                    Pumped::Refused(refusal) => {
-                        return Message::refusal(call.caller.profile.era, &call.id, &refusal).join();
-                    }
+                    last => return last,
                 }
             }
         };
         if let Some(last) = cancelled.run_until_cancelled(carry).await {
-            outlet.send(&last);
+            outlet.send(&match last {
+                Pumped::Before(message) | Pumped::Input(message) => message,
+                Pumped::Answer(answer) => answer.message,
+                Pumped::Parked => self.park(call, forward).join(),
+                Pumped::Pages(refused) => self.park_for_pages(call, forward.server(), refused).join(),
+                Pumped::Refused(refusal) => {
+                    Message::refusal(call.caller.profile.era, &call.id, &refusal).join()
+                }
+            });
         }
         outlet.finish();
     }
@@ -156,85 +188,159 @@ impl Mcp {
     /// Waits for the next message of a call for its client.
     async fn pump(&self, call: &mut ClientCall, forward: &mut Forward, beside: &Beside) -> Pumped {
         loop {
-            let outbound = match forward.next().await {
-                Ok(Outbound::Answer(answer)) => return Pumped::Answer(answer),
-                Ok(Outbound::InputRequired(answer)) => {
-                    match self.ask_for_input(answer, forward.server(), call.round.as_ref()) {
-                        Ok(asked) => return Pumped::Input(asked),
-                        Err(refusal) => {
-                            forward.fails_because(&refusal);
-                            return Pumped::Refused(refusal);
-                        }
+            if call.asking.is_some() {
+                // Boxed, since it is rarely needed.
+                match Box::pin(self.ask_client(call, forward, beside)).await {
+                    Ok(Some(request)) => return Pumped::Before(request),
+                    Ok(None) => {}
+                    Err(refusal) => {
+                        forward.fails_because(&refusal);
+                        return Pumped::Refused(refusal);
                     }
                 }
-                Ok(outbound) => outbound,
+            }
+            let outbound = match call.open.told_at() {
+                None => forward.next().await,
+                // Further questions may follow; all of them are told at once.
+                Some(at) => match tokio::time::timeout_at(at, forward.next()).await {
+                    Ok(outbound) => outbound,
+                    Err(_) => return Pumped::Parked,
+                },
+            };
+            let handled = match outbound {
+                Ok(Outbound::Answer(answer)) => return self.last(call, answer),
+                Ok(Outbound::InputRequired(answer)) => {
+                    let wrap =
+                        |round: &Round| self.states.wrap(answer.clone(), &round.bond, forward.server());
+                    return Pumped::Input(call.round.as_ref().map_or(answer.clone(), wrap));
+                }
+                Ok(Outbound::Notice(notice)) if bridge::log_passes(&notice, call.caller.logs) => {
+                    return Pumped::Before(notice);
+                }
+                Ok(Outbound::Notice(_)) => Ok(None),
+                Ok(Outbound::Question(question)) => match call.missing_capability(&question) {
+                    None => Ok(call.take_question(question, beside)),
+                    Some(missing) => {
+                        // In this order: the server must not go on with the call.
+                        forward.cancel();
+                        question.refuse();
+                        Err(Refusal::MissingCapability(missing))
+                    }
+                },
+                Ok(Outbound::Round(round)) => {
+                    let pause = forward.pause();
+                    let declared = &call.caller.profile.capabilities;
+                    let in_flight = call.in_flight.as_mut().filter(|_| beside.can_ask());
+                    Asking::begin(round, declared, in_flight, pause).map(|asking| {
+                        call.asking = Some(Box::new(asking));
+                        None
+                    })
+                }
                 Err(refusal) => return Pumped::Refused(refusal),
             };
-            let outbound = match refuse_question(outbound, call.round.as_ref()) {
-                Ok(outbound) => outbound,
+            match handled {
+                Ok(Some(message)) => return Pumped::Before(message),
+                Ok(None) => {}
                 Err(refusal) => {
                     forward.fails_because(&refusal);
                     return Pumped::Refused(refusal);
                 }
-            };
-            if let Some(message) = for_client(outbound, &call.caller, beside, call.in_flight.as_mut()) {
-                return Pumped::Before(message);
             }
         }
     }
 
-    /// Passes on the input that a modern server asks for before it answers.
-    fn ask_for_input(&self, answer: Bytes, server: &str, round: Option<&Round>) -> Result<Bytes, Refusal> {
-        match round {
-            Some(round) => Ok(self.states.wrap(answer, &round.bond, server)),
-            None => Err(Refusal::Upstream(
-                "the server asks for input as revision 2026-07-28 defines it, which cannot be passed on to this client"
-                    .into(),
-            )),
+    /// Sends the next request of a modern server to a legacy client; after the last one, waits until all are answered and
+    /// sends the call again. Nothing goes to the server once the client cannot answer any more.
+    async fn ask_client(
+        &self,
+        call: &mut ClientCall,
+        forward: &mut Forward,
+        beside: &Beside,
+    ) -> Result<Option<Bytes>, Refusal> {
+        let Some(asking) = &mut call.asking else { return Ok(None) };
+        if let Some(request) = asking.unsent() {
+            return Ok(Some(request));
         }
-    }
-}
-
-/// Refuses a legacy server's request that needs a capability which the modern client did not declare; the call then
-/// fails.
-fn refuse_question(outbound: Outbound, round: Option<&Round>) -> Result<Outbound, Refusal> {
-    match (&outbound, round) {
-        (Outbound::Request { message, replier }, Some(round)) => {
-            match bridge::missing_capability(&round.declared, message) {
-                Some(name) => {
-                    replier.refuse(message);
-                    Err(Refusal::MissingCapability(name))
-                }
-                None => Ok(outbound),
+        let ended = |reason: &str| Refusal::Upstream(reason.to_owned());
+        let budgets = self.gateway.budgets();
+        let revoked = call.caller.revoked.clone().unwrap_or_default();
+        tokio::select! {
+            biased;
+            () = revoked.cancelled() => return Err(Refusal::Revoked),
+            () = beside.closed() => return Err(ended("the client closed the stream of the call")),
+            () = self.stop.cancelled() => return Err(ended("the gateway stops")),
+            answered = asking.answered() => answered?,
+            () = tokio::time::sleep(budgets.limits.answer_time) => {
+                let seconds = budgets.limits.answer_time.as_secs();
+                return Err(ended(&budgets.exceeded(Bound::AnswerTime, seconds).to_string()));
             }
         }
-        (Outbound::Request { .. }, None) => Ok(outbound),
-        (Outbound::Notice(_) | Outbound::InputRequired(_) | Outbound::Answer(_), _) => Ok(outbound),
+        if let Some(asking) = call.asking.take() {
+            asking.send_again(forward);
+        }
+        Ok(None)
+    }
+
+    /// The end of a call with a response. A legacy server may have refused it until a person has visited pages, which a
+    /// modern client learns as a request for input.
+    fn last(&self, call: &mut ClientCall, answer: Answer) -> Pumped {
+        let Some(round) = &call.round else { return Pumped::Answer(answer) };
+        let is_refused = |code: i64| code == i64::from(code::URL_ELICITATION_REQUIRED);
+        let has_pages = answer.fault.is_some_and(|fault| fault.status.is_none() && is_refused(fault.code))
+            && call.open.add_pages(&answer.message);
+        match (has_pages, round.declared.has_url_elicitation()) {
+            (false, _) => Pumped::Answer(answer),
+            (true, true) => Pumped::Pages(answer),
+            (true, false) => Pumped::Refused(Refusal::MissingCapability("elicitation.url")),
+        }
     }
 }
 
-/// The message for the client, if what came before the answer is passed on.
-fn for_client(
-    outbound: Outbound,
-    caller: &Caller,
-    beside: &Beside,
-    in_flight: Option<&mut CallInFlight>,
-) -> Option<Bytes> {
-    match outbound {
-        Outbound::Answer(_) | Outbound::InputRequired(_) => None,
-        Outbound::Notice(notice) => bridge::log_passes(&notice, caller.logs).then_some(notice),
-        Outbound::Request { message, replier } => match (in_flight, beside) {
-            (Some(in_flight), Beside::NewStream | Beside::Stream(_))
-                if bridge::may_be_asked(&caller.profile.capabilities, &message) =>
+impl ClientCall {
+    /// The capability that a modern client must have for a question of a legacy server, and did not declare. Without
+    /// it the call fails; only the question for roots has an answer nevertheless.
+    fn missing_capability(&self, question: &Question) -> Option<&'static str> {
+        let declared = &self.round.as_ref()?.declared;
+        let missing = need::missing_capability(declared, question.method(), question.params());
+        missing.filter(|missing| *missing != "roots")
+    }
+
+    /// Takes a question of a legacy server. Returns the message for a client that is asked right away; a modern one is
+    /// told later what is open.
+    fn take_question(&mut self, question: Question, beside: &Beside) -> Option<Bytes> {
+        let method = question.method();
+        match (&self.round, &mut self.in_flight) {
+            (Some(_), _) if !need::is_question(method) => question.refuse(),
+            (Some(round), _) if method == "roots/list" && !round.declared.has_roots() => {
+                question.answer(br#"{"roots":[]}"#);
+            }
+            (Some(_), _) => self.open.add(question),
+            (None, Some(in_flight))
+                if beside.can_ask() && need::declares_kind(&self.caller.profile.capabilities, method) =>
             {
-                in_flight.ask(&message, replier)
+                return Some(in_flight.ask(question));
             }
-            // The client could not answer it.
-            (Some(_) | None, _) => {
-                replier.refuse(&message);
-                None
-            }
-        },
+            (None, Some(_) | None) => question.refuse(),
+        }
+        None
+    }
+}
+
+impl Beside {
+    /// Whether the client can be sent requests.
+    fn can_ask(&self) -> bool {
+        match self {
+            Beside::NewStream | Beside::Stream(_) => true,
+            Beside::Nowhere => false,
+        }
+    }
+
+    /// Waits until the client has closed the stream.
+    async fn closed(&self) {
+        match self {
+            Beside::Stream(outlet) => outlet.gone.cancelled().await,
+            Beside::NewStream | Beside::Nowhere => std::future::pending().await,
+        }
     }
 }
 

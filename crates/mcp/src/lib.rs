@@ -1,7 +1,7 @@
 //! The MCP endpoints for agents, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
 //! protocol), `batch` (several messages in one body), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
-//! to a server), `bridge` (differences between client and server), `session`, `live`, `listen`, `subscriptions` and `stream`
+//! to a server), `park` (a call that waits for its client), `bridge` (differences between client and server), `session`, `live`, `listen`, `subscriptions` and `stream`
 //! (state that outlives a request), `notify` (notifications outside of requests), `reply`.
 //!
 //! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
@@ -17,6 +17,7 @@ mod listen;
 mod live;
 mod modern;
 mod notify;
+mod park;
 mod reply;
 mod routing;
 pub mod session;
@@ -46,6 +47,7 @@ pub use reply::{Reply, ReplyBody};
 pub use routing::Routing;
 pub use stream::EventBody;
 
+use bridge::parking::Parking;
 use bridge::state::States;
 use live::LiveSessions;
 use session::Sessions;
@@ -55,6 +57,7 @@ pub struct Mcp {
     gateway: Arc<Gateway>,
     sessions: Sessions,
     states: States,
+    parking: Parking,
     lives: Arc<LiveSessions>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -97,6 +100,7 @@ impl Mcp {
             gateway,
             sessions: Sessions::new(seals.sessions),
             states: States::new(seals.states),
+            parking: Parking::default(),
             lives: Arc::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

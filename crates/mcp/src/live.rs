@@ -7,16 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
 use super::stream::Outlet;
 use super::subscriptions::SubscribedResources;
 use gateway::caller::{Profile, Viewer};
-use gateway::forward::Replier;
 use gateway::lists::Fingerprint;
+use gateway::question::Question;
 use model::LogLevel;
-use wire::{Head, Patch, authored, meta, text};
+use wire::{Head, MessageKind, Patch, RpcError, authored, meta, text};
 
 /// Sessions are spread over this many locks, so that calls of different sessions hardly ever wait for each other.
 const SHARDS: usize = 64;
@@ -31,7 +32,7 @@ pub struct LiveSessions {
 struct Shard {
     sessions: HashMap<u64, Live>,
     calls: HashMap<CallKey, Cancel>,
-    questions: HashMap<(u64, u64), Question>,
+    questions: HashMap<(u64, u64), Awaiting>,
 }
 
 /// A session, and the id that it gave a call.
@@ -139,12 +140,16 @@ impl Stream {
     }
 }
 
-/// A server's request to a client.
-struct Question {
-    replier: Replier,
-    /// The id that the server gave it.
-    id: Vec<u8>,
+/// Who waits for the answer to a request that a client got.
+enum Awaiting {
+    /// A legacy server, whose request it was.
+    Server(Question),
+    /// The call of a modern server, which asked for several inputs; this is the one with that index.
+    Round(mpsc::UnboundedSender<RoundAnswer>, usize),
 }
+
+/// A client's answer to one request of a round: its index, and the result or the message of the error.
+pub type RoundAnswer = (usize, Result<Bytes, String>);
 
 impl LiveSessions {
     fn shard(&self, serial: u64) -> MutexGuard<'_, Shard> {
@@ -278,18 +283,37 @@ impl LiveSessions {
         }
     }
 
-    /// Passes a client's answer to the server that asked, with the id that the server gave its question.
-    pub fn take_answer(&self, serial: u64, head: &Head<'_>) -> bool {
+    /// Passes a client's answer to whoever asked.
+    pub fn take_answer(&self, serial: u64, head: &Head<'_>) {
         let Some((number, span)) = head.id.as_ref().and_then(|id| Some((id.as_u64()?, id.span.clone())))
         else {
-            return false;
+            return;
         };
-        let Some(question) = self.shard(serial).questions.remove(&(serial, number)) else { return false };
-        let mut patch = Patch::new(head.body);
-        patch.replace(span, question.id);
-        question.replier.reply(patch.apply());
-        true
+        let Some(awaiting) = self.shard(serial).questions.remove(&(serial, number)) else { return };
+        match awaiting {
+            Awaiting::Server(question) => {
+                let mut patch = Patch::new(head.body);
+                // The id that the server gave it.
+                patch.replace(span, question.message()[question.id().clone()].to_vec());
+                let response = patch.apply();
+                question.reply(response);
+            }
+            Awaiting::Round(answers, index) => {
+                let result = head.result.clone().filter(|_| head.kind == MessageKind::Result);
+                let answer = match result {
+                    Some(result) => Ok(Bytes::copy_from_slice(&head.body[result])),
+                    None => Err(error_in(head)),
+                };
+                let _ = answers.send((index, answer));
+            }
+        }
     }
+}
+
+/// The message and the code of an error response.
+fn error_in(head: &Head<'_>) -> String {
+    let error = head.error.clone().and_then(|span| RpcError::parse(&head.body[span]));
+    error.map(|error| format!("{} (code {})", error.message, error.code)).unwrap_or_default()
 }
 
 /// Registers a call in flight; dropping it deregisters the call.
@@ -301,18 +325,37 @@ pub struct CallInFlight {
 }
 
 impl CallInFlight {
-    /// Registers a server's question and returns it for the client, with a number of our own as its id. `None` if it
-    /// has no id.
-    pub fn ask(&mut self, message: &Bytes, replier: Replier) -> Option<Bytes> {
-        let head = Head::parse(message).ok()?;
-        let id = head.id.as_ref()?;
-        let number = self.lives.last_question.fetch_add(1, Ordering::Relaxed) + 1;
-        let question = Question { replier, id: id.raw().to_vec() };
-        self.lives.shard(self.key.0).questions.insert((self.key.0, number), question);
+    /// Registers a server's question and returns it for the client, with a number of our own as its id.
+    pub fn ask(&mut self, question: Question) -> Bytes {
+        let number = self.next_number();
+        let message = question.message().clone();
+        let mut patch = Patch::new(&message);
+        patch.replace(question.id().clone(), number.to_string().into_bytes());
+        let asked = patch.apply();
+        self.register(number, Awaiting::Server(question));
+        asked
+    }
+
+    /// Registers one request of a round and returns it for the client.
+    pub fn ask_for_round(
+        &mut self,
+        method: &str,
+        params: Option<&[u8]>,
+        answers: mpsc::UnboundedSender<RoundAnswer>,
+        index: usize,
+    ) -> Bytes {
+        let number = self.next_number();
+        self.register(number, Awaiting::Round(answers, index));
+        authored::request(number, method, params)
+    }
+
+    fn next_number(&self) -> u64 {
+        self.lives.last_question.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn register(&mut self, number: u64, awaiting: Awaiting) {
+        self.lives.shard(self.key.0).questions.insert((self.key.0, number), awaiting);
         self.questions.push(number);
-        let mut patch = Patch::new(message);
-        patch.replace(id.span.clone(), number.to_string().into_bytes());
-        Some(patch.apply())
     }
 }
 

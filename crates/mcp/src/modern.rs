@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use super::bridge::state::Bond;
+use super::bridge::state::{Bond, Returned};
 use super::call::{Beside, Round};
+use super::park::Resumption;
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::{Ask, Mcp};
 use gateway::caller::{Caller, Logs, Profile, Scope, Viewer};
-use gateway::destination::ReturnedState;
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
@@ -113,9 +113,9 @@ impl Mcp {
         if !is_known && !matches!(ask.viewer.scope, Scope::Server(_)) {
             return Reply::refusal(Era::Modern, &id, &Refusal::UnknownMethod(method.to_owned()));
         }
-        let bond = Bond::of(&ask.viewer, head);
+        let bond = Bond::of(&ask.viewer, head, &ask.body);
         let prepared = self.returned_state(head, &bond).and_then(|state| Ok((state, logs(head)?)));
-        let (state, logs) = match prepared {
+        let (returned, logs) = match prepared {
             Ok(prepared) => prepared,
             Err(refusal) => {
                 if method == "tools/call" {
@@ -133,12 +133,22 @@ impl Mcp {
             revoked: ask.revoked.clone(),
         };
         let beside = if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere };
+        let (caller, message) = (Arc::new(caller), &ask.body);
+        let state = match returned {
+            None => None,
+            Some(Returned::Server(state)) => Some(state),
+            Some(Returned::ParkedCall(parked)) => {
+                // Boxed, since it is rarely needed.
+                let resumption = Resumption { caller, id, head, message, beside, bond, parked };
+                return Box::pin(self.resume(resumption)).await;
+            }
+        };
         let round = Round { bond, state, declared: caller.profile.capabilities.clone() };
-        let reply = self.run_call(Arc::new(caller), id, head, &ask.body, &beside, Some(round)).await;
+        let reply = self.run_call(caller, id, head, message, &beside, Some(round)).await;
         reply.unwrap_or_else(Reply::accepted)
     }
 
-    fn returned_state(&self, head: &Head<'_>, bond: &Bond) -> Result<Option<ReturnedState>, Refusal> {
+    fn returned_state(&self, head: &Head<'_>, bond: &Bond) -> Result<Option<Returned>, Refusal> {
         let Some(params) = &head.params else { return Ok(None) };
         // A state that is not a string was not issued by the gateway either, and a lenient server might accept it.
         let is_odd = params.mistyped.contains(&"requestState");

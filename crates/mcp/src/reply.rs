@@ -242,7 +242,8 @@ impl Message {
                 (code, Some(authored::object(&[("uri", &text::quote(uri))])))
             }
             Refusal::MissingCapability(name) => {
-                let needed = authored::object(&[(name, b"{}")]);
+                let nest = |inner: Vec<u8>, key| authored::object(&[(key, &inner)]);
+                let needed = name.rsplit('.').fold(b"{}".to_vec(), nest);
                 let data = authored::object(&[("requiredCapabilities", &needed)]);
                 (code::MISSING_CLIENT_CAPABILITY, Some(data))
             }

@@ -20,17 +20,20 @@ pub const LONGEST_DECLARATION: usize = 4 * 1024;
 /// The bit of each capability, its path in the JSON, and its value there.
 const KNOWN: [(u8, &[&str], Setting); 8] = [
     (ROOTS, &["roots"], Setting::Object),
-    (2, &["sampling"], Setting::Object),
-    (4, &["sampling", "tools"], Setting::Object),
+    (SAMPLING, &["sampling"], Setting::Object),
+    (SAMPLING_TOOLS, &["sampling", "tools"], Setting::Object),
     (8, &["sampling", "context"], Setting::Object),
     (ELICITATION, &["elicitation"], Setting::Object),
-    (32, &["elicitation", "url"], Setting::Object),
-    (64, &["elicitation", "form"], Setting::Object),
+    (ELICITATION_URL, &["elicitation", "url"], Setting::Object),
+    (ELICITATION_FORM, &["elicitation", "form"], Setting::Object),
     (128, &["roots", "listChanged"], Setting::True),
 ];
 const ROOTS: u8 = 1;
 const SAMPLING: u8 = 2;
+const SAMPLING_TOOLS: u8 = 4;
 const ELICITATION: u8 = 16;
+const ELICITATION_URL: u8 = 32;
+const ELICITATION_FORM: u8 = 64;
 
 /// How a capability is declared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,8 +96,22 @@ impl Capabilities {
         self.bits & SAMPLING != 0
     }
 
+    pub fn has_sampling_tools(&self) -> bool {
+        self.bits & SAMPLING_TOOLS != 0
+    }
+
     pub fn has_elicitation(&self) -> bool {
         self.bits & ELICITATION != 0
+    }
+
+    /// Whether a person can be asked to fill in a form. A client that names no mode has this one.
+    pub fn has_form_elicitation(&self) -> bool {
+        self.has_elicitation() && (self.bits & ELICITATION_FORM != 0 || !self.has_url_elicitation())
+    }
+
+    /// Whether a person can be asked to open a page.
+    pub fn has_url_elicitation(&self) -> bool {
+        self.bits & ELICITATION_URL != 0
     }
 
     /// Whether a client with the capabilities `other` can serve every request that these allow.
@@ -170,6 +187,19 @@ mod tests {
     fn of_a_declaration_that_is_too_long_only_the_known_part_is_kept() {
         let long = json!({"sampling": {}, "extensions": {"x": "y".repeat(LONGEST_DECLARATION)}});
         assert_eq!(Capabilities::of(&long), Capabilities::of(&json!({"sampling": {}})));
+    }
+
+    #[test]
+    fn a_client_that_names_no_mode_of_elicitation_has_forms() {
+        let modes = |elicitation: Value| {
+            let declared = Capabilities::of(&json!({"elicitation": elicitation}));
+            (declared.has_form_elicitation(), declared.has_url_elicitation())
+        };
+        assert_eq!(modes(json!({})), (true, false));
+        assert_eq!(modes(json!({"form": {}})), (true, false));
+        assert_eq!(modes(json!({"url": {}})), (false, true));
+        assert_eq!(modes(json!({"form": {}, "url": {}})), (true, true));
+        assert!(!Capabilities::NONE.has_form_elicitation());
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub struct GatewayState {
     pub store_failures: u64,
     /// The number of live tasks of the runtime.
     pub tasks: usize,
+    /// Calls that wait for input of their client.
+    pub parked_calls: u64,
     /// For each bound, how often something was refused because of it.
     pub refusals: Vec<(&'static str, u64)>,
 }
@@ -91,6 +93,7 @@ pub struct Metrics {
     store_writable: Gauge,
     store_failures: Counter,
     runtime_tasks: Gauge<u64, AtomicU64>,
+    parked_calls: Gauge<u64, AtomicU64>,
     refusals: Family<BoundLabel, Counter>,
     refused_calls: RefusedCalls,
     /// Locked during rendering: servers are counted anew each time, and two renderings at once would count them twice.
@@ -114,6 +117,8 @@ impl Default for Metrics {
         registry.register("store_failures", "Writes to the database that failed", store_failures.clone());
         let runtime_tasks = Gauge::default();
         registry.register("runtime_tasks", "Live tasks of the runtime", runtime_tasks.clone());
+        let parked_calls = Gauge::default();
+        registry.register("parked_calls", "Calls that wait for input of their client", parked_calls.clone());
         let refusals = Family::default();
         registry.register("refusals", "What was refused because of a bound, by bound", refusals.clone());
         let refused_calls = RefusedCalls::default();
@@ -127,6 +132,7 @@ impl Default for Metrics {
             store_writable,
             store_failures,
             runtime_tasks,
+            parked_calls,
             refusals,
             refused_calls,
             rendering,
@@ -157,6 +163,7 @@ impl Metrics {
         self.store_writable.set(state.is_store_writable.into());
         self.store_failures.inner().store(state.store_failures, Ordering::Relaxed);
         self.runtime_tasks.set(state.tasks as u64);
+        self.parked_calls.set(state.parked_calls);
         for &(bound, count) in &state.refusals {
             self.refusals.get_or_create(&BoundLabel { bound }).inner().store(count, Ordering::Relaxed);
         }

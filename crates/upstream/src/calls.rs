@@ -33,6 +33,8 @@ struct PendingCalls {
 
 struct PendingCall {
     purpose: Purpose,
+    /// Whether the upstream waits for its caller, who was told so and is gone meanwhile.
+    is_parked: bool,
     slot: Ticket,
 }
 
@@ -66,7 +68,7 @@ impl Calls {
             return Err(CallError::NotSent(reason.clone()));
         }
         let slot = Ticket::default();
-        pending.calls.insert(id, PendingCall { purpose, slot: slot.clone() });
+        pending.calls.insert(id, PendingCall { purpose, is_parked: false, slot: slot.clone() });
         Ok(slot)
     }
 
@@ -194,7 +196,7 @@ impl Calls {
 
     fn request(&self, method: &str, id: &[u8], message: Bytes, own: Option<u64>) -> Option<Bytes> {
         // A request of the gateway itself has nobody who could be asked.
-        let asked = own.or_else(|| self.only_call()).filter(|id| self.is_for_caller(*id));
+        let asked = own.or_else(|| self.asking_call()).filter(|id| self.is_for_caller(*id));
         match method {
             "ping" => return Some(authored::result(id, b"{}")),
             "roots/list" if asked.is_none() || !self.capabilities.has_roots() => {
@@ -209,6 +211,13 @@ impl Calls {
             "{method} cannot be tied to one call of this shared link; register the server as stateful"
         );
         Some(authored::error(Some(id), code::METHOD_NOT_FOUND, &text, None))
+    }
+
+    /// Notes whether the upstream waits for the caller of a call.
+    pub fn set_parked(&self, id: u64, is_parked: bool) {
+        if let Some(waiting) = self.lock().calls.get_mut(&id) {
+            waiting.is_parked = is_parked;
+        }
     }
 
     fn answer(&self, id: u64, message: Bytes) {
@@ -236,16 +245,39 @@ impl Calls {
         self.lock().calls.values().any(|waiting| waiting.purpose == Purpose::Caller)
     }
 
+    /// The calls of callers that are in flight.
+    pub fn of_callers(&self) -> Vec<u64> {
+        let pending = self.lock();
+        let for_callers = pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
+        for_callers.map(|(id, _)| *id).collect()
+    }
+
     fn only_call(&self) -> Option<u64> {
         let pending = self.lock();
         let for_callers = pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
-        let mut ids = for_callers.map(|(id, _)| *id);
-        ids.next().filter(|_| ids.next().is_none())
+        only(for_callers.map(|(id, _)| *id))
+    }
+
+    /// The call that a request of the upstream without a stream of its own belongs to. For parked calls the server waits
+    /// already, so it is none of theirs if there is another one.
+    fn asking_call(&self) -> Option<u64> {
+        let pending = self.lock();
+        let for_callers = || pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
+        let running = for_callers().filter(|(_, waiting)| !waiting.is_parked);
+        match running.clone().next() {
+            Some(_) => only(running.map(|(id, _)| *id)),
+            None => only(for_callers().map(|(id, _)| *id)),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, PendingCalls> {
         self.pending.lock().expect("no code panics while it holds the calls")
     }
+}
+
+/// The only item, if there is just one.
+fn only(mut ids: impl Iterator<Item = u64>) -> Option<u64> {
+    ids.next().filter(|_| ids.next().is_none())
 }
 
 /// The request for a subscription that a notice belongs to.
@@ -355,6 +387,24 @@ mod tests {
             let Ok(Inbound::Answer(answer)) = ticket.next().await else { panic!("no answer") };
             assert!(!answer.message().windows(5).any(|window| window == b"stray"));
         }
+    }
+
+    #[tokio::test]
+    async fn a_question_belongs_to_the_only_call_that_is_not_parked() {
+        let calls = Calls::new(Capabilities::NONE);
+        let question = || Bytes::from_static(br#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}"#);
+        let [first, second] = [1, 2].map(|id| calls.begin(id, Purpose::Caller).unwrap());
+        assert!(calls.sort(question(), None).is_some(), "it may be that of either");
+        calls.set_parked(1, true);
+        for _ in 0..2 {
+            assert!(calls.sort(question(), None).is_none());
+            assert!(matches!(second.next().await, Ok(Inbound::Request(_))));
+        }
+        calls.set_parked(2, true);
+        assert!(calls.sort(question(), None).is_some(), "both are parked");
+        calls.end(2);
+        assert!(calls.sort(question(), None).is_none());
+        assert!(matches!(first.next().await, Ok(Inbound::Request(_))));
     }
 
     #[tokio::test]

@@ -88,6 +88,11 @@ impl Exchange {
         Replier(self.link.clone())
     }
 
+    /// Notes whether the upstream waits for the caller, who was told so and is gone meanwhile.
+    pub fn set_parked(&self, is_parked: bool) {
+        self.link.calls.set_parked(self.id, is_parked);
+    }
+
     /// Refuses a request of the upstream that this caller cannot answer.
     pub fn refuse(&self, request: &[u8]) {
         self.link.refuse(request);

@@ -148,9 +148,8 @@ impl Upstream {
             false => Need::Branch(Profile { era: Era::Legacy, capabilities, owner }),
         };
         match (first, profile.era) {
-            (Era::Legacy, Era::Legacy) => legacy(profile.capabilities.clone()),
-            // A legacy server must not ask a modern client for anything while its call runs.
-            (Era::Legacy, Era::Modern) => legacy(Capabilities::NONE),
+            // What it asks a modern client for during a call is translated.
+            (Era::Legacy, _) => legacy(profile.capabilities.clone()),
             (Era::Modern, Era::Legacy) if self.0.speaks_legacy() == Some(true) => {
                 legacy(profile.capabilities.clone())
             }

@@ -22,7 +22,7 @@ use super::news::News;
 use super::profile::Profile;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
-use budget::{Bound, Budget, Exceeded};
+use budget::{Bound, Budget, Budgets, Exceeded};
 use model::{LogLevel, Offering, Redactor, ServerConfig, Status, excerpt};
 use wire::{Era, Version};
 
@@ -110,6 +110,10 @@ impl Upstream {
     /// The offering as last read from the lists; `None` before the first time.
     pub fn offering(&self) -> Option<Arc<Offering>> {
         self.0.offering.load_full()
+    }
+
+    pub fn budgets(&self) -> &Budgets {
+        &self.0.options.budgets
     }
 
     /// The OAuth credentials for this server; `None` where it cannot use OAuth.

@@ -49,11 +49,13 @@ impl Link {
     }
 
     /// Forwards a caller's request: with the link's own id and progress token, with the given edits, and with the
-    /// `_meta` of the server's era. Everything else stays as the caller wrote it.
+    /// `_meta` of the server's era. Everything else stays as the caller wrote it. `round` are members of `params` that a
+    /// modern server asked for and a legacy caller cannot write.
     pub async fn forward(
         self: &Arc<Self>,
         head: &Head<'_>,
         edits: &[(Span, Vec<u8>)],
+        round: &[(&str, Vec<u8>)],
         behalf: &OnBehalf<'_>,
     ) -> Result<Exchange, CallError> {
         let id = self.calls.next_id();
@@ -62,13 +64,17 @@ impl Link {
         if let Some(of) = &head.id {
             patch.replace(of.span.clone(), number.as_bytes());
         }
-        for (span, with) in edits {
+        // A legacy server gets no state, which may be that of a server that was modern before.
+        let is_crossing = self.era() == Era::Legacy && matches!(behalf, OnBehalf::Modern);
+        let state = head.params.as_ref().and_then(|params| params.request_state.as_ref());
+        let state = state.filter(|_| is_crossing).map(|state| &state.span);
+        for (span, with) in edits.iter().filter(|(span, _)| Some(span) != state) {
             patch.replace(span.clone(), with.as_slice());
         }
         let token = head.meta().and_then(|meta| meta.progress_token.as_ref());
         match (self.era(), behalf) {
             (Era::Modern, OnBehalf::Legacy { .. }) => {
-                mark_modern(&mut patch, head, behalf, token.map(|_| id))
+                mark_modern(&mut patch, head, round, behalf, token.map(|_| id))
             }
             (Era::Legacy, OnBehalf::Modern) => {
                 unmark_modern(&mut patch, head, token.map(|_| number.as_bytes()))
@@ -166,7 +172,13 @@ impl Link {
 }
 
 /// Adds to a legacy client's request the `_meta` that a modern server requires.
-fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, token: Option<u64>) {
+fn mark_modern(
+    patch: &mut Patch<'_>,
+    head: &Head<'_>,
+    round: &[(&str, Vec<u8>)],
+    behalf: &OnBehalf<'_>,
+    token: Option<u64>,
+) {
     let OnBehalf::Legacy { capabilities, client_name, client_version, log_level } = *behalf else { return };
     let client = match client_name.is_empty() {
         true => CLIENT,
@@ -175,23 +187,31 @@ fn mark_modern(patch: &mut Patch<'_>, head: &Head<'_>, behalf: &OnBehalf<'_>, to
     let capabilities = capabilities.to_json();
     let marks =
         authored::modern_meta(Version::MODERN, client, &capabilities, token, log_level.map(LogLevel::as_str));
-    match (&head.params, head.meta()) {
-        (Some(_), Some(present)) => {
+    let mut set: Vec<(&str, &[u8])> = round.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+    match head.meta() {
+        Some(present) => {
             let whole = 0..marks.len();
             let members: Vec<_> = walk::members(&marks, &whole).collect();
-            let set: Vec<_> = members.iter().map(|(key, _, value)| (&**key, &marks[value.clone()])).collect();
-            patch.edit_members(&present.span, |_| false, &set);
+            let marks: Vec<_> =
+                members.iter().map(|(key, _, value)| (&**key, &marks[value.clone()])).collect();
+            patch.edit_members(&present.span, |_| false, &marks);
         }
-        (Some(params), None) => drop(patch.set_member(&params.span, "_meta", &marks)),
-        (None, _) => {
-            let params = [br#","params":{"_meta":"#.as_slice(), &marks, b"}"].concat();
+        None => set.push(("_meta", &marks)),
+    }
+    match &head.params {
+        Some(params) => drop(patch.edit_members(&params.span, |_| false, &set)),
+        None => {
+            let params = [br#","params":"#.as_slice(), &authored::object(&set)].concat();
             patch.insert(head.span.end - 1, params);
         }
     }
 }
 
-/// Removes from a modern client's request the `_meta` keys that a legacy server does not know.
+/// Removes from a modern client's request what a legacy server does not know: `_meta` keys, and input for another round.
 fn unmark_modern(patch: &mut Patch<'_>, head: &Head<'_>, token: Option<&[u8]>) {
+    if let Some(params) = head.params.as_ref().filter(|params| params.round_key.is_some()) {
+        patch.edit_members(&params.span, |key| ["requestState", "inputResponses"].contains(&key), &[]);
+    }
     let Some(present) = head.meta() else { return };
     let token = token.map(|token| (meta::PROGRESS_TOKEN, token));
     patch.edit_members(&present.span, |key| meta::REQUEST_KEYS.contains(&key), token.as_slice());

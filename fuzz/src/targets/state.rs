@@ -8,7 +8,8 @@ use base64::prelude::Engine;
 use bytes::Bytes;
 use gateway::answer::result_member;
 use gateway::caller::{Scope, Viewer};
-use mcp::bridge::state::{Bond, States};
+use gateway::destination::ReturnedState;
+use mcp::bridge::state::{Bond, Returned, States};
 use model::PrincipalId;
 use seal::PurposeSeal;
 use wire::walk::whole;
@@ -40,9 +41,9 @@ pub const DICTIONARY: &[&str] = &[
 
 /// States that were issued under the key of the targets; they are also in the corpus.
 const GENUINE: &[&str] = &[
-    "AQhGA-cYed6uuNbA6TA9tB0w_P3JIwWrqgx4AU9F5HdRdgjHHKMe_-NEaVoO7_y0RTK2APqVbxJtOb9ZYH3SJSarWi3Zl8IBan4be6GZZ1I",
-    "AYcMli4Y3CSoRkkSaDgRrjTmCLX0_snuHuPcgnqE8CUMVZBAl8fM04lYVzC4pHzm8pskXHMxOKd4ZBv-VBdt-NbofldPAmFNGkVTcSz-ptR7",
-    "AW4GLtluHwxVIiJqMszVJZmEglvXHPSTtRX9unLQpw9m60YAAvlQN__DDzNtEKdBwEgR0w8WLgu2Jnr1jRt_3iLJ69oLC3Omee7tOek",
+    "ARRDuIeHphjCXGX_HwJ6Q5FS9ApKQc6ajC7b0tPXznv7tmrQogCuFuLrCdfpg1ti3zRgVPB_-d3aedwmsHU8vmt2ZkAF4MqmSlY3HFTW8qEK_tCB1WBpUQyYk6qILMR1XFhLX1zpC8wdbVSIWcMD2VZK4lEx",
+    "Af7B1HnbPpOA-cqk_WkcboZB2wcwq9xiKH9kJlC--HZIgWuKaQ1SWE5_O4eAcAS9JPf0mo28i9KWVFXZQlvcaCcA6q6gmqLXYjMyN8oH9XCkr8TAS8AvgOFTeNqRt__z0dhjhv8Z-8x-gSc_FnKhSm1T-7v9",
+    "AYB8OkvD1eRq7sguzYTdN6agy4Lez_w-RtGbrRkLAKTlTtrHZY6rAzJKbzSJlrIwrAQyVFSkGqUzwThj0v2QgMn3tOx3mNY5LYx6F8GxEeeYkd_c4g01_HWgjYmuLOBpjQPfVvPp3Wx0z4pwiFAg4nsJZAfv",
 ];
 
 const REQUEST: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s__t"}}"#;
@@ -83,7 +84,7 @@ pub fn run(input: &[u8]) {
     match (state(&answer), state(&wrapped)) {
         (Some(plain), Some(sealed)) => {
             let returned = states.unwrap(&sealed, &given).expect("it was given to this client");
-            assert_eq!((returned.server.as_str(), returned.state), ("s", plain));
+            assert_eq!(returned, Returned::Server(ReturnedState { server: "s".into(), state: plain }));
             assert!(others.iter().all(|other| states.unwrap(&sealed, other).is_none()));
         }
         (None, _) => assert_eq!(wrapped, answer),
@@ -91,9 +92,10 @@ pub fn run(input: &[u8]) {
     }
 }
 
-fn bond(client: u64, request: &[u8]) -> Bond {
+fn bond(client: u64, request: &'static [u8]) -> Bond {
     let viewer = Viewer { scope: Scope::Everything, client: Some(PrincipalId(client)) };
-    Bond::of(&viewer, &Head::parse(request).expect("a request"))
+    let request = Bytes::from_static(request);
+    Bond::of(&viewer, &Head::parse(&request).expect("a request"), &request)
 }
 
 #[cfg(test)]

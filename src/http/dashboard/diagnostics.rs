@@ -106,6 +106,8 @@ fn limits(gateway: &Gateway) -> Vec<DashboardLimit> {
             Bound::Calls => held("everybody", &everybody.calls),
             Bound::Streams => held("everybody", &everybody.streams),
             Bound::Subscriptions => held("everybody", &everybody.subscriptions),
+            Bound::ParkedCalls => held("everybody", &everybody.parked),
+            Bound::AnswerTime => (None, None, Some(budgets.limits.answer_time.as_secs())),
             Bound::MessageSize => (None, None, Some(budgets.limits.message_bytes as u64)),
             Bound::HeadTime
             | Bound::BodyTime
@@ -121,6 +123,7 @@ fn limits(gateway: &Gateway) -> Vec<DashboardLimit> {
             | Bound::RateLimit => (None, None, None),
         };
         let is_size = matches!(bound, Bound::BufferedBytes | Bound::MessageSize);
+        let is_time = bound == Bound::AnswerTime;
         DashboardLimit {
             bound: bound.as_str(),
             label: bound.label(),
@@ -128,7 +131,7 @@ fn limits(gateway: &Gateway) -> Vec<DashboardLimit> {
             owner,
             used,
             limit,
-            unit: is_size.then_some("bytes"),
+            unit: is_size.then_some("bytes").or(is_time.then_some("seconds")),
             refusals,
         }
     };

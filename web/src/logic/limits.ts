@@ -34,7 +34,8 @@ export function fullness({ used, limit }: Held): Fullness {
 
 /** A number of the limit, with its unit. */
 export function amount(number: number, { unit }: Limit): string {
-  return unit === 'bytes' ? size(number).replace('.0 ', ' ') : number.toLocaleString('en')
+  if (unit === 'bytes') return size(number).replace('.0 ', ' ')
+  return unit === 'seconds' ? `${number.toLocaleString('en')} s` : number.toLocaleString('en')
 }
 
 export function refused(number: number): string {

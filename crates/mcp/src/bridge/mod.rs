@@ -1,10 +1,16 @@
-//! Adapts messages where client and server are of different eras or of different capabilities.
-//! Input that a modern server asks a legacy client for, and the reverse, is not translated.
+//! Joins clients and servers of different eras or of different capabilities. Input that a legacy server asks a modern
+//! client for parks the call (`parking`, `open_questions`); input that a modern server asks a legacy client for becomes
+//! requests to the client (`asking`). `state` is what a client keeps meanwhile, `need` what it must have declared.
 
+pub mod asking;
+mod fingerprint;
+pub mod need;
+pub mod open_questions;
+pub mod parking;
 pub mod state;
 
 use gateway::caller::Logs;
-use model::{Capabilities, LogLevel};
+use model::LogLevel;
 use wire::{Head, text, walk};
 
 /// Whether a notice passes the log level that a client wants; notices other than log messages always pass.
@@ -20,23 +26,6 @@ pub fn log_passes(notice: &[u8], wanted: Logs) -> bool {
     let level = head.params.and_then(|params| walk::member(notice, &params.span, "level"));
     let level = level.and_then(|span| text::unescape(&notice[span]));
     level.and_then(|level| LogLevel::parse(&level)).is_none_or(|level| level >= wanted)
-}
-
-/// Whether a client declared the capability that a server's request needs.
-pub fn may_be_asked(declared: &Capabilities, question: &[u8]) -> bool {
-    missing_capability(declared, question).is_none()
-}
-
-/// The capability that a server's request needs and that the client did not declare.
-pub fn missing_capability(declared: &Capabilities, question: &[u8]) -> Option<&'static str> {
-    let head = Head::parse(question).ok()?;
-    let (name, has) = match head.method.as_deref().unwrap_or_default() {
-        "elicitation/create" => ("elicitation", declared.has_elicitation()),
-        "sampling/createMessage" => ("sampling", declared.has_sampling()),
-        "roots/list" => ("roots", declared.has_roots()),
-        _ => return None,
-    };
-    (!has).then_some(name)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod catalog;
 mod control;
 mod core;
 mod http;
+mod interview;
 mod modern;
 mod net;
 mod sse;

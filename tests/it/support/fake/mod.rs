@@ -11,6 +11,7 @@ mod control;
 mod core;
 mod handle;
 mod http;
+mod interview;
 mod modern;
 mod net;
 mod sse;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::behaviour::{Behaviour, named};
 use super::core::{Incoming, Object, Refusal, error, is_modern, object, tools_of};
 use super::state::{Out, Sender, State};
-use super::{control, modern};
+use super::{control, interview, modern};
 
 /// One red pixel.
 pub const PNG: &str =
@@ -92,6 +92,7 @@ async fn run(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
         "pid" => Ok(text(std::process::id().to_string())),
         "spawn_grandchild" => grandchild(arguments),
         "headers" => Ok(text(json!(call.incoming.headers).to_string())),
+        "ask" if arguments.get("rounds").is_some() => interview::hold(call).await,
         "ask" => ask(call).await,
         "log" => {
             log(call);
@@ -165,7 +166,7 @@ fn log(call: &Call<'_>) {
     notice(call, "notifications/message", &json!({"level": level, "logger": "fake", "data": data}));
 }
 
-fn notice(call: &Call<'_>, method: &str, params: &Value) {
+pub fn notice(call: &Call<'_>, method: &str, params: &Value) {
     // The client may be gone; the tool runs on.
     let _ = call.out.send(Out::Note(json!({"jsonrpc": "2.0", "method": method, "params": params})));
 }

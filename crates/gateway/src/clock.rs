@@ -1,0 +1,144 @@
+//! The time limit of a call that asks its caller something: it stands still while the caller owes an answer, which has a
+//! time limit of its own. Calls without questions have a plain deadline instead.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use budget::{Bound, Budgets, Exceeded};
+
+pub struct Clock {
+    state: Mutex<ClockState>,
+    /// Say how long a caller may owe an answer.
+    budgets: Budgets,
+    changed: Notify,
+}
+
+struct ClockState {
+    /// When the server's time is over, as far as no answer is owed; `None` if it is not limited.
+    deadline: Option<Instant>,
+    /// How many answers are owed.
+    owed: usize,
+    /// Since when the clock stands still.
+    since: Instant,
+}
+
+/// Who exceeded their time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    Server,
+    Caller(Exceeded),
+}
+
+/// Stops the clock of a call until it is dropped.
+pub struct Pause(Arc<Clock>);
+
+impl Clock {
+    pub fn new(deadline: Option<Instant>, budgets: Budgets) -> Arc<Self> {
+        let state = Mutex::new(ClockState { deadline, owed: 0, since: Instant::now() });
+        Arc::new(Self { state, budgets, changed: Notify::new() })
+    }
+
+    pub fn pause(self: &Arc<Self>) -> Pause {
+        let mut state = self.lock();
+        if state.owed == 0 {
+            state.since = Instant::now();
+        }
+        state.owed += 1;
+        drop(state);
+        self.changed.notify_one();
+        Pause(self.clone())
+    }
+
+    /// Waits until the server or the caller has exceeded its time.
+    pub async fn overdue(&self) -> Overdue {
+        loop {
+            let (until, is_callers) = self.limit();
+            let over = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => break is_callers.then(|| self.unanswered()),
+                () = self.changed.notified() => {}
+            }
+        }
+        .map_or(Overdue::Server, Overdue::Caller)
+    }
+
+    /// When the time is over, and whether it is the caller's.
+    fn limit(&self) -> (Option<Instant>, bool) {
+        let state = self.lock();
+        match state.owed {
+            0 => (state.deadline, false),
+            _ => (Some(state.since + self.budgets.limits.answer_time), true),
+        }
+    }
+
+    fn unanswered(&self) -> Exceeded {
+        self.budgets.exceeded(Bound::AnswerTime, self.budgets.limits.answer_time.as_secs())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ClockState> {
+        self.state.lock().expect("no code panics while it holds a clock")
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.owed -= 1;
+        if state.owed == 0 {
+            let stood_still = state.since.elapsed();
+            state.deadline = state.deadline.map(|deadline| deadline + stood_still);
+        }
+        drop(state);
+        self.0.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use budget::Limits;
+
+    fn budgets() -> Budgets {
+        Budgets::new(Limits { answer_time: 10 * SECOND, ..Limits::default() })
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Makes the clock stand still since earlier.
+    fn backdate(clock: &Clock, by: Duration) {
+        clock.lock().since -= by;
+    }
+
+    #[test]
+    fn time_in_which_an_answer_is_owed_does_not_count() {
+        let deadline = Instant::now() + 2 * SECOND;
+        let clock = Clock::new(Some(deadline), budgets());
+        assert_eq!(clock.limit(), (Some(deadline), false));
+        let (first, second) = (clock.pause(), clock.pause());
+        backdate(&clock, 5 * SECOND);
+        drop(first);
+        assert!(clock.limit().1, "one answer is still owed");
+        drop(second);
+        let (until, is_callers) = clock.limit();
+        assert!(!is_callers && until.unwrap() >= deadline + 5 * SECOND);
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_a_time_limit_of_its_own() {
+        let clock = Clock::new(None, budgets());
+        let pause = clock.pause();
+        backdate(&clock, 10 * SECOND);
+        assert!(matches!(clock.overdue().await, Overdue::Caller(_)));
+        drop(pause);
+        assert_eq!(clock.limit(), (None, false));
+    }
+}
