@@ -93,6 +93,7 @@ pub fn table() -> Vec<HttpRoute> {
         route!(User, tools::list),
         route!(User, tools::get),
         route!(User, tools::invoke),
+        route!(User, tools::answer_input),
         route!(Admin, tools::enable),
         route!(Admin, tools::disable),
         route!(User, prompts::list),

@@ -41,6 +41,7 @@ mod groups;
 mod groups_model;
 mod guessing;
 mod input_parked;
+mod input_rest;
 mod input_rounds;
 mod leaks_eras;
 mod leaks_errors;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use model::excerpt;
 use wire::{Patch, Response, Span, authored, text, walk};
 
 /// How often a server may ask during one call.
@@ -18,6 +19,8 @@ pub struct InputRound {
     pub requests: Vec<InputRequest>,
     /// As the server wrote it.
     state: Option<Vec<u8>>,
+    /// Whether these are the pages of an error -32042: the request is then sent again as it was.
+    pub are_pages: bool,
 }
 
 /// One request for input.
@@ -32,10 +35,8 @@ pub struct InputRequest {
 impl InputRound {
     /// Reads a response that asks for input. The error is a sentence about the server.
     pub fn read(response: &Response) -> Result<Self, String> {
-        let (message, result) = match response.result_span() {
-            Some(result) => (response.message(), result),
-            None => return Err("the server asks for input without a result".into()),
-        };
+        let message = response.message();
+        let Some(result) = response.result_span() else { return Ok(Self::of_pages(message)) };
         let state = walk::member(message, result, "requestState").map(|span| message[span].to_vec());
         let listed = walk::member(message, result, "inputRequests");
         let listed = listed.filter(|listed| message[listed.start] == b'{');
@@ -47,13 +48,26 @@ impl InputRound {
             let request = InputRequest::read(message, key.into_owned(), &value);
             requests.push(request.ok_or("the server asks for input in a form that cannot be read")?);
         }
-        Ok(Self { requests, state })
+        Ok(Self { requests, state, are_pages: false })
+    }
+
+    fn of_pages(error: &[u8]) -> Self {
+        let request = |(number, params): (usize, Vec<u8>)| InputRequest {
+            key: number.to_string(),
+            method: "elicitation/create".into(),
+            params: Some(params.into()),
+        };
+        let requests = pages(error).into_iter().enumerate().map(request).collect();
+        Self { requests, state: None, are_pages: true }
     }
 
     /// The members of `params` that the request is sent again with. `answers` are raw results by key.
     pub fn answered(&self, answers: &[(&str, Bytes)]) -> Vec<(&'static str, Vec<u8>)> {
         let answers: Vec<_> = answers.iter().map(|(key, answer)| (*key, answer.as_ref())).collect();
         let mut members = Vec::new();
+        if self.are_pages {
+            return members;
+        }
         // A server that only gave a state wants the request again, without input.
         if !self.requests.is_empty() {
             members.push(("inputResponses", authored::object(&answers)));
@@ -80,6 +94,19 @@ pub fn kind_of(method: &str) -> &'static str {
         _ => "input",
     }
 }
+
+/// What a request asks for, in words: the kind, and the message to the person if it has one.
+pub fn in_words(method: &str, params: Option<&[u8]>) -> String {
+    let params = params.unwrap_or(b"{}");
+    let message = member(params, "message").and_then(|span| text::unescape(&params[span]));
+    match message {
+        Some(message) => format!("{} ({:?})", kind_of(method), excerpt::cut(message.into_owned(), QUOTED)),
+        None => kind_of(method).to_owned(),
+    }
+}
+
+/// How much of a message to a person is quoted in a sentence.
+const QUOTED: usize = 200;
 
 /// Whether an answer has the form of a result of this method.
 pub fn is_result_of(method: &str, answer: &[u8]) -> bool {

@@ -1,9 +1,9 @@
 //! Calling a tool over REST, and its result.
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
 use super::caller::{Owner, Profile};
+use super::interview::CallListener;
 use super::request::{NoResult, OwnRequest, disabled};
 use super::result::members;
 use super::{Error, Gateway};
@@ -23,13 +23,13 @@ impl Gateway {
         checked.inspect_err(|_| self.deny_call())
     }
 
-    /// Calls a tool with arguments given as JSON. Progress is sent to `progress`, if given.
+    /// Calls a tool with arguments given as JSON. A listener follows the call.
     pub async fn invoke(
         &self,
         owner: Owner,
         full_name: &str,
         arguments: &[u8],
-        progress: Option<mpsc::Sender<Bytes>>,
+        listener: Option<CallListener>,
     ) -> Result<InvokedResult, Error> {
         let catalog = self.catalog();
         let (entry, tool) = catalog.tool(full_name).inspect_err(|_| self.deny_call())?;
@@ -39,8 +39,11 @@ impl Gateway {
             params: &[("name", &name), ("arguments", arguments)],
             tool: Some(&tool.name),
             is_repeatable: tool.is_repeatable(),
-            progress,
-            profile: Profile::of_gateway(Some(owner)),
+            profile: Profile {
+                capabilities: CallListener::capabilities(listener.as_ref(), entry, &tool.name),
+                ..Profile::of_gateway(Some(owner))
+            },
+            listener,
         };
         let result = self.ask(entry, request).await;
         let explain = |no_result: NoResult| no_result.explain(full_name, entry, self.disclosure_to(owner));

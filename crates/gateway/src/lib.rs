@@ -32,6 +32,7 @@ pub mod groups;
 mod identification;
 pub mod init;
 pub mod input;
+pub mod interview;
 pub mod invoke;
 pub mod lists;
 pub mod members;
@@ -89,6 +90,7 @@ pub use upstream::News;
 use audience::OwnLists;
 use caller::{Owner, Profile, Viewer};
 use grants::Keeper;
+use interview::Interviews;
 use lists::ListCache;
 use principals::Principals;
 use retired_tokens::RetiredTokens;
@@ -126,6 +128,7 @@ pub struct Gateway {
     own_lists_changed: broadcast::Sender<Owner>,
     subscriptions: Subscriptions,
     usages: Usages,
+    interviews: Interviews,
     /// The most verbose level that any agent asked for.
     log_level: Mutex<Option<LogLevel>>,
     /// Signals that the catalog was swapped.
@@ -196,6 +199,7 @@ impl Gateway {
             has_interrupted: AtomicBool::new(swept.is_err()),
             in_change: Mutex::default(),
             usages: Usages::new(&options.budgets),
+            interviews: Interviews::default(),
             upstream_options: options,
             events,
             lists: ListCache::default(),
@@ -404,4 +408,11 @@ async fn check_mode(store: &Store, mode: Mode) -> Result<bool, Error> {
 
 pub fn now_ms() -> i64 {
     time::milliseconds(SystemTime::now())
+}
+
+/// An id that nobody can guess: 32 random bytes in hex.
+fn random_id() -> String {
+    let mut bytes = [0u8; 32];
+    getrandom::fill(&mut bytes).expect("the operating system always has random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -159,7 +159,7 @@ impl Gateway {
         let now = now_ms();
         let content =
             Content { purpose, registration: registration.to_json(), keeps, flow: begun.flow, grant: None };
-        let id = random_id();
+        let id = super::random_id();
         let expires_at = now.saturating_add(self.authorization_life_ms());
         self.store
             .insert_authorization(&id, &name, &begun.state, &content.to_secret(), expires_at, now)
@@ -195,11 +195,4 @@ impl Content {
     pub fn to_secret(&self) -> Secret {
         Secret::new(serde_json::to_string(self).expect("an authorization can always be written as JSON"))
     }
-}
-
-/// 32 random bytes in hex.
-fn random_id() -> String {
-    let mut bytes = [0u8; 32];
-    getrandom::fill(&mut bytes).expect("the operating system always has random bytes");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -53,7 +53,7 @@ impl Gateway {
             params: &[("name", &name), ("arguments", &arguments)],
             tool: None,
             is_repeatable: true,
-            progress: None,
+            listener: None,
             profile: Profile::of_gateway(Some(owner)),
         };
         let result = self.ask(entry, request).await;

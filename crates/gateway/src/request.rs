@@ -4,14 +4,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
 use super::caller::{Owner, Profile};
 use super::catalog::Entry;
 use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure, Payer};
+use super::input::{self, InputRound};
+use super::interview::{CallEvent, CallListener, Interview, PersonsAnswer, Progressed};
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
+use budget::Bound;
 use model::Redactor;
 use upstream::{CallError, Inbound, Purpose};
 use wire::error::code;
@@ -26,7 +29,8 @@ pub struct OwnRequest<'a> {
     pub tool: Option<&'a str>,
     /// Whether the server may run it twice without harm.
     pub is_repeatable: bool,
-    pub progress: Option<mpsc::Sender<Bytes>>,
+    /// Who follows the call, if anybody does.
+    pub listener: Option<CallListener>,
     /// Decides which link it uses, and who pays for it.
     pub profile: Profile,
 }
@@ -41,14 +45,16 @@ pub enum NoResult {
         message: String,
         data: Option<Bytes>,
     },
-    /// The server asked for input, which only an MCP client can give.
-    NeedsInput,
+    /// The server asked for input, which this caller cannot give; the text says for what.
+    NeedsInput(String),
+    /// The caller refused to give the input that the server asked for.
+    InputRefused,
 }
 
 impl Gateway {
     /// Sends a request and returns the `result` of the response, as the server wrote it.
     pub(super) async fn ask(&self, entry: &Arc<Entry>, request: OwnRequest<'_>) -> Result<Bytes, NoResult> {
-        let OwnRequest { method, params, tool, is_repeatable, progress, profile } = request;
+        let OwnRequest { method, params, tool, is_repeatable, listener, profile } = request;
         let payer = profile.owner.and_then(|owner| payer(method, owner));
         let params = params.iter().map(|(key, value)| (*key, value.to_vec())).collect();
         // Subscriptions are the gateway's own: what the server asks meanwhile has nothing to do with them.
@@ -58,7 +64,7 @@ impl Gateway {
         };
         let (round, capabilities) = (Vec::new(), profile.capabilities.to_json());
         let authored =
-            Authored { method, params, round, capabilities, wants_progress: progress.is_some(), purpose };
+            Authored { method, params, round, capabilities, wants_progress: listener.is_some(), purpose };
         let call_request = CallRequest {
             entry: entry.clone(),
             wording: Wording::Authored(authored),
@@ -67,37 +73,144 @@ impl Gateway {
             revoked: None,
             payer,
         };
+        let owner = call_request.profile.owner.unwrap_or(Owner::Anybody);
         let begun = self.begin_call(call_request, tool.map(str::to_owned), None).await;
         let mut call = begun.map_err(NoResult::Failed)?;
-        let result = receive(&mut call, progress).await;
-        if matches!(result, Err(NoResult::NeedsInput)) {
-            call.fails_because("the tool asks for input, which needs an MCP client");
+        let result = match listener {
+            Some(listener) => Box::pin(self.converse(&mut call, owner, listener)).await,
+            None => receive(&mut call).await,
+        };
+        match &result {
+            Err(NoResult::NeedsInput(wanted)) => {
+                call.fails_because(&format!("the tool asks for input ({wanted}), which needs an MCP client"));
+            }
+            Err(NoResult::InputRefused) => call.fails_because("the caller refused to give input"),
+            Ok(_) | Err(NoResult::Failed(_) | NoResult::Rpc { .. }) => {}
         }
         result
     }
-}
 
-async fn receive(call: &mut Call, progress: Option<mpsc::Sender<Bytes>>) -> Result<Bytes, NoResult> {
-    loop {
-        match call.next().await.map_err(NoResult::Failed)? {
-            Inbound::Answer(answer) => return read_result(&answer),
-            Inbound::Notice(notice) => {
-                if let (Some(progress), Some(params)) = (&progress, progress_in(&notice)) {
-                    // A slow reader misses some progress, but never the result.
-                    let _ = progress.try_send(params);
+    /// Receives the result of a call for a caller that follows it: shows progress, and asks what the server asks.
+    async fn converse(
+        &self,
+        call: &mut Call,
+        owner: Owner,
+        listener: CallListener,
+    ) -> Result<Bytes, NoResult> {
+        let mut interview: Option<Interview<'_>> = None;
+        loop {
+            let step = next_step(call, interview.as_mut()).await;
+            let begin = || self.interviews.begin(owner, listener.events.clone());
+            match step {
+                Step::Inbound(inbound) => match inbound.map_err(NoResult::Failed)? {
+                    Inbound::Notice(notice) => {
+                        if let Some(params) = progress_in(&notice) {
+                            // A slow reader misses some progress, but never the result.
+                            let _ = listener.events.try_send(CallEvent::Progress(params));
+                        }
+                    }
+                    Inbound::Request(request) if !listener.can_answer() => {
+                        return Err(refuse(call, &request));
+                    }
+                    Inbound::Request(request) => {
+                        if let Some(question) = call.question(request) {
+                            interview.get_or_insert_with(begin).ask(question).await;
+                        }
+                    }
+                    Inbound::Answer(answer) if listener.can_answer() && asks(call, &answer) => {
+                        let round = call.input_round(&answer);
+                        let round = round
+                            .map_err(|reason| NoResult::Failed(Failure::Call(CallError::Lost(reason))))?;
+                        let until = Instant::now() + self.budgets().limits.answer_time;
+                        let pause = call.pause();
+                        let interview = interview.get_or_insert_with(begin);
+                        interview.ask_round(round, until, pause).await;
+                        if let Progressed::SendAgain(members) = interview.send_again() {
+                            call.again(members);
+                        }
+                    }
+                    Inbound::Answer(answer) => return read_result(&answer),
+                },
+                Step::Answer(answer) => match interview.as_mut().map(|interview| interview.take(answer)) {
+                    Some(Progressed::SendAgain(members)) => call.again(members),
+                    Some(Progressed::Refused) => return Err(NoResult::InputRefused),
+                    Some(Progressed::No) | None => {}
+                },
+                Step::Overdue => {
+                    let seconds = self.budgets().limits.answer_time.as_secs();
+                    let exceeded = self.budgets().exceeded(Bound::AnswerTime, seconds);
+                    return Err(NoResult::Failed(Failure::Call(CallError::Exceeded(exceeded.to_string()))));
                 }
-            }
-            Inbound::Request(request) => {
-                call.refuse(&request);
-                return Err(NoResult::NeedsInput);
             }
         }
     }
+}
+
+/// What happens next in a call whose caller may be asked.
+enum Step {
+    Inbound(Result<Inbound, Failure>),
+    Answer(PersonsAnswer),
+    /// The caller did not answer in time.
+    Overdue,
+}
+
+async fn next_step(call: &mut Call, interview: Option<&mut Interview<'_>>) -> Step {
+    let Some(interview) = interview else { return Step::Inbound(call.next().await) };
+    match interview.round_until() {
+        // Between two rounds nothing comes from the server.
+        Some(until) => tokio::select! {
+            answer = interview.next_answer() => Step::Answer(answer),
+            () = sleep_until(until) => Step::Overdue,
+        },
+        None => tokio::select! {
+            biased;
+            inbound = call.next() => Step::Inbound(inbound),
+            answer = interview.next_answer() => Step::Answer(answer),
+        },
+    }
+}
+
+/// Whether a response asks for input: as modern servers do, or with an error that names pages to visit.
+fn asks(call: &Call, response: &Response) -> bool {
+    let names_pages = |error: RpcError<'_>| {
+        error.is(code::URL_ELICITATION_REQUIRED) && !input::pages(response.message()).is_empty()
+    };
+    match response.error() {
+        Some(error) => names_pages(error),
+        None => call.is_modern() && response.asks_for_input(),
+    }
+}
+
+async fn receive(call: &mut Call) -> Result<Bytes, NoResult> {
+    loop {
+        match call.next().await.map_err(NoResult::Failed)? {
+            Inbound::Answer(answer) => return read_result(&answer),
+            Inbound::Notice(_) => {}
+            Inbound::Request(request) => return Err(refuse(call, &request)),
+        }
+    }
+}
+
+/// Refuses a request of the server, since this caller cannot be asked.
+fn refuse(call: &Call, request: &Bytes) -> NoResult {
+    call.refuse(request);
+    let wanted = Head::parse(request).map(|head| {
+        let params = head.params.as_ref().map(|params| &request[params.span.clone()]);
+        input::in_words(head.method.as_deref().unwrap_or_default(), params)
+    });
+    NoResult::NeedsInput(wanted.unwrap_or_default())
 }
 
 fn read_result(response: &Response) -> Result<Bytes, NoResult> {
     match response.result_span() {
-        Some(_) if response.asks_for_input() => Err(NoResult::NeedsInput),
+        Some(_) if response.asks_for_input() => {
+            let round = InputRound::read(response).map(|round| round.requests).unwrap_or_default();
+            let wanted: Vec<_> = round
+                .iter()
+                .map(|request| input::in_words(&request.method, request.params.as_deref()))
+                .collect();
+            Err(NoResult::NeedsInput(wanted.join(", ")))
+        }
         Some(result) => Ok(response.message().slice(result.clone())),
         None => Err(NoResult::of(response.error())),
     }
@@ -113,11 +226,12 @@ fn progress_in(notice: &Bytes) -> Option<Bytes> {
 impl NoResult {
     fn of(error: Option<RpcError<'_>>) -> Self {
         match error {
-            // A caller over REST declares no capabilities, and cannot be asked to open a page.
-            Some(error)
-                if error.is(code::MISSING_CLIENT_CAPABILITY) || error.is(code::URL_ELICITATION_REQUIRED) =>
-            {
-                NoResult::NeedsInput
+            // A caller that does not follow its call declares no capabilities, and cannot be asked to open a page.
+            Some(error) if error.is(code::MISSING_CLIENT_CAPABILITY) => {
+                NoResult::NeedsInput(error.message.into_owned())
+            }
+            Some(error) if error.is(code::URL_ELICITATION_REQUIRED) => {
+                NoResult::NeedsInput(format!("a page to visit: {}", error.message))
             }
             Some(error) => NoResult::Rpc {
                 code: error.code,
@@ -141,9 +255,11 @@ impl NoResult {
             NoResult::Failed(Failure::Call(CallError::NoRoom(exceeded))) => return Error::no_room(exceeded),
             NoResult::Failed(Failure::Call(error)) => disclosure.sentence(what, &error, entry),
             NoResult::Rpc { code, message, .. } => format!("{what} failed: {message} (code {code})"),
-            NoResult::NeedsInput => {
-                format!("{what} asks for input while it runs, which needs an MCP client; connect one to /mcp")
-            }
+            NoResult::NeedsInput(wanted) => format!(
+                "{what} asks for input while it runs: {wanted}; that needs an MCP client, connected to /mcp, or a \
+                 caller that accepts an event stream and answers"
+            ),
+            NoResult::InputRefused => format!("{what} ended, since the input that it asked for was refused"),
         };
         Error::upstream(Redactor::of(&entry.registration.config).redact(&sentence))
     }

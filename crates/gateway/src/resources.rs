@@ -173,7 +173,7 @@ impl Gateway {
             params: &[("uri", &uri)],
             tool: None,
             is_repeatable: true,
-            progress: None,
+            listener: None,
             profile: Profile::of_gateway(Some(owner)),
         };
         let result = self.ask(entry, request).await.map_err(|no_result| match no_result {

@@ -231,7 +231,7 @@ impl Gateway {
             params: &[("uri", &uri)],
             tool: None,
             is_repeatable: true,
-            progress: None,
+            listener: None,
             profile: profile.clone(),
         };
         match self.ask(entry, request).await {

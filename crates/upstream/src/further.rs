@@ -165,6 +165,11 @@ impl Upstream {
         }
     }
 
+    /// Whether each set of capabilities needs a process of its own.
+    pub fn is_legacy_process(&self) -> bool {
+        self.is_process() && self.0.first_era() == Some(Era::Legacy)
+    }
+
     fn is_process(&self) -> bool {
         matches!(self.config().transport, Transport::Stdio(_))
     }

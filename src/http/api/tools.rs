@@ -1,5 +1,6 @@
 //! `/api/v0/tools`: listing, calling, enabling and disabling tools.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -8,6 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
@@ -16,16 +18,17 @@ use super::{coverage, entity};
 use crate::http::Face;
 use crate::http::access::CurrentPrincipal;
 use crate::http::error::{ErrorResponse, HandlerResult};
-use crate::http::extract::Query;
+use crate::http::extract::{Name, Query};
 use crate::http::record::ToolRecord;
 use crate::http::reply::{Json, Written};
 use crate::http::stream::SseBody;
 use gateway::ErrorKind;
+use gateway::interview::{Answering, CallEvent, CallListener, PersonsAnswer};
 use model::FieldError;
-use wire::{authored, sse, text, walk};
+use wire::{Span, authored, sse, text, walk};
 
-/// How many progress events are queued for a slow reader; further ones are dropped.
-const PROGRESS_BACKLOG: usize = 64;
+/// How many events are queued for a slow reader; further progress is dropped.
+const EVENT_BACKLOG: usize = 64;
 
 /// The result of a tool call. An error that the tool reports is a result, too.
 #[derive(ToSchema)]
@@ -88,13 +91,16 @@ pub async fn disable(
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
 }
 
-/// Calls a tool. With `Accept: text/event-stream` the response streams progress and then the result.
+/// Calls a tool. With `Accept: text/event-stream` the response streams progress, requests for input, and then the
+/// result.
 #[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
+    params(("input" = Option<bool>, Query, description = "Whether the caller of an event stream can be asked for input. If omitted, it can, but a stdio server is not told so if that takes another process of it")),
     request_body(content = HashMap<String, Value>, description = "The full name of the tool as `name`, and its arguments"),
     responses((status = 200, body = ToolResultBody)))]
 pub async fn invoke(
     State(face): State<Face>,
     caller: CurrentPrincipal,
+    query: Query,
     headers: HeaderMap,
     body: Bytes,
 ) -> HandlerResult<Response> {
@@ -102,13 +108,48 @@ pub async fn invoke(
         face.gateway.catalog().tool(name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
     };
     let call = InvokeRequest::parse(&body, nests)?;
-    run(face, caller, &headers, call).await
+    run(face, caller, &query, &headers, call).await
+}
+
+/// The keys of the requests for input that are still open.
+#[derive(Serialize, ToSchema)]
+pub struct OpenInput {
+    open: Vec<String>,
+}
+
+/// Answers requests for input that a call showed in its event stream.
+#[utoipa::path(post, path = "/api/v0/tools/invoke/{call}/input", tag = "tools",
+    params(("call" = String, Path, description = "The id of the call, from its `input` event")),
+    request_body(content = HashMap<String, Value>, description = "An object with `responses`: the answers by key, each a result as MCP defines it, or null to refuse"),
+    responses((status = 200, body = OpenInput)))]
+pub async fn answer_input(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    Name(call): Name,
+    body: Bytes,
+) -> HandlerResult<Json<OpenInput>> {
+    Ok(Json(OpenInput { open: face.gateway.answer_input(caller.owner(), &call, responses(&body)?)? }))
+}
+
+/// The answers in a body, by key and byte for byte.
+fn responses(body: &Bytes) -> Result<Vec<PersonsAnswer>, ErrorResponse> {
+    let span = walk::whole(body)
+        .map_err(|error| ErrorResponse::bad_request(format!("the body is not JSON: {error}")))?;
+    let wrong = || FieldError::new("responses", "must be an object: the answers by key");
+    let responses = walk::member(body, &span, "responses").filter(|span| body[span.start] == b'{');
+    let responses = responses.ok_or_else(wrong)?;
+    let answer = |(key, _, value): (Cow<'_, str>, Span, Span)| {
+        let answer = (&body[value.clone()] != b"null").then(|| body.slice(value));
+        (key.into_owned(), answer)
+    };
+    Ok(walk::members(body, &responses).map(answer).collect())
 }
 
 /// Calls a tool. The response is JSON, or an event stream if the caller accepts one.
 pub async fn run(
     face: Face,
     caller: CurrentPrincipal,
+    query: &Query,
     headers: &HeaderMap,
     call: InvokeRequest,
 ) -> HandlerResult<Response> {
@@ -118,10 +159,16 @@ pub async fn run(
     }
     // Errors in the request itself get a status code, which is possible only before the stream begins.
     face.gateway.check_callable(&call.name)?;
-    let (sender, mut params) = mpsc::channel(PROGRESS_BACKLOG);
-    let (frames, notices) = mpsc::channel(PROGRESS_BACKLOG);
+    let answers = match (query.text("input"), query.flag("input")?) {
+        (None, _) => Answering::WhenAsked,
+        (Some(_), true) => Answering::Declared,
+        (Some(_), false) => Answering::Never,
+    };
+    let (sender, mut events) = mpsc::channel(EVENT_BACKLOG);
+    let (frames, notices) = mpsc::channel(EVENT_BACKLOG);
+    let listener = CallListener { events: sender, answers };
     let mut invoked = Box::pin(async move {
-        face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(sender)).await
+        face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(listener)).await
     });
     // Most limits refuse a call when it begins.
     let mut ended = match poll_fn(|context| Poll::Ready(invoked.as_mut().poll(context))).await {
@@ -136,15 +183,13 @@ pub async fn run(
             }
             tokio::select! {
                 biased;
-                Some(params) = params.recv() => {
-                    let _ = frames.try_send(sse::frame(Some("progress"), &params));
-                }
+                Some(event) = events.recv() => pass(event, &frames).await,
                 invoked = &mut invoked => ended = Some(invoked),
             }
         };
-        // The last progress events may have arrived together with the result.
-        while let Ok(params) = params.try_recv() {
-            let _ = frames.try_send(sse::frame(Some("progress"), &params));
+        // The last events may have arrived together with the result.
+        while let Ok(event) = events.try_recv() {
+            pass(event, &frames).await;
         }
         match invoked {
             Ok(result) => sse::frame(Some("result"), &result.to_json()),
@@ -155,6 +200,14 @@ pub async fn run(
         }
     };
     Ok(SseBody::response(work, notices))
+}
+
+/// Passes an event on to the reader of the stream. Progress may be dropped, a request for input may not.
+async fn pass(event: CallEvent, frames: &mpsc::Sender<Bytes>) {
+    match event {
+        CallEvent::Progress(params) => drop(frames.try_send(sse::frame(Some("progress"), &params))),
+        CallEvent::Input(requests) => drop(frames.send(sse::frame(Some("input"), &requests)).await),
+    }
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -18,7 +18,7 @@ use crate::http::access::CurrentPrincipal;
 use crate::http::address::base_url;
 use crate::http::api::tools::{InvokeRequest, run};
 use crate::http::error::{ErrorResponse, HandlerResult};
-use crate::http::extract::Name;
+use crate::http::extract::{Name, Query};
 use crate::http::record::ToolRecord;
 use crate::http::reply::Json;
 use gateway::catalog::Catalog;
@@ -92,7 +92,7 @@ pub async fn switch(
 
 /// Calls a tool with the arguments in the body.
 ///
-/// With `Accept: text/event-stream` the response streams progress and then the result.
+/// With `Accept: text/event-stream` the response streams progress, requests for input, and then the result.
 #[utoipa::path(post, path = "/api/dashboard/tools/{name}/invoke", tag = "dashboard",
     params(("name" = String, Path, description = "The full name")),
     request_body = std::collections::HashMap<String, Value>,
@@ -101,13 +101,14 @@ pub async fn invoke(
     State(face): State<Face>,
     caller: CurrentPrincipal,
     Name(name): Name,
+    query: Query,
     headers: HeaderMap,
     body: Bytes,
 ) -> HandlerResult<Response> {
     face.gateway.check_callable(&name)?;
     let arguments =
         if body.iter().all(u8::is_ascii_whitespace) { Cow::Borrowed(&b"{}"[..]) } else { object(&body)? };
-    run(face, caller, &headers, InvokeRequest { name, arguments: arguments.into_owned() }).await
+    run(face, caller, &query, &headers, InvokeRequest { name, arguments: arguments.into_owned() }).await
 }
 
 /// Returns the JSON object in a body, byte for byte.
