@@ -22,6 +22,8 @@ const HELP: &str = "\
 cargo xtask test [FILTER]   all checks; with FILTER only the tests whose name contains it
 cargo xtask conformance [FILTER]
                             only the official suite; FILTER selects cases by name, such as client-modern
+cargo xtask conformance --write
+                            writes the scores of the gateway into tests/conformance/README.md
 cargo xtask clients [FILTER]
                             only the real clients; FILTER selects them by name, such as Python
 cargo xtask dashboard       only format, lint, types, unit tests and build of the dashboard
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
             Run::new(Some((*filter).to_owned())).walk(steps::TEST)
         }
         ["conformance"] => Run::new(None).walk(steps::CONFORMANCE),
+        ["conformance", "--write"] => Run::new(None).walk(steps::SCORES),
         ["conformance", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::CONFORMANCE)
         }

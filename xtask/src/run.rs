@@ -37,6 +37,11 @@ impl Run {
         Run { root: root.parent().unwrap_or(root).to_owned(), filter, tally: None }
     }
 
+    /// Whether a case with this name is to be run.
+    pub fn wants(&self, name: &str) -> bool {
+        self.filter.as_deref().is_none_or(|part| name.contains(part))
+    }
+
     pub fn walk(mut self, steps: &[Step]) -> ExitCode {
         let begun = Instant::now();
         let strict = env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"));

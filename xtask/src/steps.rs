@@ -32,6 +32,11 @@ pub const TEST: &[Step] = &[
 pub const CONFORMANCE: &[Step] =
     &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_LINKS, CONFORMANCE_REFERENCE];
 
+pub const SCORES: &[Step] = &[
+    CONFORMANCE_DIRECT,
+    Step { name: "scores of the conformance suite", needs: &[NPM], run: conformance::write_scores },
+];
+
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
 pub const SOURCES: &[Step] = &[DASHBOARD];

@@ -1,46 +1,66 @@
-//! Runs the official conformance suite against our fixture, against the gateway with the fixture behind it, and
-//! against the gateway as a client of the suite's own servers. The tables below say what is run; `reference.rs` has
-//! the table of servers that others wrote; the other files beside this one install the suite, start servers and
-//! evaluate the results.
+//! Runs the official conformance suite. `matrix.rs` has clients and servers of all eras, with our fixture; `links.rs` has
+//! the gateway as a client of the suite's own servers; `reference.rs` has servers that others wrote. The other files
+//! beside this one install the suite, start servers, run cases at once and evaluate the results.
 
+mod exclusions;
 pub mod gateway;
+mod links;
+mod matrix;
+mod page;
+mod pool;
 pub mod process;
 mod reference;
 mod report;
 mod requirements;
 mod suite;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use crate::command;
 use crate::run::Run;
+use exclusions::Exclusion;
 use gateway::Gateway;
+pub use links::run as of_links;
+pub use matrix::{check as through_gateway, direct, write as write_scores};
 use process::Process;
 pub use reference::run as of_reference_servers;
-use report::Report;
+use report::{Note, Report};
 use requirements::Requirements;
 use suite::Suite;
 
-/// One run of a requirement set against one address.
+/// One run of a set for servers against one address.
 struct Case {
-    name: &'static str,
+    name: String,
     set: Set,
-    transport: Transport,
-    eras: Eras,
-    target: Target,
+    /// The command that starts the server.
+    line: Vec<String>,
+    way: Way,
+    /// The scored scenarios that need not pass.
+    excluded: Vec<&'static Exclusion>,
 }
 
 /// A requirement set of the suite, with its number of scored scenarios: a set that shrinks must not go unnoticed.
+#[derive(Clone, Copy)]
 struct Set {
     revision: &'static str,
     side: Side,
     scored: usize,
+}
+
+const LEGACY: Set = Set { revision: "2025-11-25", side: Side::Server, scored: 30 };
+const MODERN: Set = Set { revision: "2026-07-28", side: Side::Server, scored: 37 };
+
+impl Set {
+    /// The era of the clients in a set for servers.
+    fn era(&self) -> &'static str {
+        if self.revision == MODERN.revision { "modern" } else { "legacy" }
+    }
 }
 
 /// The side whose behaviour a set tests.
@@ -60,6 +80,8 @@ impl Side {
     }
 }
 
+type Way = (Transport, Target);
+
 /// The transport over which the gateway reaches the server behind it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
@@ -68,11 +90,12 @@ pub enum Transport {
     Sse,
 }
 
-/// The eras of the protocol that the fixture supports.
-#[derive(Clone, Copy)]
+/// The eras of the protocol that a server knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Eras {
     Both,
     LegacyOnly,
+    ModernOnly,
 }
 
 /// What the suite connects to.
@@ -84,92 +107,39 @@ enum Target {
     Server,
     /// The gateway's endpoint for all servers, through the shim that removes the prefix from names.
     Aggregate,
-    /// The gateway's links to servers: the suite starts a server for each scenario, and a driver registers it.
-    Links,
 }
-
-const LEGACY: Set = Set { revision: "2025-11-25", side: Side::Server, scored: 30 };
-const MODERN: Set = Set { revision: "2026-07-28", side: Side::Server, scored: 37 };
-const LEGACY_CLIENT: Set = Set { revision: "2025-11-25", side: Side::Client, scored: 18 };
-const MODERN_CLIENT: Set = Set { revision: "2026-07-28", side: Side::Client, scored: 32 };
-
-/// Scored scenarios of modern clients with legacy servers that cannot pass yet: the prefix of their names, and the
-/// missing feature.
-const AHEAD_ACROSS_ERAS: &[(&str, &str)] =
-    &[("input-required-result-", "requests of a legacy server to a modern client are not passed on yet")];
 
 /// The name under which the server is registered; its tools then begin with this and `__`.
 const SERVER: &str = "conf";
 
-use Eras::{Both, LegacyOnly};
-use Target::{Aggregate, Direct, Links, Server};
-use Transport::{Sse, Stdio, StreamableHttp};
-
-#[rustfmt::skip]
-const DIRECT: &[Case] = &[
-    Case { name: "direct-legacy", set: LEGACY, transport: StreamableHttp, eras: Both, target: Direct },
-    Case { name: "direct-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Direct },
-    Case { name: "direct-legacy-only", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Direct },
-];
-
-#[rustfmt::skip]
-const GATEWAY: &[Case] = &[
-    Case { name: "server-http-legacy", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Server },
-    Case { name: "server-stdio-legacy", set: LEGACY, transport: Stdio, eras: LegacyOnly, target: Server },
-    Case { name: "server-sse-legacy", set: LEGACY, transport: Sse, eras: LegacyOnly, target: Server },
-    Case { name: "aggregate-http-legacy", set: LEGACY, transport: StreamableHttp, eras: LegacyOnly, target: Aggregate },
-    Case { name: "aggregate-stdio-legacy", set: LEGACY, transport: Stdio, eras: LegacyOnly, target: Aggregate },
-    Case { name: "aggregate-sse-legacy", set: LEGACY, transport: Sse, eras: LegacyOnly, target: Aggregate },
-    Case { name: "server-http-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Server },
-    Case { name: "server-stdio-modern", set: MODERN, transport: Stdio, eras: Both, target: Server },
-    Case { name: "aggregate-http-modern", set: MODERN, transport: StreamableHttp, eras: Both, target: Aggregate },
-    Case { name: "aggregate-stdio-modern", set: MODERN, transport: Stdio, eras: Both, target: Aggregate },
-    Case { name: "server-http-crossing", set: MODERN, transport: StreamableHttp, eras: LegacyOnly, target: Server },
-    Case { name: "server-stdio-crossing", set: MODERN, transport: Stdio, eras: LegacyOnly, target: Server },
-    Case { name: "aggregate-http-crossing", set: MODERN, transport: StreamableHttp, eras: LegacyOnly, target: Aggregate },
-    Case { name: "aggregate-sse-crossing", set: MODERN, transport: Sse, eras: LegacyOnly, target: Aggregate },
-];
-
-#[rustfmt::skip]
-const CLIENT: &[Case] = &[
-    Case { name: "client-legacy", set: LEGACY_CLIENT, transport: StreamableHttp, eras: LegacyOnly, target: Links },
-    Case { name: "client-modern", set: MODERN_CLIENT, transport: StreamableHttp, eras: Both, target: Links },
-];
-
-pub fn direct(run: &mut Run) -> Result<()> {
-    judge(run, DIRECT)
-}
-
-pub fn through_gateway(run: &mut Run) -> Result<()> {
-    judge(run, GATEWAY)
-}
-
-pub fn of_links(run: &mut Run) -> Result<()> {
-    judge(run, CLIENT)
-}
-
-/// Runs all cases before it fails, so that one run shows all failures.
-fn judge(run: &Run, cases: &[Case]) -> Result<()> {
-    let wanted = |case: &&Case| run.filter.as_deref().is_none_or(|part| case.name.contains(part));
-    let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
-    if cases.is_empty() {
-        println!("  no case matches the filter");
-        return Ok(());
-    }
-    let conformance = Conformance::prepare(run)?;
-    let mut failed = Vec::new();
-    for case in cases {
-        let started = Instant::now();
-        let (report, folder) = conformance.run(case).with_context(|| format!("case {}", case.name))?;
-        let seconds = started.elapsed().as_secs_f64();
-        println!("  {}, set {}: {} ({seconds:.1} s)", case.name, case.set.revision, report.summary());
-        print!("{report}");
+/// Prints what the reports have to tell, each line once with the cases that it concerns, and fails if there are failures.
+fn judge<'a>(conformance: &Conformance, reports: impl Iterator<Item = (&'a str, &'a Report)>) -> Result<()> {
+    let mut told: BTreeMap<(Note, &str), Vec<&str>> = BTreeMap::new();
+    let (mut count, mut failed) = (0, Vec::new());
+    for (name, report) in reports {
+        count += 1;
+        for note in report.notes() {
+            told.entry(note).or_default().push(name);
+        }
         if report.has_failures() {
-            failed.push(format!("{} (all logs are in {})", case.name, folder.display()));
+            failed.push(name);
+        }
+    }
+    for ((note, line), names) in told {
+        let label = match note {
+            Note::Failed => "FAILED",
+            Note::Warning => "warning",
+            Note::Excluded => "excluded",
+            Note::NotScored => "not scored",
+        };
+        println!("    {label}: {line}");
+        if names.len() < count {
+            println!("      in {}", names.join(", "));
         }
     }
     if !failed.is_empty() {
-        bail!("scored scenarios fail in {}", failed.join(", "));
+        let logs = conformance.suite.results();
+        bail!("scored scenarios fail in {} (all logs are in {})", failed.join(", "), logs.display());
     }
     Ok(())
 }
@@ -191,25 +161,12 @@ impl Conformance {
         Ok(Conformance { suite: Suite::install(&run.root)?, root: run.root.clone(), programs })
     }
 
-    fn run(&self, case: &Case) -> Result<(Report, PathBuf)> {
-        let folder = self.folder(case.name)?;
-        let Set { revision, side, scored } = case.set;
+    fn measure(&self, case: &Case) -> Result<Report> {
+        let folder = self.folder(&case.name)?;
         let mut requirements = self.requirements(&case.set)?;
-        let status = match case.target {
-            Links => self.suite.run_client(&self.root, &self.program("toolgate")?, revision, &folder)?,
-            Direct | Server | Aggregate => {
-                if revision == MODERN.revision && matches!(case.eras, LegacyOnly) {
-                    requirements.put_off(AHEAD_ACROSS_ERAS);
-                }
-                self.run_server(&self.fixture(case)?, case.transport, case.target, revision, &folder)?
-            }
-        };
-        let report = Report::read(&folder, side, &requirements)?;
-        let complains_rightly = report.has_failures() || requirements.scored.len() < scored;
-        if !status.success() && !complains_rightly {
-            bail!("the suite ended with {status}, see {}", folder.join("suite.log").display());
-        }
-        Ok((report, folder))
+        requirements.exclude(&case.excluded)?;
+        let status = self.run_server(case, &folder)?;
+        Report::read(&folder, case.set.side, &requirements)?.agrees_with(status, &folder)
     }
 
     /// An empty folder for the results and logs of a case.
@@ -231,35 +188,14 @@ impl Conformance {
         Ok(requirements)
     }
 
-    /// The command that starts the fixture for a case.
-    fn fixture(&self, case: &Case) -> Result<Vec<String>> {
-        let mut line = vec![self.program("conformance-fixture")?];
-        let words: &[&str] = match case.transport {
-            StreamableHttp => &["--http", "0"],
-            Sse => &["--sse", "0"],
-            Stdio => &["--stdio"],
-        };
-        line.extend(words.iter().map(|&word| word.to_owned()));
-        if matches!(case.eras, LegacyOnly) && !matches!(case.transport, Sse) {
-            line.push("--legacy".to_owned());
-        }
-        Ok(line)
-    }
-
-    /// Starts the server of this command line, and the gateway and the shim if the target needs them, and runs the suite
-    /// against the target.
-    fn run_server(
-        &self,
-        line: &[String],
-        transport: Transport,
-        target: Target,
-        revision: &str,
-        folder: &Path,
-    ) -> Result<ExitStatus> {
-        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    /// Starts the server of a case, and the gateway and the shim if the target needs them, and runs the suite against
+    /// the target.
+    fn run_server(&self, case: &Case, folder: &Path) -> Result<ExitStatus> {
+        let (transport, target) = case.way;
+        let line: Vec<&str> = case.line.iter().map(String::as_str).collect();
         // Each of these runs until the suite has finished.
         let mut background = Vec::new();
-        let registration = if matches!(transport, Stdio) {
+        let registration = if transport == Transport::Stdio {
             let (program, arguments) = line.split_first().context("a server without a command")?;
             gateway::stdio(SERVER, program, arguments)
         } else {
@@ -269,24 +205,23 @@ impl Conformance {
             registration
         };
         let url = match target {
-            Direct | Links => background.first().context("the suite speaks HTTP only")?.url.clone(),
-            Server | Aggregate => {
+            Target::Direct => background.first().context("the suite speaks HTTP only")?.url.clone(),
+            Target::Server | Target::Aggregate => {
                 let gateway = Gateway::start(folder, &self.program("toolgate")?)?;
                 gateway.register(&registration)?;
-                let url = match target {
-                    Aggregate => {
-                        let shim = self.suite.start_shim(&self.root, folder, &gateway.url(), SERVER)?;
-                        let url = format!("{}/mcp", shim.url);
-                        background.push(shim);
-                        url
-                    }
-                    Direct | Links | Server => format!("{}/v0/servers/{SERVER}/mcp", gateway.url()),
+                let url = if target == Target::Aggregate {
+                    let shim = self.suite.start_shim(&self.root, folder, &gateway.url(), SERVER)?;
+                    let url = format!("{}/mcp", shim.url);
+                    background.push(shim);
+                    url
+                } else {
+                    format!("{}/v0/servers/{SERVER}/mcp", gateway.url())
                 };
                 background.push(gateway.into_process());
                 url
             }
         };
-        self.suite.run_server(&url, revision, folder)
+        self.suite.run_server(&url, case.set.revision, folder)
     }
 
     fn program(&self, name: &str) -> Result<String> {

@@ -3,17 +3,13 @@
 //! over HTTP is also what counts for its other transports.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use super::Target::{Aggregate, Direct, Server};
 use super::Transport::{Sse, Stdio, StreamableHttp};
 use super::report::Report;
-use super::{Conformance, LEGACY, MODERN, Set, Target, Transport};
+use super::{Case, Conformance, LEGACY, MODERN, Set, Transport, Way};
 use crate::clients;
 use crate::python::{Python, Sdk};
 use crate::run::Run;
@@ -36,8 +32,6 @@ enum Implementation {
     /// Our own with the SDK 1.x, which ships none; speaks the legacy era only.
     TypeScript1,
 }
-
-type Way = (Transport, Target);
 
 /// The columns of the printed table.
 #[rustfmt::skip]
@@ -71,8 +65,13 @@ const ROWS: &[Row] = &[
     Row { server: Implementation::TypeScript1, set: LEGACY, directly: 30, ways: OTHERS },
 ];
 
-/// The cases that run at once. They mostly wait: for time that a scenario gives a server, and for each other's programs.
-const AT_ONCE: usize = 4;
+impl Row {
+    /// The name of a case, by which it can be selected.
+    fn name(&self, way: Way) -> String {
+        let label = COLUMNS.iter().find(|(column, _)| *column == way).map_or("", |(_, title)| title);
+        format!("{}-{label}-{}", self.server.name(), self.set.era())
+    }
+}
 
 impl Implementation {
     fn name(self) -> &'static str {
@@ -109,23 +108,14 @@ impl Implementation {
     }
 }
 
-/// A row and a way, with the name by which it can be selected and the command that starts its server.
-struct Job {
-    row: usize,
-    way: Way,
-    name: String,
-    line: Vec<String>,
-}
-
 pub fn run(run: &mut Run) -> Result<()> {
-    let wanted = |name: &str| run.filter.as_deref().is_none_or(|part| name.contains(part));
     let mut picked = Vec::new();
-    for (row, &Row { server, ref set, ways, .. }) in ROWS.iter().enumerate() {
-        let name = |way: &Way| format!("{}-{}-{}", server.name(), label(*way), era(set));
-        let ways: Vec<&Way> = ways.iter().filter(|way| wanted(&name(way))).collect();
+    for (index, row) in ROWS.iter().enumerate() {
+        let ways = row.ways.iter().filter(|way| run.wants(&row.name(**way)));
+        let ways: Vec<(usize, Way)> = ways.map(|way| (index, *way)).collect();
         if !ways.is_empty() {
-            picked.push((row, (StreamableHttp, Direct), name(&(StreamableHttp, Direct))));
-            picked.extend(ways.into_iter().map(|way| (row, *way, name(way))));
+            picked.push((index, (StreamableHttp, Direct)));
+            picked.extend(ways);
         }
     }
     if picked.is_empty() {
@@ -133,47 +123,23 @@ pub fn run(run: &mut Run) -> Result<()> {
         return Ok(());
     }
     let conformance = Conformance::prepare(run)?;
-    let mut jobs = Vec::new();
-    for (row, way, name) in picked {
-        jobs.push(Job { row, way, name, line: ROWS[row].server.line(&conformance, way.0)? });
+    let mut cases = Vec::new();
+    for (row, way) in &picked {
+        let Row { server, set, .. } = ROWS[*row];
+        let line = server.line(&conformance, way.0)?;
+        cases.push(Case { name: ROWS[*row].name(*way), set, line, way: *way, excluded: Vec::new() });
     }
-    compare(&measure(&conformance, &jobs)?)
+    let reports = conformance.measure_all(&cases)?;
+    let mut table = Table::new();
+    for ((row, way), report) in picked.into_iter().zip(reports) {
+        let column = COLUMNS.iter().position(|(column, _)| *column == way);
+        table.insert((row, column.context("a way without a column")?), report);
+    }
+    compare(&table)
 }
 
-/// The reports of all jobs, by row and column.
+/// The reports of all cases, by row and column.
 type Table = BTreeMap<(usize, usize), Report>;
-
-fn measure(conformance: &Conformance, jobs: &[Job]) -> Result<Table> {
-    let (next, table) = (AtomicUsize::new(0), Mutex::new(Table::new()));
-    let work = || -> Result<()> {
-        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let started = Instant::now();
-            let report = measure_one(conformance, job).with_context(|| format!("case {}", job.name))?;
-            println!("  {}: {} ({:.1} s)", job.name, report.summary(), started.elapsed().as_secs_f64());
-            let column = COLUMNS.iter().position(|(way, _)| *way == job.way);
-            let column = column.context("a way without a column")?;
-            table.lock().expect("no worker panics with the table").insert((job.row, column), report);
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
-    })?;
-    Ok(table.into_inner().expect("no worker panics with the table"))
-}
-
-fn measure_one(conformance: &Conformance, job: &Job) -> Result<Report> {
-    let (set, (transport, target)) = (&ROWS[job.row].set, job.way);
-    let folder = conformance.folder(&job.name)?;
-    let requirements = conformance.requirements(set)?;
-    let status = conformance.run_server(&job.line, transport, target, set.revision, &folder)?;
-    let report = Report::read(&folder, set.side, &requirements)?;
-    if !status.success() && !report.has_failures() {
-        bail!("the suite ended with {status}, see {}", folder.join("suite.log").display());
-    }
-    Ok(report)
-}
 
 /// Prints the scores as a table, and every scenario that the gateway loses.
 fn compare(table: &Table) -> Result<()> {
@@ -187,7 +153,7 @@ fn compare(table: &Table) -> Result<()> {
             let report = table.get(&(index, column));
             let score = report.map_or("-".to_owned(), |report| report.passed().to_string());
             cells.push_str(&format!(" {score:>9}"));
-            let name = format!("{}-{}-{}", row.server.name(), label(*way), era(&row.set));
+            let name = row.name(*way);
             for line in report.into_iter().flat_map(|report| report.failures_beside(direct)) {
                 failed.push(format!("{name}: {line}"));
             }
@@ -205,12 +171,4 @@ fn compare(table: &Table) -> Result<()> {
         bail!("{} checks fail that pass directly, or should", failed.len());
     }
     Ok(())
-}
-
-fn label(way: Way) -> &'static str {
-    COLUMNS.iter().find(|(column, _)| *column == way).map_or("", |(_, title)| title)
-}
-
-fn era(set: &Set) -> &'static str {
-    if set.revision == MODERN.revision { "modern" } else { "legacy" }
 }

@@ -1,20 +1,31 @@
 //! Evaluates the suite's result files by what the requirement set scores. A failed check of a scored scenario is a
-//! failure, and so is a scored scenario without a result; everything else is only listed.
+//! failure, and so are a scored scenario without a result and an excluded one that does not fail as it should; everything
+//! else is only listed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::process::ExitStatus;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::Side;
+use super::exclusions::Exclusion;
 use super::requirements::Requirements;
 
 /// Length of the suffix that follows a scenario's name in the name of its folder: `-2026-07-28T12-00-00-000Z`.
 const STAMP: usize = 25;
 const LONGEST_MESSAGE: usize = 400;
+
+/// What a line of a report is about; they are printed in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Note {
+    Failed,
+    Warning,
+    Excluded,
+    NotScored,
+}
 
 #[derive(Default)]
 pub struct Report {
@@ -24,6 +35,8 @@ pub struct Report {
     checks: usize,
     failures: Vec<String>,
     warnings: Vec<String>,
+    /// Scored scenarios that cannot pass, with the reason and the outcome.
+    excluded: Vec<String>,
     /// Scenarios that are not scored, with the reason and the outcome.
     aside: Vec<String>,
 }
@@ -64,15 +77,21 @@ impl Report {
                 report.failed.insert(scenario.clone());
             }
         }
-        for (scenario, reason) in &requirements.not_scored {
+        for Exclusion { scenario, symptom, reason, .. } in &requirements.excluded {
             let checks = checks(results, scenario);
-            let failed = checks.iter().filter(|check| check["status"] == "FAILURE").count();
-            let outcome = match (checks.len(), failed) {
-                (0, _) => "no result".to_owned(),
-                (_, 0) => "passes".to_owned(),
-                (all, failed) => format!("{failed} of {all} checks fail"),
-            };
-            report.aside.push(format!("{scenario} ({reason}): {outcome}"));
+            let failed = || checks.iter().filter(|check| check["status"] == "FAILURE");
+            if failed().next().is_none() {
+                report.failures.push(format!("{scenario}: does not fail, although it is excluded"));
+            }
+            for check in failed().filter(|check| message(check) != *symptom) {
+                report
+                    .failures
+                    .push(format!("{scenario}: is excluded for another reason: {}", message(check)));
+            }
+            report.excluded.push(format!("{scenario} ({reason}): {}", outcome(checks)));
+        }
+        for (scenario, reason) in &requirements.not_scored {
+            report.aside.push(format!("{scenario} ({reason}): {}", outcome(checks(results, scenario))));
         }
         report
     }
@@ -82,7 +101,35 @@ impl Report {
     }
 
     pub fn summary(&self) -> String {
-        format!("{} of {} scored scenarios pass, {} checks", self.passed(), self.scored, self.checks)
+        let excluded = match self.excluded.len() {
+            0 => String::new(),
+            count => format!(", {count} excluded"),
+        };
+        format!("{} scored scenarios pass{excluded}, {} checks", self.score(), self.checks)
+    }
+
+    /// The scored scenarios that pass, of all that the set has: what is excluded counts as not passed.
+    pub fn score(&self) -> String {
+        format!("{} of {}", self.passed(), self.scored + self.excluded.len())
+    }
+
+    /// The suite must not fail for a reason that is not in its results.
+    pub fn agrees_with(self, status: ExitStatus, folder: &Path) -> Result<Report> {
+        if !status.success() && !self.has_failures() && self.excluded.is_empty() {
+            bail!("the suite ended with {status}, see {}", folder.join("suite.log").display());
+        }
+        Ok(self)
+    }
+
+    /// What there is to tell apart from the score.
+    pub fn notes(&self) -> impl Iterator<Item = (Note, &str)> {
+        let lines = [
+            (Note::Failed, &self.failures),
+            (Note::Warning, &self.warnings),
+            (Note::Excluded, &self.excluded),
+            (Note::NotScored, &self.aside),
+        ];
+        lines.into_iter().flat_map(|(note, lines)| lines.iter().map(move |line| (note, line.as_str())))
     }
 
     /// The number of scored scenarios that pass.
@@ -97,19 +144,6 @@ impl Report {
             !other.failed.contains(scenario)
         };
         self.failures.iter().filter(lost).map(String::as_str).collect()
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (label, lines) in
-            [("FAILED", &self.failures), ("warning", &self.warnings), ("not scored", &self.aside)]
-        {
-            for line in lines {
-                writeln!(out, "    {label}: {line}")?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -135,6 +169,15 @@ fn checks<'a>(results: &'a BTreeMap<String, Value>, scenario: &str) -> &'a [Valu
     results.get(scenario).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
+fn outcome(checks: &[Value]) -> String {
+    let failed = checks.iter().filter(|check| check["status"] == "FAILURE").count();
+    match (checks.len(), failed) {
+        (0, _) => "no result".to_owned(),
+        (_, 0) => "passes".to_owned(),
+        (all, failed) => format!("{failed} of {all} checks fail"),
+    }
+}
+
 fn message(check: &Value) -> String {
     let message = check["errorMessage"].as_str().or(check["description"].as_str()).unwrap_or_default();
     let mut short: String = message.chars().take(LONGEST_MESSAGE).collect();
@@ -148,22 +191,33 @@ fn message(check: &Value) -> String {
 mod tests {
     use serde_json::json;
 
+    use super::super::exclusions::EXAMPLE;
     use super::*;
 
-    fn weigh(results: &[(&str, Value)]) -> Report {
+    fn weigh_all(results: &[(&str, Value)]) -> Report {
         let results = results.iter().map(|(name, checks)| ((*name).to_owned(), checks.clone())).collect();
         let requirements = Requirements {
             scored: ["ping".to_owned()].into(),
+            excluded: vec![&EXAMPLE],
             not_scored: [("tasks".to_owned(), "extension".to_owned())].into(),
         };
         Report::weigh(&results, &requirements)
+    }
+
+    /// The report with these results and that of the excluded scenario.
+    fn weigh(results: &[(&str, Value)]) -> Report {
+        weigh_all(&[results, &[("echo", as_excluded())]].concat())
+    }
+
+    fn as_excluded() -> Value {
+        json!([{ "id": "echo", "status": "FAILURE", "errorMessage": EXAMPLE.symptom }])
     }
 
     #[test]
     fn a_scored_scenario_without_a_result_fails() {
         let report = weigh(&[]);
         assert!(report.has_failures());
-        assert_eq!(report.summary(), "0 of 1 scored scenarios pass, 0 checks");
+        assert_eq!(report.summary(), "0 of 2 scored scenarios pass, 1 excluded, 0 checks");
     }
 
     #[test]
@@ -174,9 +228,14 @@ mod tests {
         ]);
         let report = weigh(&[("ping", checks), ("tasks", json!([{ "id": "a", "status": "FAILURE" }]))]);
         assert!(!report.has_failures());
+        let notes: Vec<(Note, &str)> = report.notes().collect();
         assert_eq!(
-            report.to_string(),
-            "    warning: ping / name: too long\n    not scored: tasks (extension): 1 of 1 checks fail\n"
+            notes,
+            [
+                (Note::Warning, "ping / name: too long"),
+                (Note::Excluded, "echo (there is no wall): 1 of 1 checks fail"),
+                (Note::NotScored, "tasks (extension): 1 of 1 checks fail"),
+            ]
         );
     }
 
@@ -191,6 +250,18 @@ mod tests {
     #[test]
     fn one_failed_check_fails_its_scenario() {
         let checks = json!([{ "id": "a", "status": "SUCCESS" }, { "id": "b", "status": "FAILURE" }]);
-        assert_eq!(weigh(&[("ping", checks)]).summary(), "0 of 1 scored scenarios pass, 1 checks");
+        let summary = "0 of 2 scored scenarios pass, 1 excluded, 1 checks";
+        assert_eq!(weigh(&[("ping", checks)]).summary(), summary);
+    }
+
+    #[test]
+    fn an_excluded_scenario_must_fail_for_its_own_reason() {
+        let with = |echo: Value| weigh_all(&[("ping", json!([{ "status": "SUCCESS" }])), ("echo", echo)]);
+        let expected = with(as_excluded());
+        assert!(!expected.has_failures());
+        assert_eq!(expected.score(), "1 of 2");
+        assert!(with(json!([{ "status": "SUCCESS" }])).has_failures());
+        assert!(with(json!([{ "status": "FAILURE", "errorMessage": "no gateway" }])).has_failures());
+        assert!(with(json!([])).has_failures());
     }
 }

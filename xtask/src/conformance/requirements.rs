@@ -3,16 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::mem;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::Side;
+use super::exclusions::Exclusion;
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Requirements {
     pub scored: BTreeSet<String>,
+    /// What was taken out of the scored ones.
+    pub excluded: Vec<&'static Exclusion>,
     /// Maps a scenario to the reason why it is not scored.
     pub not_scored: BTreeMap<String, String>,
 }
@@ -23,15 +25,14 @@ impl Requirements {
         Ok(Requirements::parse(&text, side))
     }
 
-    /// Removes the scenarios whose names have this prefix from the scored ones, with the reason.
-    pub fn put_off(&mut self, ahead: &[(&str, &str)]) {
-        for (beginning, reason) in ahead {
-            let (later, now) =
-                mem::take(&mut self.scored).into_iter().partition(|name| name.starts_with(beginning));
-            self.scored = now;
-            let later: BTreeSet<String> = later;
-            self.not_scored.extend(later.into_iter().map(|name| (name, (*reason).to_owned())));
+    pub fn exclude(&mut self, exclusions: &[&'static Exclusion]) -> Result<()> {
+        for exclusion in exclusions {
+            if !self.scored.remove(exclusion.scenario) {
+                bail!("{} is excluded, but not scored", exclusion.scenario);
+            }
+            self.excluded.push(exclusion);
         }
+        Ok(())
     }
 
     fn parse(text: &str, side: Side) -> Requirements {
