@@ -1,4 +1,4 @@
-"""The Python SDK 2.x with all capabilities, in both eras, at servers of its era. Usage: capable.py"""
+"""The Python SDK 2.x with all capabilities, in both eras. Usage: capable.py"""
 
 import asyncio
 import warnings
@@ -6,34 +6,22 @@ from contextlib import asynccontextmanager
 
 from mcp import Client, MCPDeprecationWarning, types
 from mcp.client.subscriptions import ResourceUpdated
-from tour import ANSWER, NAME, ROOT, Agent, finish, visit
+from pairs import cross
+from tour import SdkAgent, finish, visit
 
 REVISION = "2026-07-28"
 # Revision 2026-07-28 removes some features that the legacy mode tests.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 
-async def elicit(_context, _params):
-    return types.ElicitResult(action="accept", content={"name": NAME})
-
-
-async def sample(_context, _params):
-    text = types.TextContent(type="text", text=ANSWER)
-    return types.CreateMessageResult(role="assistant", model="none", content=text)
-
-
-async def roots(_context):
-    return types.ListRootsResult(roots=[types.Root(uri=ROOT, name="harbour")])
-
-
-class Sdk(Agent):
+class Sdk(SdkAgent):
     client: Client
 
     async def tools(self):
         return {tool.name for tool in (await self.client.list_tools(cache_mode="bypass")).tools}
 
     async def call(self, name, arguments=None):
-        result = await self.client.call_tool(name, arguments or {})
+        result = await self.client.call_tool(name, arguments or {}, progress_callback=self.progress)
         assert not result.is_error, result
         return "".join(part.text for part in result.content if part.type == "text")
 
@@ -63,24 +51,19 @@ class Sdk(Agent):
 
 def connect(mode):
     @asynccontextmanager
-    async def at(url):
+    async def at(url, bare=False):
         agent = Sdk()
-        async with Client(
-            url,
-            mode=mode,
-            elicitation_callback=elicit,
-            sampling_callback=sample,
-            list_roots_callback=roots,
-            message_handler=agent.message,
-        ) as agent.client:
+        callbacks = {} if bare else agent.callbacks()
+        async with Client(url, mode=mode, message_handler=agent.message, **callbacks) as agent.client:
             yield agent
 
     return at
 
 
 async def main():
-    await visit("Python SDK 2.x, legacy", connect("legacy"))
-    await visit(f"Python SDK 2.x, {REVISION}", connect(REVISION), modern=True)
+    for go in [visit, cross]:
+        await go("Python SDK 2.x, legacy", connect("legacy"))
+        await go(f"Python SDK 2.x, {REVISION}", connect(REVISION), modern=True)
 
 
 finish(main())

@@ -1,4 +1,4 @@
-"""The Python SDK 1.x and LangChain's adapters on top of it, with all capabilities, at legacy servers.
+"""The Python SDK 1.x and LangChain's adapters on top of it, with all capabilities.
 
 Usage: capable_1.py
 """
@@ -10,34 +10,19 @@ from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
+from pairs import cross
 from pydantic import AnyUrl
-from tour import ANSWER, NAME, ROOT, Agent, finish, visit
+from tour import SdkAgent, finish, visit
 
 
-async def elicit(*_):
-    return types.ElicitResult(action="accept", content={"name": NAME})
-
-
-async def sample(_context, _params):
-    text = types.TextContent(type="text", text=ANSWER)
-    return types.CreateMessageResult(role="assistant", model="none", content=text)
-
-
-async def roots(_context):
-    return types.ListRootsResult(roots=[types.Root(uri=ROOT, name="harbour")])
-
-
-class Sdk(Agent):
+class Sdk(SdkAgent):
     session: ClientSession
-
-    def callbacks(self):
-        return {"sampling_callback": sample, "list_roots_callback": roots, "message_handler": self.message}
 
     async def tools(self):
         return {tool.name for tool in (await self.session.list_tools()).tools}
 
     async def call(self, name, arguments=None):
-        result = await self.session.call_tool(name, arguments or {})
+        result = await self.session.call_tool(name, arguments or {}, progress_callback=self.progress)
         assert not result.isError, result
         return "".join(part.text for part in result.content if part.type == "text")
 
@@ -66,11 +51,12 @@ class LangChain(Sdk):
 
 
 @asynccontextmanager
-async def sdk(url):
+async def sdk(url, bare=False):
     agent = Sdk()
+    callbacks = {} if bare else agent.callbacks()
     async with (
         streamable_http_client(url) as (reading, writing, _),
-        ClientSession(reading, writing, elicitation_callback=elicit, **agent.callbacks()) as agent.session,
+        ClientSession(reading, writing, message_handler=agent.message, **callbacks) as agent.session,
     ):
         await agent.session.initialize()
         yield agent
@@ -79,7 +65,10 @@ async def sdk(url):
 @asynccontextmanager
 async def langchain(url):
     agent = LangChain()
-    place = {"transport": "streamable_http", "url": url, "session_kwargs": agent.callbacks()}
+    options = {**agent.callbacks(), "message_handler": agent.message}
+    # The adapters have a callback of their own for elicitation.
+    elicit = options.pop("elicitation_callback")
+    place = {"transport": "streamable_http", "url": url, "session_kwargs": options}
     client = MultiServerMCPClient({"server": place}, callbacks=Callbacks(on_elicitation=elicit))
     async with client.session("server") as agent.session:
         yield agent
@@ -88,6 +77,7 @@ async def langchain(url):
 async def main():
     await visit("Python SDK 1.x", sdk)
     await visit("LangChain's adapters", langchain)
+    await cross("Python SDK 1.x", sdk)
 
 
 finish(main())

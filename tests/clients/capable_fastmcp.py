@@ -1,36 +1,37 @@
-"""FastMCP's client with all capabilities, in both eras, at servers of its era. Usage: capable_fastmcp.py"""
+"""FastMCP's client with all capabilities, in both eras. Usage: capable_fastmcp.py"""
 
 import asyncio
 import warnings
 from contextlib import asynccontextmanager
 
 from fastmcp import Client
+from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.messages import MessageHandler
 from mcp import MCPDeprecationWarning
 from mcp.client.subscriptions import ResourceUpdated, listen
-from tour import ANSWER, NAME, ROOT, Agent, finish, visit
+from pairs import cross
+from tour import ANSWER, ROOT, Agent, finish, plain, visit
 
 REVISION = "2026-07-28"
 # Revision 2026-07-28 removes some features that the legacy mode tests.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 
-async def elicit(_message, _kind, _params, _context):
-    return {"name": NAME}
-
-
-async def sample(_messages, _params, _context):
-    return ANSWER
-
-
 class FastMCP(Agent, MessageHandler):
     client: Client
+
+    async def elicit(self, _message, _kind, params, _context):
+        return ElicitResult(**self.elicited(plain(params)))
+
+    async def sample(self, _messages, params, _context):
+        self.asked.append(plain(params))
+        return ANSWER
 
     async def tools(self):
         return {tool.name for tool in await self.client.list_tools(cache_mode="bypass")}
 
     async def call(self, name, arguments=None):
-        result = await self.client.call_tool(name, arguments or {})
+        result = await self.client.call_tool(name, arguments or {}, progress_handler=self.progress)
         return "".join(part.text for part in result.content if part.type == "text")
 
     @asynccontextmanager
@@ -60,18 +61,20 @@ class FastMCP(Agent, MessageHandler):
 
 def connect(mode):
     @asynccontextmanager
-    async def at(url):
+    async def at(url, bare=False):
         agent = FastMCP()
-        handlers = {"elicitation_handler": elicit, "sampling_handler": sample, "message_handler": agent}
-        async with Client(url, mode=mode, roots=[ROOT], **handlers) as agent.client:
+        handlers = {"elicitation_handler": agent.elicit, "sampling_handler": agent.sample, "roots": [ROOT]}
+        options = {} if bare else handlers
+        async with Client(url, mode=mode, message_handler=agent, **options) as agent.client:
             yield agent
 
     return at
 
 
 async def main():
-    await visit("FastMCP, legacy", connect("legacy"))
-    await visit(f"FastMCP, {REVISION}", connect(REVISION), modern=True)
+    for go in [visit, cross]:
+        await go("FastMCP, legacy", connect("legacy"))
+        await go(f"FastMCP, {REVISION}", connect(REVISION), modern=True)
 
 
 finish(main())

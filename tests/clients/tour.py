@@ -9,6 +9,8 @@ import os
 import sys
 from contextlib import asynccontextmanager
 
+from mcp import types
+
 NOTE = "note://one"
 ROOT = "file:///harbour"
 NAME, ANSWER = "Ada", "forty-two"
@@ -19,10 +21,24 @@ logging.disable()
 
 
 class Agent:
-    """A connected client. Subclasses call `notice` for each notification that they get."""
+    """A connected client. Subclasses call `notice` for each notification that they get, and keep what servers ask and
+    the messages of progress.
+    """
 
     def __init__(self):
         self.noticed, self.changed = [], asyncio.Event()
+        self.asked, self.progressed, self.declines = [], [], False
+
+    def elicited(self, params):
+        """Keeps the parameters of an elicitation, and returns the answer."""
+        self.asked.append(params)
+        if self.declines:
+            return {"action": "decline"}
+        content = None if params.get("mode") == "url" else {"name": NAME}
+        return {"action": "accept", "content": content}
+
+    async def progress(self, _done, _total, message):
+        self.progressed.append(message)
 
     def notice(self, *what):
         self.noticed.append(what)
@@ -49,6 +65,33 @@ class Agent:
         """Subscribes to a resource, and in the modern era to the list of tools."""
         raise NotImplementedError
         yield
+
+
+class SdkAgent(Agent):
+    """The callbacks of the Python SDK, which are the same in both major versions."""
+
+    def callbacks(self):
+        return {
+            "elicitation_callback": self.elicit,
+            "sampling_callback": self.sample,
+            "list_roots_callback": self.roots,
+        }
+
+    async def elicit(self, _context, params, *_):
+        return types.ElicitResult(**self.elicited(plain(params)))
+
+    async def sample(self, _context, params):
+        self.asked.append(plain(params))
+        text = types.TextContent(type="text", text=ANSWER)
+        return types.CreateMessageResult(role="assistant", model="none", content=text)
+
+    async def roots(self, _context):
+        return types.ListRootsResult(roots=[types.Root(uri=ROOT, name="harbour")])
+
+
+def plain(params):
+    """The parameters of a request as they were sent."""
+    return params.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 async def lists(agent, wanted):
@@ -102,7 +145,7 @@ async def everything(agent, uri):
 
 def places():
     """The addresses of the servers by name: directly, and through the gateway, stateless and stateful."""
-    return json.loads(os.environ["ADDRESSES"])
+    return json.loads(os.environ["ADDRESSES"] or "{}")
 
 
 async def visit(title, connect, *, modern=False):
@@ -127,6 +170,8 @@ async def visit(title, connect, *, modern=False):
 
     # server-everything speaks the legacy era only.
     chosen = [(name, url) for name, url in places().items() if not (modern and name.startswith("everything"))]
+    if not chosen:
+        return
     if modern:
         outcomes = [await one(name, url) for name, url in chosen]
     else:
@@ -159,5 +204,5 @@ def explain(error):
     while trace:
         frames.append(f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}")
         trace = trace.tb_next
-    ours = [frame for frame in frames if frame.startswith("tour")]
+    ours = [frame for frame in frames if frame.startswith(("tour", "pairs"))]
     return f"{type(error).__name__} {error} at {ours[-1] if ours else frames[-1:]}"
