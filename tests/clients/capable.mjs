@@ -1,4 +1,4 @@
-// The TypeScript SDKs with all capabilities at servers of their era: `sdk` and `client`, and `sdk` through `mcp-remote`.
+// The TypeScript SDKs with all capabilities: `sdk` and `client`, and `sdk` through `mcp-remote`.
 // Usage: capable.mjs
 
 import { fileURLToPath } from 'node:url'
@@ -13,18 +13,21 @@ import {
   ResourceUpdatedNotificationSchema,
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js'
-import { CAPABILITIES, ELICITED, Notices, ROOTS, SAMPLED, textOf, visit } from './tour.mjs'
+import { cross } from './pairs.mjs'
+import { CAPABILITIES, Notices, Questions, textOf, visit } from './tour.mjs'
 
 const REVISION = '2026-07-28'
 const INFO = { name: 'capable', version: '1.0.0' }
 const REMOTE = fileURLToPath(new URL('node_modules/mcp-remote/dist/proxy.js', import.meta.url))
 
 /** What both SDKs have in common. */
-function agentOf(client, notices) {
+function agentOf(client, notices, questions) {
+  const onprogress = ({ message }) => questions.progressed.push(message)
   return {
     notices,
+    questions,
     tools: async () => (await client.listTools()).tools.map(({ name }) => name),
-    call: async (name, input = {}) => textOf(await client.callTool({ name, arguments: input })),
+    call: async (name, input = {}) => textOf(await callTool(client, { name, arguments: input }, { onprogress })),
     watch: async (uri) => {
       await client.subscribeResource({ uri })
       return () => client.unsubscribeResource({ uri })
@@ -33,15 +36,21 @@ function agentOf(client, notices) {
   }
 }
 
-async function sdk(transport) {
-  const [client, notices] = [new Client(INFO, { capabilities: CAPABILITIES }), new Notices()]
-  client.setRequestHandler(ElicitRequestSchema, () => ELICITED)
-  client.setRequestHandler(CreateMessageRequestSchema, () => SAMPLED)
-  client.setRequestHandler(ListRootsRequestSchema, () => ROOTS)
+/** The two SDKs have the options in different places. */
+const callTool = (client, call, options) =>
+  client instanceof Client ? client.callTool(call, undefined, options) : client.callTool(call, options)
+
+async function sdk(transport, { bare = false } = {}) {
+  const client = new Client(INFO, { capabilities: bare ? {} : CAPABILITIES })
+  const [notices, questions] = [new Notices(), new Questions()]
+  for (const schema of bare ? [] : [ElicitRequestSchema, CreateMessageRequestSchema, ListRootsRequestSchema]) {
+    client.setRequestHandler(schema, ({ method, params }) => questions.answer(method, params))
+  }
+  if (bare) client.fallbackRequestHandler = ({ method, params }) => questions.answer(method, params)
   client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => notices.add(`updated ${params.uri}`))
   client.setNotificationHandler(ToolListChangedNotificationSchema, () => notices.add('tools'))
   await client.connect(transport)
-  return agentOf(client, notices)
+  return agentOf(client, notices, questions)
 }
 
 const remote = (url) => {
@@ -52,16 +61,17 @@ const remote = (url) => {
 }
 
 /** The SDK of both eras. */
-async function both(url, options) {
-  const client = new ModernClient(INFO, { capabilities: CAPABILITIES, ...options })
-  const notices = new Notices()
-  client.setRequestHandler('elicitation/create', () => ELICITED)
-  client.setRequestHandler('sampling/createMessage', () => SAMPLED)
-  client.setRequestHandler('roots/list', () => ROOTS)
+async function both(url, options, { bare = false } = {}) {
+  const client = new ModernClient(INFO, { capabilities: bare ? {} : CAPABILITIES, ...options })
+  const [notices, questions] = [new Notices(), new Questions()]
+  for (const method of bare ? [] : ['elicitation/create', 'sampling/createMessage', 'roots/list']) {
+    client.setRequestHandler(method, ({ params }) => questions.answer(method, params))
+  }
+  if (bare) client.fallbackRequestHandler = ({ method, params }) => questions.answer(method, params)
   client.setNotificationHandler('notifications/resources/updated', ({ params }) => notices.add(`updated ${params.uri}`))
   client.setNotificationHandler('notifications/tools/list_changed', () => notices.add('tools'))
   await client.connect(new ModernTransport(new URL(url)))
-  const agent = agentOf(client, notices)
+  const agent = agentOf(client, notices, questions)
   if (client.getNegotiatedProtocolVersion() !== REVISION) return agent
   const watch = async (uri) => {
     const subscription = await client.listen({ toolsListChanged: true, resourceSubscriptions: [uri] })
@@ -70,8 +80,10 @@ async function both(url, options) {
   return { ...agent, watch }
 }
 
-await visit('TypeScript sdk', (url) => sdk(new StreamableHTTPClientTransport(new URL(url))))
-await visit('TypeScript client, legacy', (url) => both(url, {}))
 const pinned = { versionNegotiation: { mode: { pin: REVISION } } }
-await visit(`TypeScript client, ${REVISION}`, (url) => both(url, pinned), { modern: true })
+for (const go of [visit, cross]) {
+  await go('TypeScript sdk', (url, how) => sdk(new StreamableHTTPClientTransport(new URL(url)), how))
+  await go(`TypeScript client, ${REVISION}`, (url, how) => both(url, pinned, how), { modern: true })
+}
+await visit('TypeScript client, legacy', (url) => both(url, {}))
 await visit('mcp-remote', (url) => sdk(remote(url)))

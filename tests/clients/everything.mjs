@@ -1,5 +1,5 @@
 // Starts `@modelcontextprotocol/server-everything` on a free port and prints its address first, which it does not do
-// itself. Usage: everything.mjs streamableHttp|sse
+// itself, or runs it on stdio. Usage: everything.mjs streamableHttp|sse|stdio
 
 import http from 'node:http'
 

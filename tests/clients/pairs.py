@@ -1,8 +1,9 @@
 """What every Python client does at servers of each era: it answers what the tools of `asker.py`, `asker_1.py` and
-`server-everything` ask. The servers are in `PAIRS`, each with its era and its addresses, which the runner writes.
+`server-everything` ask. The runner writes all addresses into `PAIRS`, each with its servers.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import uuid
@@ -16,33 +17,48 @@ UNTIL_DONE = 90
 
 
 async def cross(title, connect, *, modern=False):
-    """Visits all servers at once, and the addresses of each one after the other: a server's process may be shared, and
-    what it asks could then belong to either of two calls.
+    """Visits all places with one server at once, and then those with all servers: a server's process may be shared, and
+    what it asks could then belong to either of two calls. `connect(url, bare)` is a context manager with an `Agent`.
     """
+    places = [place for place in json.loads(os.environ.get("PAIRS") or "[]") if reachable(place, modern)]
+    if not places:
+        return
+    alone = [place for place in places if len(place["servers"]) == 1]
+    shared = [place for place in places if len(place["servers"]) > 1]
+    visited = await asyncio.gather(*(use(place, connect, modern) for place in alone))
+    visited += [await use(place, connect, modern) for place in shared]
+    report(title, [outcome for outcomes in visited for outcome in outcomes])
 
-    async def one(server):
-        return [await outcome(server, place) for place in server["places"] if reachable(server, place, modern)]
 
-    async def outcome(server, place):
+def reachable(place, modern):
+    """Without the gateway a client needs a server of its own era."""
+    return not place["direct"] or place["servers"][0]["era"] in ("both", "modern" if modern else "legacy")
+
+
+async def use(place, connect, modern):
+    """Uses the servers of a place one after the other: in one session with all capabilities, and in one with none."""
+    outcomes = []
+
+    async def step(server, tour, agent):
         try:
             async with asyncio.timeout(UNTIL_DONE):
-                async with connect(place["url"]) as agent:
-                    await TOURS[server["kind"]](Caller(agent, place["prefix"]), modern)
-                if server["kind"] == "asker":
-                    async with connect(place["url"], bare=True) as agent:
-                        await undeclared(Caller(agent, place["prefix"]), modern, server["era"])
+                await tour(Caller(agent, server["prefix"]), modern, server["era"])
+                outcomes.append(None)
         except Exception as error:
-            return f"{server['name']} {place['name']}: {explain(error)}"
+            outcomes.append(f"{server['name']} at {place['url']}: {tour.__name__}: {explain(error)}")
 
-    servers = json.loads(os.environ.get("PAIRS") or "[]")
-    if servers:
-        visited = await asyncio.gather(*(one(server) for server in servers))
-        report(title, [outcome for outcomes in visited for outcome in outcomes])
-
-
-def reachable(server, place, modern):
-    """Without the gateway a client needs a server of its own era."""
-    return place["name"] != "direct" or server["era"] in ("both", "modern" if modern else "legacy")
+    # Without the gateway the server of SDK 1.x does not look at the capabilities.
+    is_checked = [server["kind"] == "asker" and not place["direct"] for server in place["servers"]]
+    try:
+        async with connect(place["url"]) as agent:
+            for server in place["servers"]:
+                await step(server, TOURS[server["kind"]], agent)
+        async with connect(place["url"], bare=True) as agent:
+            for server in itertools.compress(place["servers"], is_checked):
+                await step(server, undeclared, agent)
+    except Exception as error:
+        outcomes.append(f"{place['url']}: {explain(error)}")
+    return outcomes
 
 
 class Caller:
@@ -50,6 +66,7 @@ class Caller:
 
     def __init__(self, agent, prefix):
         self.agent, self.prefix = agent, prefix
+        agent.declines = False
 
     async def call(self, name, arguments=None):
         self.agent.asked.clear()
@@ -65,7 +82,7 @@ class Caller:
         raise AssertionError(f"{name} was not refused: {said}")
 
 
-async def asker(caller, modern):
+async def asker(caller, modern, _era):
     agent = caller.agent
     same(json.loads(await caller.call("ask")), {"action": "accept", "content": {"name": NAME}})
     [form] = agent.asked
@@ -107,7 +124,7 @@ async def undeclared(caller, modern, era):
         same(json.loads(await caller.call("roots")), [])
 
 
-async def everything(caller, modern):
+async def everything(caller, modern, _era):
     """`server-everything` asks for the roots when a session begins, not during a call."""
     agent = caller.agent
     assert NAME in await caller.call("trigger-elicitation-request")

@@ -1,6 +1,7 @@
 // What every JavaScript client with capabilities does at a server of its era: list, call, subscribe, see its own tools
 // change, and answer elicitation, sampling and roots. An agent is a connected client: `tools()`, `call(name, input)`,
-// `watch(uri)`, which returns a function that ends it, and `notices`, to which it adds what it is notified of.
+// `watch(uri)`, which returns a function that ends it, `notices`, to which it adds what it is notified of, and
+// `questions`, which keeps and answers what it is asked.
 
 import assert from 'node:assert/strict'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -8,16 +9,35 @@ import { setTimeout as pause } from 'node:timers/promises'
 export const NOTE = 'note://one'
 export const ROOT = 'file:///harbour'
 export const ANSWER = 'forty-two'
-const NAME = 'Ada'
+export const NAME = 'Ada'
 const DOCUMENT = 'demo://resource/static/document/features.md'
 // Long timeouts, for a busy machine.
 const UNTIL_NOTICED = 20_000
 const UNTIL_DONE = 90_000
 
-export const CAPABILITIES = { elicitation: {}, sampling: {}, roots: { listChanged: true } }
-export const ELICITED = { action: 'accept', content: { name: NAME } }
-export const SAMPLED = { role: 'assistant', model: 'none', content: { type: 'text', text: ANSWER } }
-export const ROOTS = { roots: [{ uri: ROOT, name: 'harbour' }] }
+export const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: { listChanged: true } }
+const SAMPLED = { role: 'assistant', model: 'none', content: { type: 'text', text: ANSWER } }
+const ROOTS = { roots: [{ uri: ROOT, name: 'harbour' }] }
+
+/** Answers what a client is asked, and keeps the parameters of the questions and the messages of progress. */
+export class Questions {
+  asked = []
+  progressed = []
+  declines = false
+
+  answer(method, params) {
+    if (method === 'roots/list') return ROOTS
+    this.asked.push(params)
+    if (method === 'sampling/createMessage') return SAMPLED
+    if (this.declines) return { action: 'decline' }
+    return params.mode === 'url' ? { action: 'accept' } : { action: 'accept', content: { name: NAME } }
+  }
+
+  clear() {
+    this.asked.length = 0
+    this.progressed.length = 0
+  }
+}
 
 /** The notifications that a client got, and those that wait for one. */
 export class Notices {
@@ -115,26 +135,40 @@ async function one(name, url, connect, modern) {
 export async function visit(title, connect, { modern = false } = {}) {
   // server-everything speaks the legacy era only.
   const isOfEra = ([name]) => !(modern && name.startsWith('everything'))
-  const chosen = Object.entries(JSON.parse(process.env.ADDRESSES)).filter(isOfEra)
-  let good = 0
+  const chosen = Object.entries(JSON.parse(process.env.ADDRESSES || '{}')).filter(isOfEra)
+  if (chosen.length === 0) return
   const go = async ([name, url]) => {
-    const late = new Promise((_, reject) => {
-      setTimeout(() => reject(new Error('not through in time')), UNTIL_DONE).unref()
-    })
     try {
-      await Promise.race([one(name, url, connect, modern), late])
-      good += 1
+      await within(one(name, url, connect, modern))
     } catch (error) {
-      process.exitCode = 1
-      console.log(`    FAILED: ${title}, ${name}: ${error.message.split('\n')[0]}${place(error)}`)
+      return [name, error]
     }
   }
-  if (modern) for (const entry of chosen) await go(entry)
-  else await Promise.all(chosen.map(go))
-  console.log(`  ${title}: all well at ${good} of ${chosen.length} addresses`)
+  const outcomes = []
+  if (modern) for (const entry of chosen) outcomes.push(await go(entry))
+  else outcomes.push(...(await Promise.all(chosen.map(go))))
+  report(title, outcomes)
+}
+
+/** Fails if a visit takes too long. */
+export function within(visit) {
+  const late = new Promise((_, reject) => {
+    setTimeout(() => reject(new Error('not through in time')), UNTIL_DONE).unref()
+  })
+  return Promise.race([visit, late])
+}
+
+/** Prints the outcomes: nothing for a visit that went well, else its name and its error. */
+export function report(title, outcomes) {
+  const failures = outcomes.filter(Boolean)
+  for (const [name, error] of failures) {
+    process.exitCode = 1
+    console.log(`    FAILED: ${title}, ${name}: ${error.message.split('\n')[0]}${place(error)}`)
+  }
+  console.log(`  ${title}: all well in ${outcomes.length - failures.length} of ${outcomes.length} visits`)
 }
 
 function place(error) {
-  const [line] = error.stack?.match(/tour\.mjs:\d+/) ?? []
+  const [line] = error.stack?.match(/(tour|pairs)\.mjs:\d+/) ?? []
   return line ? ` at ${line}` : ''
 }

@@ -183,7 +183,7 @@ def report(title, outcomes):
     failures = [outcome for outcome in outcomes if outcome]
     for failure in failures:
         print(f"    FAILED: {title}, {failure}")
-    print(f"  {title}: all well at {len(outcomes) - len(failures)} of {len(outcomes)} addresses", flush=True)
+    print(f"  {title}: all well in {len(outcomes) - len(failures)} of {len(outcomes)} visits", flush=True)
     FAILED.extend(failures)
 
 

@@ -42,11 +42,15 @@ pub fn register(gateway: &Gateway, servers: &[Capable<'_>]) -> Result<String> {
             }
         }
     }
-    // At once, since each waits for its server to start.
+    register_all(gateway, &registrations)?;
+    Ok(Value::Object(addresses).to_string())
+}
+
+/// Registers servers at once, since each registration waits for its server to start.
+pub fn register_all(gateway: &Gateway, registrations: &[Value]) -> Result<()> {
     thread::scope(|scope| {
         let started: Vec<_> =
             registrations.iter().map(|registration| scope.spawn(|| gateway.register(registration))).collect();
         started.into_iter().try_for_each(|one| one.join().expect("a registration does not panic"))
-    })?;
-    Ok(Value::Object(addresses).to_string())
+    })
 }

@@ -3,6 +3,7 @@
 
 mod capable;
 mod install;
+mod pairs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use crate::python::{Python, Sdk};
 use crate::run::Run;
 use capable::Capable;
 pub use install::install;
+use pairs::Pairs;
 
 /// Name, runner, script and servers of each client. Each script gets the address of the gateway.
 #[rustfmt::skip]
@@ -33,17 +35,23 @@ const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
     ("capable Python SDK", Runner::Python(Sdk::Two), "capable.py", Behind::Capable),
     ("capable Python SDK 1 and LangChain", Runner::Python(Sdk::One), "capable_1.py", Behind::Capable),
     ("capable FastMCP", Runner::Python(Sdk::Two), "capable_fastmcp.py", Behind::Capable),
+    ("pairs of TypeScript clients", Runner::Node, "capable.mjs", Behind::Pairs),
+    ("pairs of Python SDK", Runner::Python(Sdk::Two), "capable.py", Behind::Pairs),
+    ("pairs of Python SDK 1", Runner::Python(Sdk::One), "capable_1.py", Behind::Pairs),
+    ("pairs of FastMCP", Runner::Python(Sdk::Two), "capable_fastmcp.py", Behind::Pairs),
     ("real servers", Runner::Python(Sdk::Two), "servers.py", Behind::Nothing),
 ];
 
 /// The servers behind the gateway of a client.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Behind {
     /// Those that all clients without capabilities share, in one gateway.
     Common,
     /// Those of `capable.rs`, in a gateway of its own: a stdio server gets few processes, one for each set of capabilities,
     /// and the sets of other clients would take them. The script also gets the addresses, in `ADDRESSES`.
     Capable,
+    /// Those of `pairs.rs`, in a gateway of its own for the same reason. The script gets them in `PAIRS`.
+    Pairs,
     /// None: the script registers its own, and gets the path of Node in `NODE`.
     Nothing,
 }
@@ -103,6 +111,10 @@ pub fn run(run: &mut Run) -> Result<()> {
         Capable { name: "everything", url: &http.url, line: [node, &server, "stdio"] },
     ];
 
+    let is_paired = clients.iter().any(|(_, _, _, behind)| *behind == Behind::Pairs);
+    let pythons = [python(Sdk::One)?, shop_python.clone()];
+    let pairs = is_paired.then(|| Pairs::start(&results, &installed, &pythons)).transpose()?;
+
     let mut failed = Vec::new();
     for (name, runner, script, behind) in clients {
         let started = Instant::now();
@@ -114,15 +126,18 @@ pub fn run(run: &mut Run) -> Result<()> {
         let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
         let own = match behind {
             Behind::Common => None,
-            Behind::Capable | Behind::Nothing => Some(Gateway::start(&fresh(&results, script)?, &toolgate)?),
+            Behind::Capable | Behind::Pairs | Behind::Nothing => {
+                Some(Gateway::start(&fresh(&results, name)?, &toolgate)?)
+            }
         };
-        let addresses = match (behind, &own) {
-            (Behind::Capable, Some(own)) => capable::register(own, &capable)?,
-            _ => String::new(),
+        let (addresses, asking) = match (behind, &own, &pairs) {
+            (Behind::Capable, Some(own), _) => (capable::register(own, &capable)?, String::new()),
+            (Behind::Pairs, Some(own), Some(pairs)) => (String::new(), pairs.register(own)?),
+            _ => Default::default(),
         };
         let url = own.as_ref().unwrap_or(&gateway).url();
         line.push(&url);
-        let variables = [("NODE", node), ("ADDRESSES", addresses.as_str())];
+        let variables = [("NODE", node), ("ADDRESSES", &addresses), ("PAIRS", &asking)];
         let outcome = command::show_with(&installed.folder, &line, &variables);
         println!("  {name}: {:.1} s", started.elapsed().as_secs_f64());
         if outcome.is_err() {
