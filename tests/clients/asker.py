@@ -1,7 +1,7 @@
-"""A server whose tools ask the client, made with the Python SDK 2.x, which asks in the way of the client's era.
+"""A server whose tools and prompt ask the client, made with the Python SDK 2.x, which asks in the way of the client's era.
 
 Usage: asker.py modern|both http|stdio. With `modern` it refuses the handshake, as a server without the legacy era does.
-Over HTTP it listens on a free port and prints its address first. `asker_1.py` has the same tools.
+Over HTTP it listens on a free port and prints its address first. `asker_1.py` has the same.
 """
 
 import json
@@ -91,6 +91,17 @@ def together(who: Who, answer: Answer) -> str:
     return f"{who.name}: {answer.content.text}"
 
 
+async def greet(ctx: Context) -> str | types.InputRequiredResult:
+    message = "Whom shall I greet?"
+    if ctx.protocol_version != MODERN:
+        return f"Good morning, {(await ctx.elicit(message, Person)).data.name}!"
+    answer = (ctx.input_responses or {}).get("whom")
+    if answer is None:
+        params = types.ElicitRequestFormParams(message=message, requested_schema=Person.model_json_schema())
+        return types.InputRequiredResult(input_requests={"whom": types.ElicitRequest(params=params)})
+    return f"Good morning, {answer.content['name']}!"
+
+
 async def refuse_handshake(ctx, call_next):
     if ctx.method == "initialize":
         data = {"supported": [MODERN], "requested": (ctx.params or {}).get("protocolVersion", "")}
@@ -100,6 +111,7 @@ async def refuse_handshake(ctx, call_next):
 
 era, transport = sys.argv[1:]
 server = MCPServer("asker", version="1.0.0", middleware=[refuse_handshake] if era == "modern" else [])
+server.prompt()(greet)
 for tool in [ask, link, sample, roots, twice, together]:
     server.add_tool(tool)
 

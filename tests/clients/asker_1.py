@@ -1,4 +1,4 @@
-"""A legacy server whose tools ask the client, made with the Python SDK 1.x. `asker.py` has the same tools.
+"""A legacy server whose tools and prompt ask the client, made with the Python SDK 1.x. `asker.py` has the same.
 
 Usage: asker_1.py http|sse|stdio. Over HTTP and SSE it listens on a free port and prints its address first.
 """
@@ -73,7 +73,12 @@ async def together(ctx: Context) -> str:
     return f"{who.data.name}: {answer}"
 
 
+async def greet(ctx: Context) -> str:
+    return f"Good morning, {(await ctx.elicit('Whom shall I greet?', Person)).data.name}!"
+
+
 server = FastMCP("asker")
+server.prompt()(greet)
 for tool in [ask, link, sample, roots, twice, together]:
     server.add_tool(tool)
 

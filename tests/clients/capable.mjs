@@ -28,6 +28,7 @@ function agentOf(client, notices, questions) {
     questions,
     tools: async () => (await client.listTools()).tools.map(({ name }) => name),
     call: async (name, input = {}) => textOf(await callTool(client, { name, arguments: input }, { onprogress })),
+    prompt: async (name) => (await client.getPrompt({ name })).messages[0].content.text,
     watch: async (uri) => {
       await client.subscribeResource({ uri })
       return () => client.unsubscribeResource({ uri })

@@ -25,6 +25,9 @@ class Sdk(SdkAgent):
         assert not result.is_error, result
         return "".join(part.text for part in result.content if part.type == "text")
 
+    async def prompt(self, name):
+        return (await self.client.get_prompt(name)).messages[0].content.text
+
     @asynccontextmanager
     async def watching(self, uri):
         if self.client.protocol_version != REVISION:

@@ -26,6 +26,9 @@ class Sdk(SdkAgent):
         assert not result.isError, result
         return "".join(part.text for part in result.content if part.type == "text")
 
+    async def prompt(self, name):
+        return (await self.session.get_prompt(name)).messages[0].content.text
+
     @asynccontextmanager
     async def watching(self, uri):
         await self.session.subscribe_resource(AnyUrl(uri))

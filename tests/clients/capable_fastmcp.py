@@ -34,6 +34,9 @@ class FastMCP(Agent, MessageHandler):
         result = await self.client.call_tool(name, arguments or {}, progress_handler=self.progress)
         return "".join(part.text for part in result.content if part.type == "text")
 
+    async def prompt(self, name):
+        return (await self.client.get_prompt(name)).messages[0].content.text
+
     @asynccontextmanager
     async def watching(self, uri):
         # The library has no subscriptions of its own, but gives access to the session.

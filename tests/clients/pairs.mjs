@@ -34,13 +34,13 @@ async function use({ url, direct, servers }, connect, modern) {
   const outcomes = []
   const session = async (how, chosen, tourOf) => {
     const agent = await within(connect(url, how))
-    for (const { name, kind, era, prefix } of chosen) {
+    for (const server of chosen) {
       try {
         agent.questions.declines = false
-        await within(tourOf(kind)(agent, callerOf(agent, prefix), modern, era))
+        await within(tourOf(server.kind)(agent, callerOf(agent, server.prefix), modern, server))
         outcomes.push(undefined)
       } catch (error) {
-        outcomes.push([`${name} at ${url}`, error])
+        outcomes.push([`${server.name} at ${url}`, error])
       }
     }
     await agent.close()
@@ -64,7 +64,7 @@ const callerOf =
     return agent.call(prefix + name, input)
   }
 
-async function asker({ questions }, call, modern) {
+async function asker({ questions, prompt }, call, modern, { prefix }) {
   assert.deepEqual(JSON.parse(await call('ask')), { action: 'accept', content: { name: NAME } })
   assert.equal(questions.asked.length, 1)
   const [form] = questions.asked
@@ -93,6 +93,10 @@ async function asker({ questions }, call, modern) {
 
   assert.deepEqual(JSON.parse(await call('roots')), [ROOT])
 
+  questions.clear()
+  assert.equal(await prompt(`${prefix}greet`), `Good morning, ${NAME}!`)
+  assert.deepEqual(questions.asked.map(said), ['Whom shall I greet?'])
+
   assert.equal(await call('twice'), `${NAME}: ${ANSWER}`)
   assert.deepEqual(questions.asked.map(said), ['Who are you?', `A poem for ${NAME}`])
   assert.equal(await call('together'), `${NAME}: ${ANSWER}`)
@@ -100,7 +104,7 @@ async function asker({ questions }, call, modern) {
 }
 
 /** Without capabilities nothing is asked. */
-async function undeclared({ questions }, call, modern, era) {
+async function undeclared({ questions }, call, modern, { era }) {
   for (const [name, capability] of [
     ['ask', /elicit/i],
     ['sample', /sampl/i],

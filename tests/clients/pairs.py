@@ -108,6 +108,10 @@ async def asker(caller, modern, _era):
 
     same(json.loads(await caller.call("roots")), [ROOT])
 
+    agent.asked.clear()
+    same(await agent.prompt(f"{caller.prefix}greet"), f"Good morning, {NAME}!")
+    same([said(request) for request in agent.asked], ["Whom shall I greet?"])
+
     same(await caller.call("twice"), f"{NAME}: {ANSWER}")
     same([said(request) for request in agent.asked], ["Who are you?", f"A poem for {NAME}"])
     same(await caller.call("together"), f"{NAME}: {ANSWER}")

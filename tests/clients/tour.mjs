@@ -1,7 +1,7 @@
 // What every JavaScript client with capabilities does at a server of its era: list, call, subscribe, see its own tools
 // change, and answer elicitation, sampling and roots. An agent is a connected client: `tools()`, `call(name, input)`,
-// `watch(uri)`, which returns a function that ends it, `notices`, to which it adds what it is notified of, and
-// `questions`, which keeps and answers what it is asked.
+// `prompt(name)`, `watch(uri)`, which returns a function that ends it, `notices`, to which it adds what it is notified
+// of, and `questions`, which keeps and answers what it is asked.
 
 import assert from 'node:assert/strict'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -163,7 +163,8 @@ export function report(title, outcomes) {
   const failures = outcomes.filter(Boolean)
   for (const [name, error] of failures) {
     process.exitCode = 1
-    console.log(`    FAILED: ${title}, ${name}: ${error.message.split('\n')[0]}${place(error)}`)
+    const message = error.message.replace(/\s+/g, ' ').slice(0, 500)
+    console.log(`    FAILED: ${title}, ${name}: ${message}${place(error)}`)
   }
   console.log(`  ${title}: all well in ${outcomes.length - failures.length} of ${outcomes.length} visits`)
 }

@@ -60,6 +60,10 @@ class Agent:
         """The text of a tool's result."""
         raise NotImplementedError
 
+    async def prompt(self, name):
+        """The text of a prompt."""
+        raise NotImplementedError
+
     @asynccontextmanager
     async def watching(self, uri):
         """Subscribes to a resource, and in the modern era to the list of tools."""
@@ -202,7 +206,9 @@ def explain(error):
         return "; ".join(explain(inner) for inner in error.exceptions)
     frames, trace = [], error.__traceback__
     while trace:
-        frames.append(f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}")
+        code = trace.tb_frame.f_code
+        if code.co_name not in ("same", "call"):
+            frames.append(f"{os.path.basename(code.co_filename)}:{trace.tb_lineno}")
         trace = trace.tb_next
     ours = [frame for frame in frames if frame.startswith(("tour", "pairs"))]
     return f"{type(error).__name__} {error} at {ours[-1] if ours else frames[-1:]}"
