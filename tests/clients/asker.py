@@ -1,4 +1,4 @@
-"""A server whose tools and prompt ask the client, made with the Python SDK 2.x, which asks in the way of the client's era.
+"""A server whose tools and prompt ask the client in the way of its era, made with the Python SDK 2.x.
 
 Usage: asker.py modern|both http|stdio. With `modern` it refuses the handshake, as a server without the legacy era does.
 Over HTTP it listens on a free port and prints its address first. `asker_1.py` has the same.
