@@ -7,6 +7,7 @@ use super::Gateway;
 use super::caller::{Caller, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::refusal::Refusal;
+use super::tasks;
 use super::view::Lens;
 use model::QualifiedName;
 use upstream::Profile;
@@ -58,6 +59,9 @@ pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Desti
             let reading = || Reading { asked: uri.value.to_string(), known_as: item };
             Ok(Destination { reads: (method == "resources/read").then(reading), ..destination })
         }
+        "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel" => {
+            task_destination(catalog, caller, head)
+        }
         "completion/complete" => completion_destination(catalog, caller, head, &lens),
         // Methods of the modern era, which legacy clients cannot use.
         "server/discover" | "subscriptions/listen" if caller.profile.era == Era::Legacy => {
@@ -94,6 +98,25 @@ fn tool_destination(
         None if entry.keeps_tools_to_itself() && lens.shows_tool(entry, item) => Ok(destination),
         Some(_) | None => Err(unknown()),
     }
+}
+
+fn task_destination(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Destination, Refusal> {
+    let id = head.params.as_ref().and_then(|params| params.task_id.as_ref());
+    let (entry, id) = match (id, &caller.viewer.scope) {
+        (Some(id), _) => (tasks::task_owner(catalog, &caller.viewer, &id.value)?, id),
+        // The server decides what it makes of it.
+        (None, Scope::Server(name)) => {
+            let unknown = || Refusal::Invalid("this endpoint no longer exists".into());
+            return Ok(Destination::to(catalog.get(name).ok_or_else(unknown)?));
+        }
+        (None, Scope::Everything | Scope::Group(_)) => return Err(tasks::not_an_id()),
+    };
+    let (entry, known_as) = entry;
+    let destination = Destination::to(entry).renaming(id, known_as);
+    Ok(match head.method.as_deref() {
+        Some("tasks/get" | "tasks/result") => destination.repeatable(),
+        Some(_) | None => destination,
+    })
 }
 
 fn completion_destination(
@@ -175,7 +198,8 @@ impl Gateway {
 
 /// The server that a request names, if it names one.
 pub fn named_server(scope: &Scope, head: &Head<'_>) -> Option<String> {
-    let name = head.params.as_ref()?.name.as_ref()?;
+    let params = head.params.as_ref()?;
+    let name = params.name.as_ref().or(params.task_id.as_ref())?;
     match scope {
         Scope::Server(server) => Some(server.clone()),
         Scope::Everything | Scope::Group(_) => Some(QualifiedName::parse(&name.value)?.server.to_owned()),

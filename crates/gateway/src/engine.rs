@@ -22,7 +22,7 @@ use super::wording::Wording;
 use budget::{Exceeded, Taken};
 use model::PrincipalId;
 use telemetry::Outcome;
-use upstream::{CallError, Exchange, Inbound, Link, Upstream};
+use upstream::{CallError, Exchange, Inbound, Link, RelatedTask, Upstream};
 use wire::{Head, Response};
 
 /// When a call that found no room may be tried again.
@@ -40,6 +40,8 @@ pub struct CallRequest {
     pub revoked: Option<CancellationToken>,
     /// Whose limits it counts towards; `None` for requests that are not limited.
     pub payer: Option<Payer>,
+    /// Whether it only waits for something that the server does anyway, and so does not count towards `max_concurrency`.
+    pub only_waits: bool,
 }
 
 /// The principal whose limits a call counts towards.
@@ -152,8 +154,10 @@ impl Gateway {
         let begun = {
             // Pinned here, since moving a large future is expensive.
             let begun = pin!(async {
-                call.permit =
-                    call.upstream.permit().await.map_err(|exceeded| Failure::Throttled(exceeded.into()))?;
+                if !call.request.only_waits {
+                    let permit = call.upstream.permit().await;
+                    call.permit = permit.map_err(|exceeded| Failure::Throttled(exceeded.into()))?;
+                }
                 call.send(head).await.map_err(Failure::Call)
             });
             within(deadline, None, limit, revoked.as_ref(), begun).await
@@ -282,12 +286,13 @@ impl Call {
     }
 
     /// The question that a request of the server puts to the caller. From then on the call is not repeated: its caller
-    /// would have to answer again. `None` if the request cannot be answered.
-    pub fn question(&mut self, request: Bytes) -> Option<Question> {
+    /// would have to answer again. `task` is the one that the request is related to, if the caller knows that under another
+    /// id. `None` if the request cannot be answered.
+    pub fn question(&mut self, request: Bytes, task: Option<RelatedTask>) -> Option<Question> {
         self.request.is_repeatable = false;
         let pause = self.pause();
         let (_, exchange) = self.attempt.as_ref()?;
-        Question::read(request, exchange.replier(), pause)
+        Question::read(request, exchange.replier().about(task), pause)
     }
 
     /// The input that a response asks for, if the gateway may send the request again with it. The error is a sentence.

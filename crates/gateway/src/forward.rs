@@ -20,7 +20,7 @@ use super::lists::Caching;
 use super::question::Question;
 use super::refusal::Refusal;
 use super::shared_uris::ServerLinks;
-use super::tasks::{self, TaskAccess};
+use super::tasks::TaskUse;
 use super::wording::{Passed, Wording};
 use model::Mode;
 use upstream::Inbound;
@@ -67,8 +67,7 @@ pub struct Forward {
     reads_are_private: bool,
     /// The URIs of the server that are not unique in the caller's view.
     links: Option<Arc<ServerLinks>>,
-    /// `None` in development mode.
-    tasks: Option<TaskAccess>,
+    tasks: TaskUse,
     disclosure: Disclosure,
 }
 
@@ -83,15 +82,14 @@ impl Gateway {
         state: Option<ReturnedState>,
     ) -> Result<Forward, Refusal> {
         let (catalog, destination) = self.destination(&caller, head).await?;
-        let destination = destination.returning(head, state).inspect_err(|_| self.deny(head))?;
-        let tasks = match caller.viewer.client {
-            None => None,
-            client => {
-                let server = destination.entry.name().as_str();
-                Some(TaskAccess::check(self.usage(client), server, head)?)
-            }
-        };
-        let (revoked, client) = (caller.revoked.clone(), caller.viewer.client);
+        let mut destination = destination.returning(head, state).inspect_err(|_| self.deny(head))?;
+        let disclosure = self.disclosure(caller.viewer.client);
+        let tasks = self.task_use(&caller, destination.entry.name(), head, &mut destination.edits)?;
+        if tasks.needs_same_era() {
+            // Boxed, since it is rarely needed.
+            Box::pin(self.check_task_era(&destination.entry, &caller.profile, disclosure)).await?;
+        }
+        let revoked = caller.revoked.clone();
         let (id, token) = identity(head);
         let (era, profile) = (caller.profile.era, caller.profile.clone());
         let entry = destination.entry.clone();
@@ -109,8 +107,8 @@ impl Gateway {
             is_repeatable: destination.is_repeatable,
             revoked,
             payer,
+            only_waits: tasks.only_waits(),
         };
-        let disclosure = self.disclosure(client);
         let begun = self.begin_call(request, destination.tool, Some(head)).await;
         let call = begun.map_err(|failure| explain(&entry, failure, disclosure))?;
         let reads_are_private = self.mode == Mode::Enterprise;
@@ -182,8 +180,13 @@ impl Forward {
                     }
                 }
                 Ok(Inbound::Request(message)) => {
-                    if let Some(question) = self.call.question(message) {
-                        return Ok(Outbound::Question(question));
+                    match self.tasks.adapt_question(self.call.entry().name(), message) {
+                        Ok((message, task)) => {
+                            if let Some(question) = self.call.question(message, task) {
+                                return Ok(Outbound::Question(question));
+                            }
+                        }
+                        Err(foreign) => self.call.refuse(&foreign),
                     }
                 }
                 Err(failure) => return Err(explain(self.call.entry(), failure, self.disclosure)),
@@ -231,11 +234,16 @@ impl Forward {
         self.call.entry().name().as_str()
     }
 
+    fn server_era(&self) -> Era {
+        if self.call.is_modern() { Era::Modern } else { Era::Legacy }
+    }
+
     fn finish(&mut self, mut response: Response) -> Result<Outbound, Refusal> {
-        let own_tasks = self.tasks.as_ref().and_then(|tasks| tasks.respond(self.server(), &response));
-        if let Some(own_tasks) = own_tasks {
-            let unreadable = || Refusal::Upstream("the server's list of tasks cannot be read".into());
-            response = tasks::replaced(&response, own_tasks).ok_or_else(unreadable)?;
+        let server_era = self.server_era();
+        if self.tasks.concerns(&response, server_era) {
+            let adapted =
+                self.tasks.adapt(self.call.entry().name(), self.links.as_deref(), response, server_era);
+            response = adapted.inspect_err(|refusal| self.call.fails_because(&refusal.to_string()))?;
         }
         if self.era == Era::Legacy && self.call.is_modern() && response.asks_for_input() {
             let round = self.call.input_round(&response).map_err(Refusal::Upstream);
@@ -245,7 +253,7 @@ impl Forward {
         let asked = Asked {
             id: &self.id,
             caller: self.era,
-            server: if self.call.is_modern() { Era::Modern } else { Era::Legacy },
+            server: server_era,
             refused_with: self.call.refused_with(),
             reads: self.reads.as_ref().map(|reading| (reading, caching)),
             links: self.links.as_deref(),
@@ -266,19 +274,21 @@ impl Forward {
         self.call.fails_because(&refusal.to_string());
     }
 
-    /// Restores the caller's own progress token in a notice; `None` if the notice is not for this caller.
+    /// Restores the caller's own progress token and ids of tasks in a notice; `None` if the notice is not for this caller.
     fn for_caller(&self, notice: Bytes) -> Option<Bytes> {
         let head = Head::parse(&notice).ok()?;
-        if self.tasks.as_ref().is_some_and(|tasks| !tasks.admits(self.server(), &head)) {
+        let mut patch = Patch::new(&notice);
+        if !self.tasks.adapt_notice(&mut patch, self.call.entry().name(), &head, self.server_era()) {
             return None;
         }
         let token = head.params.as_ref().and_then(|params| params.progress_token.as_ref());
-        let Some(token) = token else {
-            drop(head);
+        if let Some(token) = token {
+            patch.replace(token.span.clone(), self.token.as_deref()?);
+        }
+        if patch.is_empty() {
+            drop((patch, head));
             return Some(notice);
-        };
-        let mut patch = Patch::new(&notice);
-        patch.replace(token.span.clone(), self.token.as_deref()?);
+        }
         Some(patch.apply())
     }
 }

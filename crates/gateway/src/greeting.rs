@@ -8,9 +8,10 @@ use serde_json::value::RawValue;
 use super::Gateway;
 use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
-use super::union::united;
+use super::union::{united, without_tasks};
 use super::view::{Lens, View};
-use wire::text;
+use model::Offering;
+use wire::{Era, Version, text};
 
 /// Maximum length of the composed instructions, in bytes.
 const INSTRUCTIONS_LIMIT: usize = 2000;
@@ -20,7 +21,9 @@ const LINE_LIMIT: usize = 200;
 /// The parts of a response to `initialize` or `server/discover`, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
-    pub capabilities: Vec<u8>,
+    /// By era: tasks of one era are of no use to clients of the other.
+    legacy_capabilities: Vec<u8>,
+    modern_capabilities: Vec<u8>,
     pub server_info: Vec<u8>,
     pub instructions: Option<Vec<u8>>,
     /// The `_meta` of a server at its own endpoint.
@@ -42,6 +45,14 @@ impl Gateway {
 }
 
 impl Greeting {
+    /// What the endpoint declares to clients of an era.
+    pub fn capabilities(&self, era: Era) -> &[u8] {
+        match era {
+            Era::Legacy => &self.legacy_capabilities,
+            Era::Modern => &self.modern_capabilities,
+        }
+    }
+
     /// The greeting of a scope; `None` if the scope does not exist.
     pub fn of(catalog: &Catalog, lens: &Lens<'_>, view: &View<'_>, scope: &Scope) -> Option<Self> {
         match scope {
@@ -83,9 +94,15 @@ fn native(entry: &Entry) -> Greeting {
     let raw = |value: &Option<Box<RawValue>>, otherwise: String| {
         value.as_deref().map_or(otherwise, |value| value.get().to_owned()).into_bytes()
     };
+    let capabilities = raw(&offering.capabilities, "{}".into());
+    let usable = |era| match offering_era(offering) == era {
+        true => capabilities.clone(),
+        false => without_tasks(&capabilities),
+    };
     let nameless = format!(r#"{{"name":"{}","version":""}}"#, entry.name());
     Greeting {
-        capabilities: raw(&offering.capabilities, "{}".into()),
+        legacy_capabilities: usable(Era::Legacy),
+        modern_capabilities: usable(Era::Modern),
         server_info: raw(&offering.server_info, nameless),
         instructions: offering.instructions.as_deref().map(text::quote),
         meta: offering.meta.handshake.as_deref().map(|meta| meta.get().as_bytes().to_vec()),
@@ -96,14 +113,21 @@ fn native(entry: &Entry) -> Greeting {
 fn composed(servers: &[&Arc<Entry>], instructions: Option<String>) -> Greeting {
     let server_info =
         format!(r#"{{"name":"toolgate","title":"toolgate","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
-    let declared: Vec<_> =
-        servers.iter().filter_map(|entry| entry.offering().capabilities.as_deref()).collect();
+    let declared = servers.iter().map(|entry| entry.offering());
+    let declared = declared.filter_map(|of| Some((offering_era(of), of.capabilities.as_deref()?)));
+    let declared: Vec<_> = declared.collect();
     Greeting {
-        capabilities: united(&declared),
+        legacy_capabilities: united(&declared, Era::Legacy),
+        modern_capabilities: united(&declared, Era::Modern),
         server_info: server_info.into_bytes(),
         instructions: instructions.as_deref().map(text::quote),
         meta: None,
     }
+}
+
+/// The era in which a server declared what it offers.
+fn offering_era(offering: &Offering) -> Era {
+    Version::parse(&offering.protocol_version).map_or(Era::Legacy, Version::era)
 }
 
 /// A list of the servers, one line each; those that do not fit are only counted.

@@ -54,7 +54,7 @@ mod server_change;
 pub mod servers;
 mod shared_uris;
 pub mod subscriptions;
-mod tasks;
+pub mod tasks;
 pub mod tools;
 mod union;
 mod unknown_resource;
@@ -75,7 +75,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use budget::Budgets;
-use model::{LogLevel, Mode, Offering, ServerName, time};
+use model::{LogLevel, Mode, Offering, ServerName, Topic, time};
 use store::Store;
 use telemetry::Metrics;
 use upstream::credentials::Credentials;
@@ -94,7 +94,8 @@ use interview::Interviews;
 use lists::ListCache;
 use principals::Principals;
 use retired_tokens::RetiredTokens;
-use subscriptions::{SubscribedResource, Subscriptions};
+use subscriptions::{SubscribedTopic, Subscriptions};
+use tasks::TaskNotice;
 use usage::Usages;
 
 /// Timeout for tasks that still run when all servers are stopped.
@@ -136,7 +137,9 @@ pub struct Gateway {
     /// How many changes there were, without lists that were read for the first time for some callers.
     change_count: AtomicU64,
     /// Resources that were updated.
-    updated: broadcast::Sender<Arc<SubscribedResource>>,
+    updated: broadcast::Sender<Arc<SubscribedTopic>>,
+    /// Notices about tasks that came outside of calls.
+    task_notices: broadcast::Sender<Arc<TaskNotice>>,
     pub metrics: Arc<Metrics>,
     pub mode: Mode,
     tasks: TaskTracker,
@@ -210,6 +213,7 @@ impl Gateway {
             changed: watch::Sender::default(),
             change_count: AtomicU64::default(),
             updated: broadcast::Sender::new(UPDATES_BACKLOG),
+            task_notices: broadcast::Sender::new(UPDATES_BACKLOG),
             metrics: Arc::new(metrics),
             mode,
             tasks: TaskTracker::new(),
@@ -267,7 +271,12 @@ impl Gateway {
                 // It is no error if nobody is subscribed.
                 ServerEvent::Updated(upstream, link, uri) => {
                     let server = upstream.config().name.to_string();
-                    let _ = self.updated.send(Arc::new(SubscribedResource { server, uri, link }));
+                    let topic = Topic::Resource(uri);
+                    let _ = self.updated.send(Arc::new(SubscribedTopic { server, topic, link }));
+                }
+                ServerEvent::TaskNotice(upstream, link, notice) => {
+                    let notice = TaskNotice::read(&upstream, link, notice);
+                    let _ = notice.map(|notice| self.task_notices.send(Arc::new(notice)));
                 }
             }
         }
@@ -321,8 +330,13 @@ impl Gateway {
     }
 
     /// Every resource that is updated from now on.
-    pub fn resource_updates(&self) -> broadcast::Receiver<Arc<SubscribedResource>> {
+    pub fn resource_updates(&self) -> broadcast::Receiver<Arc<SubscribedTopic>> {
         self.updated.subscribe()
+    }
+
+    /// Every notice about a task that comes outside of a call from now on.
+    pub fn task_notices(&self) -> broadcast::Receiver<Arc<TaskNotice>> {
+        self.task_notices.subscribe()
     }
 
     /// The owners for whom a stateful server changes its lists from now on.

@@ -67,6 +67,11 @@ impl GroupMembers {
         self.tools.has(server, tool, &self.servers) && !self.excluded.names(server, tool)
     }
 
+    /// Whether any tool of a server can be a member.
+    pub fn has_tools_of(&self, server: &str) -> bool {
+        self.servers.contains(server) || self.tools.by_server.contains_key(server)
+    }
+
     pub fn has_prompt(&self, server: &str, prompt: &str) -> bool {
         self.prompts.has(server, prompt, &self.servers)
     }

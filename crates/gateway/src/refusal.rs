@@ -23,6 +23,9 @@ pub enum Refusal {
     /// The server needs a capability that the client did not declare; the value is its path, such as `elicitation.url`.
     #[error("the server needs the client capability {0:?}, which the request does not declare")]
     MissingCapability(&'static str),
+    /// The same for an extension.
+    #[error("the request needs the client extension {0:?}, which it does not declare")]
+    MissingExtension(&'static str),
     #[error("{0}")]
     Upstream(String),
     #[error("{0}")]

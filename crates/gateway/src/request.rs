@@ -72,6 +72,7 @@ impl Gateway {
             is_repeatable,
             revoked: None,
             payer,
+            only_waits: false,
         };
         let owner = call_request.profile.owner.unwrap_or(Owner::Anybody);
         let begun = self.begin_call(call_request, tool.map(str::to_owned), None).await;
@@ -211,6 +212,11 @@ fn read_result(response: &Response) -> Result<Bytes, NoResult> {
                 .collect();
             Err(NoResult::NeedsInput(wanted.join(", ")))
         }
+        Some(_) if response.is_task() => Err(NoResult::Rpc {
+            code: code::INTERNAL_ERROR.into(),
+            message: "the server answered with a task, which needs an MCP client".into(),
+            data: None,
+        }),
         Some(result) => Ok(response.message().slice(result.clone())),
         None => Err(NoResult::of(response.error())),
     }

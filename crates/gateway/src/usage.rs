@@ -14,7 +14,7 @@ use model::PrincipalId;
 pub struct Usage {
     /// Open event streams.
     pub streams: Budget,
-    /// Subscriptions to resources, in all sessions.
+    /// Subscriptions to resources and tasks, in all sessions.
     pub subscriptions: Budget,
     /// Calls in flight.
     pub calls: Budget,
@@ -59,6 +59,13 @@ impl Usages {
         drop(known);
         let mut known = self.by_principal.write().expect("no code panics while it holds the budgets");
         known.entry(principal).or_insert_with(|| Arc::new(Usage::new(budgets))).clone()
+    }
+
+    /// The sessions, of any principal, that started a task.
+    pub fn sessions_of_task(&self, server: &str, id: &str) -> Vec<u64> {
+        let known = self.by_principal.read().expect("no code panics while it holds the budgets");
+        let usages = known.values().chain([&self.everybody]);
+        usages.filter_map(|usage| usage.tasks.session_of(server, id)).collect()
     }
 
     /// Forgets principals that no longer exist. What they still hold is given back to budgets that nobody else uses.

@@ -50,6 +50,15 @@ impl Lens<'_> {
         self.admits(entry) && self.has_templates(entry)
     }
 
+    /// Whether the tasks of a server are visible; in a group, only if it has tools of the server, which start tasks.
+    pub fn shows_tasks(&self, entry: &Entry) -> bool {
+        self.admits(entry)
+            && match self.part {
+                Part::Everything | Part::Server(_) => true,
+                Part::Group(members) => members.has_tools_of(entry.name().as_str()),
+            }
+    }
+
     /// A list of a server in the order in which this part shows it.
     fn ordered<'a, T>(
         &self,

@@ -17,7 +17,7 @@ use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
 use budget::{BATCH_ANSWER_BYTES, BATCH_MESSAGES, Bound};
-use gateway::caller::{Caller, Logs, Owner, Profile, Viewer};
+use gateway::caller::{Caller, Logs, Owner, Profile, Scope, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
@@ -177,6 +177,9 @@ impl Mcp {
             "prompts/list" => self.list(head, sender, |lists| &lists.prompts.result).await,
             "resources/list" => self.list(head, sender, |lists| &lists.resources.result).await,
             "resources/templates/list" => self.list(head, sender, |lists| &lists.templates.result).await,
+            "tasks/list" if !matches!(sender.viewer.scope, Scope::Server(_)) => {
+                Box::pin(self.list_tasks(head, &sender.viewer, &self.profile(sender))).await
+            }
             method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
                 let Some(session) = &sender.session else {
                     return Some(Reply::bad_request(&needs_session(method)));
@@ -240,7 +243,7 @@ impl Mcp {
         let version = text::quote(session.version.as_str());
         let mut members: Vec<(&str, &[u8])> = vec![
             ("protocolVersion", &version),
-            ("capabilities", &greeting.capabilities),
+            ("capabilities", greeting.capabilities(Era::Legacy)),
             ("serverInfo", &greeting.server_info),
         ];
         members.extend(greeting.instructions.as_deref().map(|instructions| ("instructions", instructions)));

@@ -2,7 +2,7 @@
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
 //! protocol), `batch` (several messages in one body), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
 //! to a server), `park` (a call that waits for its client), `bridge` (differences between client and server), `session`, `live`, `listen`, `subscriptions` and `stream`
-//! (state that outlives a request), `notify` (notifications outside of requests), `reply`.
+//! (state that outlives a request), `notify` (notifications outside of requests), `tasks`, `reply`.
 //!
 //! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
 
@@ -24,6 +24,7 @@ pub mod session;
 mod sse;
 mod stream;
 mod subscriptions;
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,10 +119,7 @@ impl Mcp {
         viewer: &Viewer,
         profile: &Profile,
     ) -> Result<Arc<Lists>, Refusal> {
-        // Lists are always complete, so the gateway never issued a cursor.
-        if head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
-            return Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into()));
-        }
+        refuse_cursor(head)?;
         if !self.gateway.has_lists_for(viewer, profile, Extent::All) {
             // Boxed, since it is rarely needed.
             Box::pin(self.gateway.prepare_lists(viewer, profile, Extent::All)).await;
@@ -206,5 +204,13 @@ impl Mcp {
         self.end_streams();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// Refuses a cursor: lists are always complete, so the gateway never issued one.
+fn refuse_cursor(head: &Head<'_>) -> Result<(), Refusal> {
+    match head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
+        true => Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into())),
+        false => Ok(()),
     }
 }

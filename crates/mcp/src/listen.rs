@@ -14,6 +14,8 @@ use budget::Taken;
 use gateway::caller::{Profile, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
+use gateway::tasks;
+use model::Topic;
 use wire::{Era, Head, authored, text, walk};
 
 /// The notifications that a client asks for; kinds that this gateway does not know are ignored.
@@ -24,20 +26,22 @@ struct Wishes {
     prompts_list_changed: bool,
     resources_list_changed: bool,
     resource_subscriptions: Vec<String>,
+    task_ids: Vec<String>,
 }
 
 impl Mcp {
     pub(super) async fn listen(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
         let profile = profile(head, &ask.viewer);
         self.prepare_greeting(&ask.viewer, &profile).await;
-        let wishes = match (wishes(head), self.lists_of(&ask.viewer, &profile)) {
+        let wishes = wishes(head).and_then(|wishes| wishes.fitting(&profile));
+        let wishes = match (wishes, self.lists_of(&ask.viewer, &profile)) {
             (Ok(wishes), Ok(lists)) => wishes.granted_by(&lists),
             (Err(refusal), _) | (_, Err(refusal)) => return Reply::refusal(Era::Modern, &id, &refusal),
         };
         if !ask.accepts_events {
             return Reply::not_acceptable("this is an event stream; accept text/event-stream");
         }
-        let room = match self.room_for(&ask.viewer, &wishes.resource_subscriptions) {
+        let room = match self.room_for(&ask.viewer, &wishes.topics()) {
             Ok(room) => room,
             Err(refusal) => return Reply::refusal(Era::Modern, &id, &refusal),
         };
@@ -60,8 +64,9 @@ impl Mcp {
         outlet: Outlet,
         room: Taken,
     ) {
-        let subscriptions = self.subscribe_all(&viewer, &profile, &wishes.resource_subscriptions, room).await;
-        wishes.resource_subscriptions.retain(|uri| subscriptions.has(uri));
+        let subscriptions = self.subscribe_all(&viewer, &profile, wishes.topics(), room).await;
+        wishes.resource_subscriptions.retain(|uri| subscriptions.has(&Topic::Resource(uri.clone())));
+        wishes.task_ids.retain(|id| subscriptions.has(&Topic::Task(id.clone())));
         let listening = Listening {
             id,
             tools: wishes.tools_list_changed,
@@ -100,14 +105,29 @@ fn wishes(head: &Head<'_>) -> Result<Wishes, Refusal> {
 impl Wishes {
     /// The wishes that the endpoint can grant: lists that it does not have cannot change.
     fn granted_by(self, lists: &Lists) -> Self {
-        let capabilities = &lists.greeting.capabilities;
+        let capabilities = lists.greeting.capabilities(Era::Modern);
         let has = |key: &str| walk::member(capabilities, &(0..capabilities.len()), key).is_some();
         Self {
             tools_list_changed: self.tools_list_changed && has("tools"),
             prompts_list_changed: self.prompts_list_changed && has("prompts"),
             resources_list_changed: self.resources_list_changed && has("resources"),
             resource_subscriptions: self.resource_subscriptions,
+            task_ids: self.task_ids,
         }
+    }
+
+    /// Refuses wishes about tasks of a client that does not declare the extension.
+    fn fitting(self, profile: &Profile) -> Result<Self, Refusal> {
+        match self.task_ids.is_empty() || profile.capabilities.has_extension(tasks::EXTENSION) {
+            true => Ok(self),
+            false => Err(Refusal::MissingExtension(tasks::EXTENSION)),
+        }
+    }
+
+    /// What it subscribes to.
+    fn topics(&self) -> Vec<Topic> {
+        let resources = self.resource_subscriptions.iter().cloned().map(Topic::Resource);
+        resources.chain(self.task_ids.iter().cloned().map(Topic::Task)).collect()
     }
 
     fn to_json(&self) -> Vec<u8> {
@@ -119,11 +139,15 @@ impl Wishes {
         ] {
             members.extend(granted.then_some((key, &b"true"[..])));
         }
-        let uris: Vec<_> = self.resource_subscriptions.iter().map(|uri| text::quote(uri)).collect();
-        let uris = [b"[", uris.join(&b","[..]).as_slice(), b"]"].concat();
-        members.extend(
-            (!self.resource_subscriptions.is_empty()).then_some(("resourceSubscriptions", uris.as_slice())),
-        );
+        let named = [("resourceSubscriptions", &self.resource_subscriptions), ("taskIds", &self.task_ids)];
+        let named = named.into_iter().filter(|(_, names)| !names.is_empty());
+        let named: Vec<_> = named.map(|(key, names)| (key, array(names))).collect();
+        members.extend(named.iter().map(|(key, names)| (*key, names.as_slice())));
         authored::object(&members)
     }
+}
+
+fn array(names: &[String]) -> Vec<u8> {
+    let names: Vec<_> = names.iter().map(|name| text::quote(name)).collect();
+    [b"[", names.join(&b","[..]).as_slice(), b"]"].concat()
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
 use super::stream::Outlet;
-use super::subscriptions::SubscribedResources;
+use super::subscriptions::SubscribedTopics;
 use gateway::caller::{Profile, Viewer};
 use gateway::lists::Fingerprint;
 use gateway::question::Question;
@@ -58,7 +58,7 @@ pub struct Live {
     pub profile: Profile,
     pub stream: Option<Stream>,
     pub level: Option<LogLevel>,
-    pub subscriptions: SubscribedResources,
+    pub subscriptions: SubscribedTopics,
     /// The session that the handshake of a client on HTTP+SSE opened; its id was made before.
     pub handshake: Option<Arc<Session>>,
     pub last_used: Instant,
@@ -189,7 +189,7 @@ impl LiveSessions {
             profile: profile.clone(),
             stream: None,
             level: None,
-            subscriptions: SubscribedResources::default(),
+            subscriptions: SubscribedTopics::default(),
             handshake: None,
             last_used: Instant::now(),
         });

@@ -85,8 +85,10 @@ impl Mcp {
         let versions: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
         let versions = format!("[\"{}\"]", versions.join("\",\""));
         let greeting = &lists.greeting;
-        let mut members: Vec<(&str, &[u8])> =
-            vec![("supportedVersions", versions.as_bytes()), ("capabilities", &greeting.capabilities)];
+        let mut members: Vec<(&str, &[u8])> = vec![
+            ("supportedVersions", versions.as_bytes()),
+            ("capabilities", greeting.capabilities(Era::Modern)),
+        ];
         members.extend(greeting.instructions.as_deref().map(|text| ("instructions", text)));
         let result = authored::object(&members);
         let opening = opening(lists.caching, &greeting.server_info, greeting.meta.as_deref());
@@ -108,8 +110,16 @@ impl Mcp {
 
     async fn call_modern(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
         let method = head.method.as_deref().unwrap_or_default();
-        let is_known =
-            matches!(method, "tools/call" | "prompts/get" | "resources/read" | "completion/complete");
+        let is_known = matches!(
+            method,
+            "tools/call"
+                | "prompts/get"
+                | "resources/read"
+                | "completion/complete"
+                | "tasks/get"
+                | "tasks/update"
+                | "tasks/cancel"
+        );
         if !is_known && !matches!(ask.viewer.scope, Scope::Server(_)) {
             return Reply::refusal(Era::Modern, &id, &Refusal::UnknownMethod(method.to_owned()));
         }

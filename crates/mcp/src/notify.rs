@@ -1,5 +1,5 @@
-//! Notifications to clients outside of requests: a list changed, a subscribed resource was updated. Also ends idle
-//! sessions.
+//! Notifications to clients outside of requests: a list changed, a subscribed resource was updated. Those about tasks are
+//! in `tasks`. Also ends idle sessions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use super::Mcp;
 use super::live::Live;
 use super::subscriptions::Subscription;
 use gateway::caller::{Owner, Profile, Viewer};
-use gateway::subscriptions::SubscribedResource;
+use gateway::subscriptions::SubscribedTopic;
+use model::Topic;
 
 /// How often idle sessions are looked for, unless the idle timeout is short.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -26,6 +27,7 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     let mut changes = mcp.gateway.changes();
     let mut updates = mcp.gateway.resource_updates();
     let mut own_changes = mcp.gateway.own_list_changes();
+    let mut task_notices = mcp.gateway.task_notices();
     // Often enough that a session that was in use until just now is not taken for idle.
     let time = idle_limit.map_or(SWEEP, |limit| (limit / 4).clamp(SHORTEST_SWEEP, SWEEP));
     let mut sweep = tokio::time::interval(time);
@@ -45,6 +47,13 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
                 Ok(updated) => tell_update(&mcp, &updated),
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(missed)) => {
                     tracing::warn!(missed, "resource updates came faster than they could be passed on");
+                }
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            },
+            noticed = task_notices.recv() => match noticed {
+                Ok(notice) => mcp.tell_task(&notice),
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(missed)) => {
+                    tracing::warn!(missed, "notices about tasks came faster than they could be passed on");
                 }
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             },
@@ -129,18 +138,25 @@ fn tell_change(mcp: &Arc<Mcp>, serial: u64, viewer: &Viewer, profile: &Profile) 
 
 /// Notifies streams that are subscribed to an updated resource. The notice carries the URI that was subscribed to,
 /// which may be the qualified one, or that of a folder that contains the resource.
-fn tell_update(mcp: &Mcp, updated: &SubscribedResource) {
+fn tell_update(mcp: &Mcp, updated: &SubscribedTopic) {
+    let Topic::Resource(updated_uri) = &updated.topic else { return };
     let concerned = mcp.lives.collect(|serial, live| {
         live.stream.as_ref()?;
-        let concerns = |held: &Subscription| {
-            let there = &held.resource;
-            there.server == updated.server
-                && there.link == updated.link
-                && is_part_of(&updated.uri, &there.uri)
+        let concerned = |subscribed: &Topic, held: &Subscription| {
+            let there = &held.there;
+            let is_there = there.server == updated.server && there.link == updated.link;
+            match (subscribed, &there.topic) {
+                (Topic::Resource(subscribed), Topic::Resource(uri))
+                    if is_there && is_part_of(updated_uri, uri) =>
+                {
+                    Some((subscribed.clone(), uri.clone()))
+                }
+                (Topic::Resource(_) | Topic::Task(_), _) => None,
+            }
         };
-        let subscriptions = live.subscriptions.iter().filter(|(_, there)| concerns(there));
+        let subscriptions = live.subscriptions.iter();
         let subscriptions: Vec<_> =
-            subscriptions.map(|(subscribed, held)| (subscribed.clone(), held.resource.uri.clone())).collect();
+            subscriptions.filter_map(|(subscribed, held)| concerned(subscribed, held)).collect();
         (!subscriptions.is_empty())
             .then(|| (serial, live.viewer.clone(), live.profile.clone(), subscriptions))
     });

@@ -139,7 +139,7 @@ impl Reply {
     pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
         let status = match (era, refusal) {
             (Era::Modern, Refusal::UnknownMethod(_)) => modern_status(code::METHOD_NOT_FOUND.into()),
-            (Era::Modern, Refusal::MissingCapability(_)) => {
+            (Era::Modern, Refusal::MissingCapability(_) | Refusal::MissingExtension(_)) => {
                 modern_status(code::MISSING_CLIENT_CAPABILITY.into())
             }
             (Era::Modern, Refusal::Rpc { code, .. }) => modern_status(*code),
@@ -244,6 +244,11 @@ impl Message {
             Refusal::MissingCapability(name) => {
                 let nest = |inner: Vec<u8>, key| authored::object(&[(key, &inner)]);
                 let needed = name.rsplit('.').fold(b"{}".to_vec(), nest);
+                let data = authored::object(&[("requiredCapabilities", &needed)]);
+                (code::MISSING_CLIENT_CAPABILITY, Some(data))
+            }
+            Refusal::MissingExtension(name) => {
+                let needed = authored::object(&[("extensions", &authored::object(&[(name, b"{}")]))]);
                 let data = authored::object(&[("requiredCapabilities", &needed)]);
                 (code::MISSING_CLIENT_CAPABILITY, Some(data))
             }

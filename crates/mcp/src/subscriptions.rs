@@ -1,5 +1,5 @@
-//! Subscriptions to resources: those of a session, one request each, and those of a listen request, all at once. Both
-//! are bounded, for each session or request and for each principal.
+//! Subscriptions to resources and tasks: those of a session, one request each, and those of a listen request, all at
+//! once. Both are bounded, for each session or request and for each principal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,28 +12,29 @@ use tokio::time::timeout;
 use super::Mcp;
 use super::live::Live;
 use super::session::Session;
-use budget::{Bound, Budget, Budgets, SUBSCRIPTIONS_OF_SESSION, Taken};
+use budget::{Bound, Budget, Budgets, SUBSCRIPTIONS_OF_SESSION, Taken, URI_BYTES};
 use gateway::caller::{Profile, Viewer};
 use gateway::refusal::Refusal;
-use gateway::subscriptions::SubscribedResource;
+use gateway::subscriptions::SubscribedTopic;
 use gateway::usage::Usage;
+use model::Topic;
 use wire::Head;
 
 /// Timeout for a server to accept a subscription of a listen request, after which it counts as refused: the other
 /// subscriptions must not wait for it.
 const ASKING: Duration = Duration::from_secs(5);
 
-/// The resources that a session or a listen request is subscribed to, by the URI that the client gave.
+/// What a session or a listen request is subscribed to, by the URI or id that the client gave.
 #[derive(Default)]
-pub struct SubscribedResources {
-    by_uri: HashMap<String, Subscription>,
+pub struct SubscribedTopics {
+    by_topic: HashMap<Topic, Subscription>,
     /// The budget of a session; created with its first subscription.
     budget: Option<Budget>,
 }
 
-/// A resource at its server.
+/// A resource or task at its server.
 pub struct Subscription {
-    pub resource: SubscribedResource,
+    pub there: SubscribedTopic,
     room: Arc<Room>,
 }
 
@@ -43,27 +44,27 @@ struct Room {
     _principal: Taken,
 }
 
-impl SubscribedResources {
+impl SubscribedTopics {
     pub fn is_empty(&self) -> bool {
-        self.by_uri.is_empty()
+        self.by_topic.is_empty()
     }
 
-    pub fn has(&self, uri: &str) -> bool {
-        self.by_uri.contains_key(uri)
+    pub fn has(&self, topic: &Topic) -> bool {
+        self.by_topic.contains_key(topic)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&String, &Subscription)> {
-        self.by_uri.iter()
+    pub fn iter(&self) -> impl Iterator<Item = (&Topic, &Subscription)> {
+        self.by_topic.iter()
     }
 
-    /// The resources, for whoever unsubscribes. The room that they took is free at once, however long the servers need.
-    fn into_resources(self) -> Vec<SubscribedResource> {
-        self.by_uri.into_values().map(|held| held.resource).collect()
+    /// The topics, for whoever unsubscribes. The room that they took is free at once, however long the servers need.
+    fn into_topics(self) -> Vec<SubscribedTopic> {
+        self.by_topic.into_values().map(|held| held.there).collect()
     }
 
     /// Takes room for a subscription of a session; one that it has already shares its room.
-    fn room(&mut self, uri: &str, usage: &Usage, budgets: &Budgets) -> Result<Arc<Room>, Refusal> {
-        if let Some(held) = self.by_uri.get(uri) {
+    fn room(&mut self, topic: &Topic, usage: &Usage, budgets: &Budgets) -> Result<Arc<Room>, Refusal> {
+        if let Some(held) = self.by_topic.get(topic) {
             return Ok(held.room.clone());
         }
         let of_session = || Budget::new(Bound::Subscriptions, SUBSCRIPTIONS_OF_SESSION, &budgets.refusals);
@@ -80,20 +81,21 @@ impl Mcp {
         session: &Session,
     ) -> Result<Bytes, Refusal> {
         let uri = self.uri_of(head)?;
+        let topic = Topic::Resource(uri.clone());
         let (serial, viewer, profile) = (session.serial, &session.viewer, session.profile());
         let (usage, budgets) = (self.gateway.usage(viewer.client), self.gateway.budgets());
         let room = self
             .lives
-            .with(serial, viewer, &profile, |live| live.subscriptions.room(&uri, &usage, budgets))?;
-        let resource = self.gateway.subscribe(viewer, &profile, &uri).await?;
-        let held = Subscription { resource, room };
-        let insert = |live: &mut Live| live.subscriptions.by_uri.insert(uri, held);
+            .with(serial, viewer, &profile, |live| live.subscriptions.room(&topic, &usage, budgets))?;
+        let there = self.gateway.subscribe(viewer, &profile, &uri).await?;
+        let held = Subscription { there, room };
+        let insert = |live: &mut Live| live.subscriptions.by_topic.insert(topic, held);
         let before = self.lives.with(serial, viewer, &profile, insert);
         if self.sessions.has_ended(serial) {
             // It ended while the server was asked; what it held before is released already.
             self.release(serial);
         }
-        self.unsubscribe_from(before.map(|before| before.resource)).await;
+        self.unsubscribe_from(before.map(|before| before.there)).await;
         Ok(Bytes::from_static(b"{}"))
     }
 
@@ -102,32 +104,33 @@ impl Mcp {
         head: &Head<'_>,
         session: &Session,
     ) -> Result<Bytes, Refusal> {
-        let uri = self.uri_of(head)?;
-        let held = self.lives.look(session.serial, |live| live.subscriptions.by_uri.remove(&uri)).flatten();
-        self.unsubscribe_from(held.map(|held| held.resource)).await;
+        let topic = Topic::Resource(self.uri_of(head)?);
+        let held =
+            self.lives.look(session.serial, |live| live.subscriptions.by_topic.remove(&topic)).flatten();
+        self.unsubscribe_from(held.map(|held| held.there)).await;
         Ok(Bytes::from_static(b"{}"))
     }
 
     /// Unsubscribes in a task of its own: it is done even if the client disconnects meanwhile.
-    async fn unsubscribe_from(self: &Arc<Self>, resource: Option<SubscribedResource>) {
-        let Some(resource) = resource else { return };
+    async fn unsubscribe_from(self: &Arc<Self>, there: Option<SubscribedTopic>) {
+        let Some(there) = there else { return };
         let mcp = self.clone();
-        let done = self.tasks.spawn(async move { mcp.gateway.unsubscribe(&resource).await });
+        let done = self.tasks.spawn(async move { mcp.gateway.unsubscribe(&there).await });
         if let Err(error) = done.await {
             tracing::error!(%error, "a subscription could not be ended");
         }
     }
 
     /// Ends all subscriptions of a session or request that is over.
-    pub(super) async fn unsubscribe_all(&self, subscriptions: SubscribedResources) {
-        for resource in subscriptions.into_resources() {
-            self.gateway.unsubscribe(&resource).await;
+    pub(super) async fn unsubscribe_all(&self, subscriptions: SubscribedTopics) {
+        for there in subscriptions.into_topics() {
+            self.gateway.unsubscribe(&there).await;
         }
     }
 
     /// Takes room for all subscriptions of a listen request.
-    pub(super) fn room_for(&self, viewer: &Viewer, uris: &[String]) -> Result<Taken, Refusal> {
-        let wanted = uris.len() as u64;
+    pub(super) fn room_for(&self, viewer: &Viewer, topics: &[Topic]) -> Result<Taken, Refusal> {
+        let wanted = topics.len() as u64;
         if wanted > SUBSCRIPTIONS_OF_SESSION {
             return Err(self
                 .gateway
@@ -135,47 +138,61 @@ impl Mcp {
                 .exceeded(Bound::Subscriptions, SUBSCRIPTIONS_OF_SESSION)
                 .into());
         }
-        for uri in uris {
-            self.gateway.check_uri(uri)?;
+        for topic in topics {
+            match topic {
+                Topic::Resource(uri) => self.gateway.check_uri(uri)?,
+                Topic::Task(id) if id.len() > URI_BYTES => {
+                    return Err(Refusal::Invalid("an id of a task is too long".into()));
+                }
+                Topic::Task(_) => {}
+            }
         }
         Ok(self.gateway.usage(viewer.client).subscriptions.take(wanted)?)
     }
 
-    /// Subscribes to all URIs of a listen request; returns the accepted subscriptions. They keep as much of `room` as
+    /// Subscribes to all that a listen request names; returns the accepted subscriptions. They keep as much of `room` as
     /// they need.
     pub(super) async fn subscribe_all(
         self: &Arc<Self>,
         viewer: &Viewer,
         profile: &Profile,
-        uris: &[String],
+        topics: Vec<Topic>,
         mut room: Taken,
-    ) -> SubscribedResources {
+    ) -> SubscribedTopics {
         let mut asking = JoinSet::new();
-        for uri in uris {
-            let (mcp, viewer, profile, uri) = (self.clone(), viewer.clone(), profile.clone(), uri.clone());
+        for topic in topics {
+            let (mcp, viewer, profile) = (self.clone(), viewer.clone(), profile.clone());
             asking.spawn(async move {
-                let subscribed = timeout(ASKING, mcp.gateway.subscribe(&viewer, &profile, &uri)).await;
-                let late = || Refusal::Upstream("the server does not answer".into());
-                (uri, subscribed.unwrap_or_else(|_| Err(late())))
+                let subscribed = timeout(ASKING, async {
+                    match &topic {
+                        Topic::Resource(uri) => mcp.gateway.subscribe(&viewer, &profile, uri).await,
+                        Topic::Task(id) => mcp.gateway.watch_task(&viewer, &profile, id).await,
+                    }
+                });
+                let late = |_| Err(Refusal::Upstream("the server does not answer".into()));
+                let subscribed = subscribed.await.unwrap_or_else(late);
+                (topic, subscribed)
             });
         }
         let mut accepted = HashMap::new();
         while let Some(asked) = asking.join_next().await {
             match asked {
-                Ok((uri, Ok(there))) => {
-                    if let Some(twice) = accepted.insert(uri, there) {
+                Ok((topic, Ok(there))) => {
+                    if let Some(twice) = accepted.insert(topic, there) {
                         self.gateway.unsubscribe(&twice).await;
                     }
                 }
-                Ok((uri, Err(refusal))) => tracing::debug!(uri, %refusal, "a subscription is not granted"),
+                Ok((topic, Err(refusal))) => {
+                    tracing::debug!(?topic, %refusal, "a subscription is not granted")
+                }
                 Err(error) => tracing::error!(%error, "a subscription was interrupted"),
             }
         }
         room.shrink(room.amount().saturating_sub(accepted.len() as u64));
         let room = Arc::new(Room { _session: None, _principal: room });
-        let held = |resource| Subscription { resource, room: room.clone() };
-        let by_uri = accepted.into_iter().map(|(uri, there)| (uri, held(there))).collect();
-        SubscribedResources { by_uri, budget: None }
+        let held = |there| Subscription { there, room: room.clone() };
+        let by_topic = accepted.into_iter().map(|(topic, there)| (topic, held(there))).collect();
+        SubscribedTopics { by_topic, budget: None }
     }
 
     fn uri_of(&self, head: &Head<'_>) -> Result<String, Refusal> {

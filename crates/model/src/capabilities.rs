@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::deep_json;
+
 /// A set of capabilities. Two clients that declare the same have equal sets, in whatever order they wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Capabilities {
@@ -114,6 +116,12 @@ impl Capabilities {
         self.bits & ELICITATION_URL != 0
     }
 
+    /// Whether the client declares this extension.
+    pub fn has_extension(&self, name: &str) -> bool {
+        let declared = self.declared.as_deref().and_then(|declared| deep_json::parse(declared).ok());
+        declared.is_some_and(|declared| declared["extensions"].get(name).is_some_and(Value::is_object))
+    }
+
     /// Whether a client with the capabilities `other` can serve every request that these allow.
     pub fn is_subset_of(&self, other: &Self) -> bool {
         let has_declared = self.declared.is_none() || self.declared == other.declared;
@@ -181,6 +189,8 @@ mod tests {
         assert_ne!(capabilities, roots);
         assert!(roots.is_subset_of(&capabilities) && !capabilities.is_subset_of(&roots));
         assert!(!Capabilities::of(&json!({"extensions": {"a": {}}})).is_empty());
+        assert!(capabilities.has_extension("io.modelcontextprotocol/ui"));
+        assert!(!capabilities.has_extension("x-vendor") && !roots.has_extension("roots"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod secret;
 pub mod server;
 pub mod time;
 pub mod token;
+pub mod topic;
 pub mod uri;
 pub mod user;
 
@@ -45,5 +46,6 @@ pub use registration::Registration;
 pub use secret::Secret;
 pub use server::{Endpoint, Flags, OAuthSettings, Process, ServerConfig, SessionMode, Status, Transport};
 pub use token::Token;
+pub use topic::Topic;
 pub use uri::ResourceUri;
 pub use user::{HolderName, Role, User, UserChange};

@@ -10,7 +10,7 @@ use arc_swap::ArcSwapOption;
 
 use super::link::Link;
 use super::profile::Profile;
-use model::Offering;
+use model::{Offering, Topic};
 use wire::Era;
 
 /// After a failed attempt to open a shared link, its callers use the first link for this long.
@@ -30,8 +30,8 @@ pub struct Branch {
     pub reading: tokio::sync::Mutex<()>,
     /// Whether the server announced a change that was not read yet.
     is_stale: AtomicBool,
-    /// Resources that callers of this link are subscribed to.
-    pub wanted_resources: Mutex<BTreeSet<String>>,
+    /// What callers of this link are subscribed to.
+    pub wanted_topics: Mutex<BTreeSet<Topic>>,
     last_used: Mutex<Instant>,
     failed: Mutex<Option<Instant>>,
 }
@@ -45,7 +45,7 @@ impl Branch {
             lists: ArcSwapOption::empty(),
             reading: tokio::sync::Mutex::default(),
             is_stale: AtomicBool::new(false),
-            wanted_resources: Mutex::default(),
+            wanted_topics: Mutex::default(),
             last_used: Mutex::new(Instant::now()),
             failed: Mutex::default(),
         })
@@ -115,7 +115,7 @@ impl Branch {
     }
 
     pub fn is_subscribed(&self) -> bool {
-        !self.wanted_resources.lock().expect("no code panics while it holds the URIs").is_empty()
+        !self.wanted_topics.lock().expect("no code panics while it holds the topics").is_empty()
     }
 
     /// Whether it can be given up for another one: nobody uses its link.

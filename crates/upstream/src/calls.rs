@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::error::CallError;
 use super::inbound::{Inbound, answered_id};
 use super::listen::ACKNOWLEDGED;
+use super::task_notices::TaskNotices;
 use super::ticket::Ticket;
 use budget::{Bound, Budgets, Exceeded};
 use model::Capabilities;
@@ -29,6 +30,8 @@ struct PendingCalls {
     calls: HashMap<u64, PendingCall>,
     /// Why the link was lost. Set once; from then on every call fails with this reason.
     lost: Option<String>,
+    /// The calls that wait for the result of a task, with its id.
+    awaited_tasks: Vec<(u64, String)>,
 }
 
 struct PendingCall {
@@ -73,7 +76,15 @@ impl Calls {
     }
 
     pub fn end(&self, id: u64) {
-        self.lock().calls.remove(&id);
+        let mut pending = self.lock();
+        pending.calls.remove(&id);
+        pending.awaited_tasks.retain(|(waiting, _)| *waiting != id);
+    }
+
+    /// Notes that a call is about to wait for the result of a task: what the upstream asks meanwhile for this task is asked
+    /// of the caller.
+    pub fn awaits_task(&self, id: u64, task: &str) {
+        self.lock().awaited_tasks.push((id, task.to_owned()));
     }
 
     /// Marks the link as lost: every call in flight and every later one fails. Only the first reason is kept.
@@ -177,10 +188,22 @@ impl Calls {
                         drop(head);
                         self.notice(id, Inbound::Notice(message));
                     }
+                    "notifications/tasks" | "notifications/tasks/status"
+                        if own.is_none_or(|own| !self.is_for_caller(own)) =>
+                    {
+                        // A subscription that was replaced may still send what the new one sends, too.
+                        let is_over = subscription_of(&head).is_some_and(|id| self.slot(id).is_none());
+                        drop(head);
+                        if !is_over {
+                            self.signals.task_notices.add(message);
+                            self.signals.notify.notify_one();
+                        }
+                    }
                     // Log messages, and notices that later revisions may add.
                     _ => {
+                        let call = own.or_else(|| self.waiter(&head)).or_else(|| self.only_call());
                         drop(head);
-                        self.notice(own.or_else(|| self.only_call()), Inbound::Notice(message));
+                        self.notice(call, Inbound::Notice(message));
                     }
                 }
                 None
@@ -188,15 +211,21 @@ impl Calls {
             MessageKind::Request => {
                 let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
                 let method = head.method.as_deref().unwrap_or_default().to_owned();
+                let asked = match (own, head.related_task()) {
+                    (Some(own), _) => Some(own),
+                    // The task may be another caller's than the only call.
+                    (None, Some(_)) => self.waiter(&head),
+                    (None, None) => self.asking_call(),
+                };
                 drop(head);
-                self.request(&method, &id, message, own)
+                self.request(&method, &id, message, asked)
             }
         }
     }
 
-    fn request(&self, method: &str, id: &[u8], message: Bytes, own: Option<u64>) -> Option<Bytes> {
+    fn request(&self, method: &str, id: &[u8], message: Bytes, asked: Option<u64>) -> Option<Bytes> {
         // A request of the gateway itself has nobody who could be asked.
-        let asked = own.or_else(|| self.asking_call()).filter(|id| self.is_for_caller(*id));
+        let asked = asked.filter(|id| self.is_for_caller(*id));
         match method {
             "ping" => return Some(authored::result(id, b"{}")),
             "roots/list" if asked.is_none() || !self.capabilities.has_roots() => {
@@ -270,6 +299,14 @@ impl Calls {
         }
     }
 
+    /// The call that waits for the result of the task that a message is related to.
+    fn waiter(&self, message: &Head<'_>) -> Option<u64> {
+        let task = message.related_task()?;
+        let pending = self.lock();
+        let mut waiting = pending.awaited_tasks.iter().filter(|(_, awaited)| *awaited == task.value);
+        waiting.next().map(|(id, _)| *id)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, PendingCalls> {
         self.pending.lock().expect("no code panics while it holds the calls")
     }
@@ -317,6 +354,7 @@ pub struct Signals {
     suspect: Mutex<Option<String>>,
     /// URIs of changed resources, each once, however often it changed since they were last taken.
     updated: Mutex<BTreeSet<String>>,
+    pub task_notices: TaskNotices,
     notify: Notify,
 }
 
@@ -417,6 +455,25 @@ mod tests {
         let head = Head::parse(&answer).unwrap();
         assert_eq!((head.kind, head.id.unwrap().raw()), (MessageKind::Error, &b"\"q\""[..]));
         assert!(calls.sort(message(&format!(r#""result":{deep}"#)), None).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_question_about_a_task_reaches_the_call_that_waits_for_it() {
+        let calls = Calls::new(Capabilities::NONE);
+        let (waiting, other) =
+            (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
+        calls.awaits_task(1, "t");
+        let question = |task: &str| {
+            let meta = format!(r#"{{"_meta":{{"{}":{{"taskId":"{task}"}}}}}}"#, meta::RELATED_TASK);
+            authored::request(7, "elicitation/create", Some(meta.as_bytes()))
+        };
+        assert!(calls.sort(question("t"), None).is_none());
+        assert!(matches!(waiting.next().await, Ok(Inbound::Request(_))));
+        calls.end(1);
+        // The only call that is left is not about this task.
+        assert!(calls.sort(question("t"), None).is_some_and(|answer| answer.starts_with(b"{")));
+        calls.sort(authored::result(b"2", b"{}"), None);
+        assert!(matches!(other.next().await, Ok(Inbound::Answer(_))));
     }
 
     #[tokio::test]

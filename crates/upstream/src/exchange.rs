@@ -11,7 +11,7 @@ use super::http::AnswerStream;
 use super::inbound::{Inbound, answered_id};
 use super::link::Link;
 use super::ticket::Ticket;
-use wire::{Response, Version};
+use wire::{Head, Patch, Response, Version, meta, text};
 
 pub struct Exchange {
     pub(super) link: Arc<Link>,
@@ -85,7 +85,7 @@ impl Exchange {
 
     /// A handle for answering the upstream's requests.
     pub fn replier(&self) -> Replier {
-        Replier(self.link.clone())
+        Replier { link: self.link.clone(), task: None }
     }
 
     /// Notes whether the upstream waits for the caller, who was told so and is gone meanwhile.
@@ -100,16 +100,43 @@ impl Exchange {
 }
 
 /// Answers requests of an upstream; may be used from other tasks than that of the call.
-pub struct Replier(Arc<Link>);
+pub struct Replier {
+    link: Arc<Link>,
+    /// The task that the request is related to.
+    task: Option<RelatedTask>,
+}
+
+/// A task that clients know under another id than its server.
+pub struct RelatedTask {
+    pub shown_as: String,
+    pub known_as: String,
+}
 
 impl Replier {
+    /// Gives the answer the id under which the upstream knows the task.
+    pub fn about(self, task: Option<RelatedTask>) -> Self {
+        Self { task, ..self }
+    }
+
     /// Sends an answer, which must carry the id that the upstream gave its request.
     pub fn reply(&self, answer: Bytes) {
-        self.0.post(answer);
+        let renamed = self.task.as_ref().and_then(|task| task.rename_in(&answer));
+        self.link.post(renamed.unwrap_or(answer));
     }
 
     pub fn refuse(&self, question: &[u8]) {
-        self.0.refuse(question);
+        self.link.refuse(question);
+    }
+}
+
+impl RelatedTask {
+    /// The answer with the upstream's own id of the task; `None` if it does not name the task.
+    fn rename_in(&self, answer: &Bytes) -> Option<Bytes> {
+        let id = meta::related_task_id(answer, &Head::parse(answer).ok()?.result?)?;
+        text::unescape(&answer[id.clone()]).filter(|id| *id == self.shown_as)?;
+        let mut patch = Patch::new(answer);
+        patch.replace(id, text::quote(&self.known_as));
+        Some(patch.apply())
     }
 }
 

@@ -16,7 +16,7 @@ use super::link::Link;
 use super::pace::Pace;
 use super::pool::Found;
 use super::profile::{Owner, Profile};
-use model::{Capabilities, Offering, SessionMode, Transport, excerpt};
+use model::{Capabilities, Offering, SessionMode, Topic, Transport, excerpt};
 use wire::{Era, text};
 
 /// The pause before lists are read again that the server announced as changed: further changes follow closely.
@@ -120,19 +120,33 @@ impl Upstream {
         }
     }
 
+    /// Whether a caller's calls use the link of the profile `link`. A server may send the same notice on all its links.
+    pub fn is_served_by(&self, profile: &Profile, link: &Profile) -> bool {
+        let Some(era) = self.0.first_era() else { return false };
+        let is_first = link.is_first(Some(era));
+        match self.need(era, profile) {
+            Need::FirstLink => is_first,
+            Need::Branch(needed) => match self.0.slots.pool.get(&needed) {
+                Some(branch) if branch.link().is_some() => branch.profile == *link,
+                Some(_) | None => is_first,
+            },
+            Need::Era => false,
+        }
+    }
+
     pub fn is_connected(&self) -> bool {
         self.0.state.borrow().link.is_some()
     }
 
-    /// Whether a modern server grants notices about a resource that is subscribed on the link of this profile; waits for
+    /// Whether a modern server grants notices about a topic that is subscribed on the link of this profile; waits for
     /// its answer. Legacy servers are asked by a request of its own for each resource.
-    pub async fn grants(&self, at: &Profile, uri: &str) -> Result<bool, CallError> {
+    pub async fn grants(&self, at: &Profile, topic: &Topic) -> Result<bool, CallError> {
         let link = match at.is_first(self.0.first_era()) {
             true => Some(self.link().await?),
             false => self.0.slots.pool.get(at).and_then(|branch| branch.link()),
         };
         match link.filter(|link| link.is_modern()) {
-            Some(link) => link.grants(uri).await,
+            Some(link) => link.grants(topic).await,
             None => Ok(true),
         }
     }
@@ -277,8 +291,8 @@ impl Upstream {
         if let Some(offering) = self.offering() {
             shared.restore_level(&link, &offering);
         }
-        let wanted = branch.wanted_resources.lock().expect("no code panics while it holds the URIs").clone();
-        shared.restore_resources(&link, &wanted);
+        let wanted = branch.wanted_topics.lock().expect("no code panics while it holds the topics").clone();
+        shared.restore_topics(&link, &wanted);
         // Changes between two links were not announced.
         branch.set_stale(true);
         branch.set_link(link.clone());
@@ -367,6 +381,11 @@ impl Upstream {
                         let updated = ServerEvent::Updated(upstream.clone(), branch.profile.clone(), uri);
                         let _ = upstream.0.events.send(updated);
                     }
+                    for notice in signals.task_notices.take() {
+                        let noticed =
+                            ServerEvent::TaskNotice(upstream.clone(), branch.profile.clone(), notice);
+                        let _ = upstream.0.events.send(noticed);
+                    }
                     if signals.take_lists_changed() {
                         upstream.take_list_change(&branch);
                     }
@@ -426,7 +445,7 @@ impl Upstream {
             let _ = self.0.events.send(ServerEvent::Forgotten(self.clone(), forgotten));
         }
         let Some(branch) = branch else { return };
-        branch.wanted_resources.lock().expect("no code panics while it holds the URIs").clear();
+        branch.wanted_topics.lock().expect("no code panics while it holds the topics").clear();
         if let Some(link) = branch.take_link() {
             self.0.options.tasks.spawn(async move { link.close().await });
         }
@@ -440,21 +459,21 @@ impl Upstream {
         }
     }
 
-    /// Adds a resource to those that are subscribed on the link of this profile, or removes it.
-    pub(super) fn want_on_branch(&self, profile: &Profile, uri: &str, is_wanted: bool) {
+    /// Adds a topic to those that are subscribed on the link of this profile, or removes it.
+    pub(super) fn want_on_branch(&self, profile: &Profile, topic: &Topic, is_wanted: bool) {
         let Some(branch) = self.0.slots.pool.get(profile) else { return };
-        let mut wanted = branch.wanted_resources.lock().expect("no code panics while it holds the URIs");
-        let is_new = if is_wanted { wanted.insert(uri.to_owned()) } else { wanted.remove(uri) };
+        let mut wanted = branch.wanted_topics.lock().expect("no code panics while it holds the topics");
+        let is_new = if is_wanted { wanted.insert(topic.clone()) } else { wanted.remove(topic) };
         drop(wanted);
         if let Some(link) = branch.link().filter(|_| is_new) {
-            link.want_resource(uri, is_wanted);
+            link.want_topic(topic, is_wanted);
         }
     }
 
-    /// Opens the link of a profile again, with the resources that are subscribed there.
-    pub(super) fn restore_branch(&self, profile: &Profile, uris: BTreeSet<String>) {
+    /// Opens the link of a profile again, with what is subscribed there.
+    pub(super) fn restore_branch(&self, profile: &Profile, topics: BTreeSet<Topic>) {
         let Some(found) = self.0.slots.pool.branch(profile, self.is_process(), false) else { return };
-        *found.branch.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris;
+        *found.branch.wanted_topics.lock().expect("no code panics while it holds the topics") = topics;
         let upstream = self.clone();
         self.0.task.spawn(async move {
             let nothing = Weak::new();
@@ -494,15 +513,18 @@ impl Upstream {
 }
 
 impl Shared {
-    /// Subscribes a new link to resources.
-    pub fn restore_resources(&self, link: &Arc<Link>, wanted: &BTreeSet<String>) {
-        if !link.is_modern() {
-            for uri in wanted {
-                let uri = text::quote(uri);
-                link.ask_in_passing("resources/subscribe", &[("uri", &uri)]);
+    /// Subscribes a new link to topics.
+    pub fn restore_topics(&self, link: &Arc<Link>, wanted: &BTreeSet<Topic>) {
+        for topic in wanted.iter().filter(|_| !link.is_modern()) {
+            match topic {
+                Topic::Resource(uri) => {
+                    link.ask_in_passing("resources/subscribe", &[("uri", &text::quote(uri))]);
+                }
+                // Only modern servers have such subscriptions.
+                Topic::Task(_) => {}
             }
         }
-        link.want_resources(wanted);
+        link.want_topics(wanted);
     }
 
     /// Tells people that a set of capabilities has no link of its own.

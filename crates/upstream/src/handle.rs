@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,7 @@ use super::profile::Profile;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use budget::{Bound, Budget, Budgets, Exceeded};
-use model::{LogLevel, Offering, Redactor, ServerConfig, Status, excerpt};
+use model::{LogLevel, Offering, Redactor, ServerConfig, Status, Topic, excerpt};
 use wire::{Era, Version};
 
 /// How long a call waits for a server with `max_concurrency`.
@@ -52,6 +53,8 @@ pub enum ServerEvent {
     Forgotten(Upstream, Vec<Profile>),
     /// A resource changed that is subscribed on the link of this profile.
     Updated(Upstream, Profile, String),
+    /// A notice about a task came on the link of this profile, outside of any call.
+    TaskNotice(Upstream, Profile, Bytes),
 }
 
 /// A handle to a supervised server; clones share it.
@@ -87,8 +90,8 @@ pub(super) struct Shared {
     pub slots: Arc<ServerSlots>,
     /// The most verbose log level that any caller asked for.
     pub level: Mutex<Option<LogLevel>>,
-    /// Subscribed resources.
-    pub wanted_resources: Mutex<BTreeSet<String>>,
+    /// What is subscribed on the first link.
+    pub wanted_topics: Mutex<BTreeSet<Topic>>,
     pub permits: Option<Arc<Semaphore>>,
     /// Calls that wait for a permit.
     pub waiting: Budget,
@@ -247,16 +250,16 @@ impl Upstream {
     }
 
     /// Takes over the log level of another upstream of the same server, and the subscriptions on each of its links.
-    pub fn take_over(&self, level: Option<LogLevel>, subscribed: HashMap<Profile, BTreeSet<String>>) {
+    pub fn take_over(&self, level: Option<LogLevel>, subscribed: HashMap<Profile, BTreeSet<Topic>>) {
         *self.0.level.lock().expect("no code panics while it holds the level") = level;
         let link = self.0.state.borrow().link.clone();
         let era = link.as_ref().map(|link| link.era()).or_else(|| self.0.first_era());
-        for (profile, uris) in subscribed {
+        for (profile, topics) in subscribed {
             match profile.is_first(era) {
                 true => {
-                    *self.0.wanted_resources.lock().expect("no code panics while it holds the URIs") = uris
+                    *self.0.wanted_topics.lock().expect("no code panics while it holds the topics") = topics
                 }
-                false => self.restore_branch(&profile, uris),
+                false => self.restore_branch(&profile, topics),
             }
         }
         if let (Some(link), Some(offering)) = (link, self.offering()) {
@@ -264,15 +267,15 @@ impl Upstream {
         }
     }
 
-    /// Adds a resource to those that are subscribed on the link of this profile, or removes it.
-    pub fn want_resource(&self, at: &Profile, uri: &str, is_wanted: bool) {
+    /// Adds a topic to those that are subscribed on the link of this profile, or removes it.
+    pub fn want_topic(&self, at: &Profile, topic: &Topic, is_wanted: bool) {
         if !at.is_first(self.0.first_era()) {
-            return self.want_on_branch(at, uri, is_wanted);
+            return self.want_on_branch(at, topic, is_wanted);
         }
-        let mut wanted = self.0.wanted_resources.lock().expect("no code panics while it holds the URIs");
-        let is_new = if is_wanted { wanted.insert(uri.to_owned()) } else { wanted.remove(uri) };
+        let mut wanted = self.0.wanted_topics.lock().expect("no code panics while it holds the topics");
+        let is_new = if is_wanted { wanted.insert(topic.clone()) } else { wanted.remove(topic) };
         if let Some(link) = self.0.state.borrow().link.as_ref().filter(|_| is_new) {
-            link.want_resource(uri, is_wanted);
+            link.want_topic(topic, is_wanted);
         }
     }
 }
@@ -335,8 +338,8 @@ impl Shared {
     /// Applies the log level and the subscriptions to a new link.
     pub fn restore(&self, link: &Arc<Link>, offering: &Offering) {
         self.restore_level(link, offering);
-        let wanted = self.wanted_resources.lock().expect("no code panics while it holds the URIs").clone();
-        self.restore_resources(link, &wanted);
+        let wanted = self.wanted_topics.lock().expect("no code panics while it holds the topics").clone();
+        self.restore_topics(link, &wanted);
     }
 
     /// Applies the log level to a link, in a task. Modern servers get it with every request instead.

@@ -1,7 +1,7 @@
 //! Live links to MCP servers: processes, streamable HTTP, legacy HTTP+SSE, in both eras of the protocol.
 //! Reading order: `handle`, `start` and `supervisor` (one server, kept alive), `connect` with `step`, `probe` and
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
-//! and `ticket` (routing of messages to calls), `listen` (messages outside of calls), `profile`, `branch`, `pool`, `slots` and
+//! and `ticket` (routing of messages to calls), `listen` and `task_notices` (messages outside of calls), `profile`, `branch`, `pool`, `slots` and
 //! `further` (further links), then the transports.
 //! `oauth` and `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
@@ -35,6 +35,7 @@ mod start;
 pub mod stdio;
 mod step;
 mod supervisor;
+mod task_notices;
 mod ticket;
 
 use std::path::PathBuf;
@@ -48,7 +49,7 @@ use wire::authored::ClientInfo;
 
 pub use calls::Purpose;
 pub use error::{CallError, ConnectError, Denial};
-pub use exchange::{Exchange, Replier};
+pub use exchange::{Exchange, RelatedTask, Replier};
 pub use failures::FailureNote;
 pub use handle::{LinkState, ServerEvent, Upstream};
 pub use http::Tls;

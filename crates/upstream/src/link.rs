@@ -18,7 +18,7 @@ use super::http::Streamable;
 use super::probe::Handshake;
 use super::sse::EventStream;
 use super::stdio::Child;
-use model::{Capabilities, LogLevel};
+use model::{Capabilities, LogLevel, Topic};
 use wire::error::code;
 use wire::{Era, Head, HeaderParam, Version, authored};
 
@@ -50,8 +50,8 @@ pub struct Link {
     has_read: AtomicBool,
     /// The log level that was last sent to a legacy upstream.
     pub(super) level: Mutex<Option<LogLevel>>,
-    /// Subscribed resources, for the one `subscriptions/listen` of a modern link.
-    pub(super) wanted_resources: watch::Sender<BTreeSet<String>>,
+    /// What is subscribed, for the one `subscriptions/listen` of a modern link.
+    pub(super) wanted_topics: watch::Sender<BTreeSet<Topic>>,
     /// The answer to the last `subscriptions/listen` of a modern link.
     pub(super) grant: Arc<watch::Sender<Grant>>,
     pub(super) tasks: TaskTracker,
@@ -59,11 +59,11 @@ pub struct Link {
     _stop_on_drop: DropGuard,
 }
 
-/// What a modern server granted of the resources that it was asked to announce.
+/// What a modern server granted of the topics that it was asked to announce.
 #[derive(Clone, Debug, Default)]
 pub struct Grant {
-    pub asked: BTreeSet<String>,
-    pub granted: BTreeSet<String>,
+    pub asked: BTreeSet<Topic>,
+    pub granted: BTreeSet<Topic>,
 }
 
 /// The transport of a link. The two import each other: the link owns the transport, which delivers messages to it.
@@ -86,7 +86,7 @@ impl Link {
             hears: watch::Sender::new(false),
             has_read: AtomicBool::new(false),
             level: Mutex::default(),
-            wanted_resources: watch::Sender::default(),
+            wanted_topics: watch::Sender::default(),
             grant: Arc::default(),
             tasks: TaskTracker::new(),
             _stop_on_drop: stop.clone().drop_guard(),
@@ -156,29 +156,29 @@ impl Link {
         });
     }
 
-    /// Sets the subscribed resources; a modern link subscribes again only if they changed.
-    pub(super) fn want_resources(&self, uris: &BTreeSet<String>) {
-        self.wanted_resources.send_if_modified(|wanted| {
-            let is_new = wanted != uris;
-            wanted.clone_from(uris);
+    /// Sets the subscribed topics; a modern link subscribes again only if they changed.
+    pub(super) fn want_topics(&self, topics: &BTreeSet<Topic>) {
+        self.wanted_topics.send_if_modified(|wanted| {
+            let is_new = wanted != topics;
+            wanted.clone_from(topics);
             is_new
         });
     }
 
-    /// Adds a resource to the subscribed ones or removes it.
-    pub(super) fn want_resource(&self, uri: &str, is_wanted: bool) {
-        self.wanted_resources.send_if_modified(|wanted| match is_wanted {
-            true => wanted.insert(uri.to_owned()),
-            false => wanted.remove(uri),
+    /// Adds a topic to the subscribed ones or removes it.
+    pub(super) fn want_topic(&self, topic: &Topic, is_wanted: bool) {
+        self.wanted_topics.send_if_modified(|wanted| match is_wanted {
+            true => wanted.insert(topic.clone()),
+            false => wanted.remove(topic),
         });
     }
 
-    /// Waits until a modern server has answered whether it announces updates of a resource.
-    pub async fn grants(&self, uri: &str) -> Result<bool, CallError> {
+    /// Waits until a modern server has answered whether it announces updates of a topic.
+    pub async fn grants(&self, topic: &Topic) -> Result<bool, CallError> {
         let mut grant = self.grant.subscribe();
-        let answered = grant.wait_for(|grant| grant.asked.contains(uri));
+        let answered = grant.wait_for(|grant| grant.asked.contains(topic));
         match tokio::time::timeout(TELLING, answered).await {
-            Ok(Ok(grant)) => Ok(grant.granted.contains(uri)),
+            Ok(Ok(grant)) => Ok(grant.granted.contains(topic)),
             Ok(Err(_)) => Err(CallError::Lost("the link was closed".into())),
             Err(_) => Err(CallError::TimedOut(TELLING)),
         }

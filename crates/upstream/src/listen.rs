@@ -1,5 +1,5 @@
 //! Messages that a server sends outside of any call: the stream of a legacy link, and the one `subscriptions/listen` that
-//! a modern link keeps open for list changes and for subscribed resources.
+//! a modern link keeps open for list changes, subscribed resources and watched tasks.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -16,9 +16,10 @@ use super::inbound::Inbound;
 use super::link::{Grant, Link};
 use super::pace::Pace;
 use super::request::LinkRequest;
+use model::Topic;
 use wire::{Era, Head, walk};
 
-/// The pause after a change of the subscribed resources, for each `SETTLED_AT_ONCE` bytes of the request that follows.
+/// The pause after a change of what is subscribed, for each `SETTLED_AT_ONCE` bytes of the request that follows.
 const SETTLING: Duration = Duration::from_millis(20);
 const SETTLED_AT_ONCE: usize = 64 * 1024;
 const LONGEST_SETTLING: Duration = Duration::from_secs(5);
@@ -38,19 +39,19 @@ pub fn start_listening(link: &Arc<Link>) {
 /// Keeps one `subscriptions/listen` open; its messages are routed like all others.
 async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
     let mut pace = Pace::default();
-    let Some((mut resources, grant)) =
-        link.upgrade().map(|link| (link.wanted_resources.subscribe(), link.grant.clone()))
+    let Some((mut topics, grant)) =
+        link.upgrade().map(|link| (link.wanted_topics.subscribe(), link.grant.clone()))
     else {
         return;
     };
     for round in 0u64.. {
-        let asked = resources.borrow_and_update().clone();
+        let asked = topics.borrow_and_update().clone();
         let Some(wanted) = notifications(&changes, &asked) else {
             if let Some(live) = link.upgrade() {
                 live.hears_now();
             }
             grant.send_replace(Grant::default());
-            match settled_change(&mut resources, Duration::ZERO).await {
+            match settled_change(&mut topics, Duration::ZERO).await {
                 Ok(()) => continue,
                 Err(_) => return,
             }
@@ -60,7 +61,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
         let request = LinkRequest {
             method: "subscriptions/listen",
             params,
-            capabilities: b"{}",
+            capabilities: declared_for(&asked),
             progress: false,
             purpose: Purpose::OurOwn,
         };
@@ -82,7 +83,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
                             return;
                         }
                     }
-                    changed = settled_change(&mut resources, settling) => match changed {
+                    changed = settled_change(&mut topics, settling) => match changed {
                         Ok(()) => continue,
                         Err(_) => return,
                     },
@@ -107,8 +108,8 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
 }
 
 impl Grant {
-    /// Counts resources that the server did not answer for as not granted; true if that changed anything.
-    fn settle(&mut self, asked: &BTreeSet<String>) -> bool {
+    /// Counts topics that the server did not answer for as not granted; true if that changed anything.
+    fn settle(&mut self, asked: &BTreeSet<Topic>) -> bool {
         let is_open = self.asked != *asked;
         if is_open {
             *self = Grant { asked: asked.clone(), granted: BTreeSet::new() };
@@ -117,13 +118,13 @@ impl Grant {
     }
 }
 
-/// Waits for a change of the subscribed resources, and for those that follow closely: each request names all of them,
+/// Waits for a change of what is subscribed, and for those that follow closely: each request names all of them,
 /// so one request for each change would take time proportional to the square of their number.
 async fn settled_change(
-    resources: &mut watch::Receiver<BTreeSet<String>>,
+    topics: &mut watch::Receiver<BTreeSet<Topic>>,
     settling: Duration,
 ) -> Result<(), watch::error::RecvError> {
-    resources.changed().await?;
+    topics.changed().await?;
     if !settling.is_zero() {
         tokio::time::sleep(settling).await;
     }
@@ -138,17 +139,31 @@ fn settling_time(length: usize) -> Duration {
 }
 
 /// The notifications to ask for; `None` when there are none.
-fn notifications(changes: &[String], resources: &BTreeSet<String>) -> Option<String> {
+fn notifications(changes: &[String], topics: &BTreeSet<Topic>) -> Option<String> {
     let mut wanted: serde_json::Map<String, Value> =
         changes.iter().map(|kind| (kind.clone(), Value::Bool(true))).collect();
-    if !resources.is_empty() {
-        wanted.insert("resourceSubscriptions".into(), resources.iter().cloned().collect::<Vec<_>>().into());
+    for topic in topics {
+        let (key, name) = match topic {
+            Topic::Resource(uri) => (RESOURCES, uri),
+            Topic::Task(id) => (TASKS, id),
+        };
+        if let Value::Array(names) = wanted.entry(key).or_insert_with(|| Value::Array(Vec::new())) {
+            names.push(Value::String(name.clone()));
+        }
     }
     (!wanted.is_empty()).then(|| Value::Object(wanted).to_string())
 }
 
+/// The client capabilities of the request: a server refuses a client that asks about tasks without having declared them.
+fn declared_for(topics: &BTreeSet<Topic>) -> &'static [u8] {
+    match topics.iter().any(|topic| matches!(topic, Topic::Task(_))) {
+        true => br#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+        false => b"{}",
+    }
+}
+
 /// Waits for the end of a subscription, and reports what the server grants; false when it refused it with an error.
-async fn hear_out(mut exchange: Exchange, asked: &BTreeSet<String>, grant: &watch::Sender<Grant>) -> bool {
+async fn hear_out(mut exchange: Exchange, asked: &BTreeSet<Topic>, grant: &watch::Sender<Grant>) -> bool {
     loop {
         match exchange.next().await {
             // A graceful end is a result.
@@ -164,15 +179,22 @@ async fn hear_out(mut exchange: Exchange, asked: &BTreeSet<String>, grant: &watc
     }
 }
 
-/// The resources that an acknowledgement grants; `None` if the notice is none.
-fn granted(notice: &[u8]) -> Option<BTreeSet<String>> {
+/// The topics that an acknowledgement grants; `None` if the notice is none.
+fn granted(notice: &[u8]) -> Option<BTreeSet<Topic>> {
     let head = Head::parse(notice).ok()?;
     let params = head.params.filter(|_| head.method.as_deref() == Some(ACKNOWLEDGED))?;
-    let granted = walk::member(notice, &params.span, "notifications")
-        .and_then(|granted| walk::member(notice, &granted, "resourceSubscriptions"));
-    let granted = granted.map(|uris| serde_json::from_slice(&notice[uris]).unwrap_or_default());
-    Some(granted.unwrap_or_default())
+    let granted = walk::member(notice, &params.span, "notifications");
+    let named = |key: &str| -> Vec<String> {
+        let names = granted.as_ref().and_then(|granted| walk::member(notice, granted, key));
+        names.and_then(|names| serde_json::from_slice(&notice[names]).ok()).unwrap_or_default()
+    };
+    let resources = named(RESOURCES).into_iter().map(Topic::Resource);
+    Some(resources.chain(named(TASKS).into_iter().map(Topic::Task)).collect())
 }
+
+/// The members of a filter that name topics.
+const RESOURCES: &str = "resourceSubscriptions";
+const TASKS: &str = "taskIds";
 
 /// The notice with which a modern server says what it grants.
 pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";

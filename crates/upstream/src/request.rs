@@ -1,6 +1,7 @@
 //! Requests over a link: sets their ids and the `_meta` of the server's era, and sends them. An exchange receives what
 //! comes back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use super::link::{Carrier, Link, TELLING};
 use model::{Capabilities, LogLevel};
 use wire::authored::ClientInfo;
 use wire::text::quote;
-use wire::{Era, Head, Patch, Span, Version, authored, meta, walk};
+use wire::{Era, Head, Patch, Span, Version, authored, meta, text, walk};
 
 /// A request that the gateway writes itself.
 pub struct LinkRequest<'a> {
@@ -86,6 +87,9 @@ impl Link {
             }
         }
         let body = patch.apply();
+        if let Some(task) = awaited_task(head, edits) {
+            self.calls.awaits_task(id, &task);
+        }
         self.send(id, body, self.version(), Purpose::Caller).await
     }
 
@@ -168,6 +172,16 @@ impl Link {
         let mut members = request.params.to_vec();
         members.extend(meta.as_deref().map(|meta| ("_meta", meta)));
         authored::object(&members)
+    }
+}
+
+/// The task whose result a request waits for, under the id that the server knows.
+fn awaited_task<'a>(head: &'a Head<'_>, edits: &'a [(Span, Vec<u8>)]) -> Option<Cow<'a, str>> {
+    let params = head.params.as_ref().filter(|_| head.method.as_deref() == Some("tasks/result"))?;
+    let task = params.task_id.as_ref()?;
+    match edits.iter().find(|(span, _)| *span == task.span) {
+        Some((_, edited)) => text::unescape(edited),
+        None => Some(Cow::Borrowed(task.as_str())),
     }
 }
 

@@ -110,7 +110,7 @@ impl Upstream {
             refreshes,
             slots,
             level: Mutex::default(),
-            wanted_resources: Mutex::default(),
+            wanted_topics: Mutex::default(),
             permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
             waiting,
             stop: CancellationToken::new(),

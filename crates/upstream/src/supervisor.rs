@@ -159,6 +159,10 @@ impl Supervisor {
                     for uri in signals.take_updated() {
                         let _ = shared.events.send(ServerEvent::Updated(self.upstream.clone(), first.clone(), uri));
                     }
+                    for notice in signals.task_notices.take() {
+                        let noticed = ServerEvent::TaskNotice(self.upstream.clone(), first.clone(), notice);
+                        let _ = shared.events.send(noticed);
+                    }
                     announced |= signals.take_lists_changed();
                     doubted |= signals.take_doubt();
                     continue;

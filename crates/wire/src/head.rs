@@ -67,6 +67,13 @@ impl<'a> Head<'a> {
         self.params.as_ref()?.meta.as_ref()
     }
 
+    /// The id of the task that a request or notice of revision 2025-11-25 is related to.
+    pub fn related_task(&self) -> Option<Text<'a>> {
+        let related = self.meta()?.related_task.as_ref()?;
+        let span = walk::member(self.body, related, "taskId")?;
+        Some(Text { value: text::unescape(&self.body[span.clone()])?, span })
+    }
+
     pub(super) fn read(body: &'a [u8], mut scan: Scan<'a>) -> Result<Self, HeadError> {
         if scan.peek().is_some_and(|byte| byte != b'{') {
             return Err(HeadError::invalid("a message must be a JSON object"));

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::patch::Patch;
+use super::scan::Span;
 use super::walk;
 
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -12,6 +13,14 @@ pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const PROGRESS_TOKEN: &str = "progressToken";
+/// The task that a message of revision 2025-11-25 belongs to, as an object with its id.
+pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
+/// The position of the id of the task that `object`, a result or params, is related to.
+pub fn related_task_id(body: &[u8], object: &Span) -> Option<Span> {
+    let meta = walk::member(body, object, "_meta")?;
+    walk::member(body, &walk::member(body, &meta, RELATED_TASK)?, "taskId")
+}
 
 /// The keys that a modern client adds to each request and a legacy server does not know.
 pub const REQUEST_KEYS: [&str; 4] = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL];

@@ -38,6 +38,7 @@ const KNOWN: &[&str] = &[
     "notifications/subscriptions/acknowledged",
     "notifications/elicitation/complete",
     "notifications/tasks/status",
+    "notifications/tasks",
 ];
 
 /// Whether a method differs from one of MCP in case only. A server that ignores case would take it for that one, while

@@ -30,6 +30,7 @@ const META_KEYS: &[&str] = &[
     meta::LOG_LEVEL,
     meta::SUBSCRIPTION_ID,
     meta::PROGRESS_TOKEN,
+    meta::RELATED_TASK,
 ];
 const REFERENCE_KEYS: &[&str] = &["type", "name", "uri"];
 
@@ -81,6 +82,8 @@ pub struct Meta<'a> {
     pub log_level: Option<Text<'a>>,
     pub subscription_id: Option<Id<'a>>,
     pub progress_token: Option<Id<'a>>,
+    /// An object.
+    pub related_task: Option<Span>,
 }
 
 impl<'a> Params<'a> {
@@ -152,6 +155,7 @@ impl<'a> Meta<'a> {
                 meta::CLIENT_INFO => read.client_info = member.object(mistyped),
                 meta::LOG_LEVEL => read.log_level = member.text(mistyped),
                 meta::SUBSCRIPTION_ID => read.subscription_id = member.id(mistyped),
+                meta::RELATED_TASK => read.related_task = member.object(mistyped),
                 _ => read.progress_token = member.id(mistyped),
             }
             Ok(())

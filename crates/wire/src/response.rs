@@ -88,6 +88,11 @@ impl Response {
         self.result_type() == Some(br#""input_required""#)
     }
 
+    /// Whether a modern server runs the request as a task and will have its result later.
+    pub fn is_task(&self) -> bool {
+        self.result_type() == Some(br#""task""#)
+    }
+
     fn mark(&self, pick: impl Fn(&Marks) -> Option<&Span>) -> Option<&[u8]> {
         match &self.body {
             Payload::Result(_, marks) => pick(marks).map(|span| &self.message[span.clone()]),
