@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::TestApp;
+use super::app::bearer;
 use super::client::{self, Answer};
 use super::mcp::{BOTH, Talk};
 
@@ -22,11 +23,26 @@ pub struct ModernAgent {
     pub address: String,
     pub path: String,
     pub capabilities: Value,
+    authorization: Option<String>,
 }
 
 impl ModernAgent {
     pub fn at(app: &TestApp, path: &str) -> Self {
-        Self { address: app.address.clone(), path: path.into(), capabilities: json!({}) }
+        Self { address: app.address.clone(), path: path.into(), capabilities: json!({}), authorization: None }
+    }
+
+    /// As a client with a token.
+    pub fn using(mut self, token: &str) -> Self {
+        self.authorization = Some(bearer(token));
+        self
+    }
+
+    fn post_of(&self, message: &Value) -> Post {
+        let post = Post::of(message.to_string());
+        match &self.authorization {
+            Some(authorization) => post.adding("authorization", authorization),
+            None => post,
+        }
     }
 
     pub fn with(mut self, capabilities: Value) -> Self {
@@ -45,7 +61,7 @@ impl ModernAgent {
 
     /// Posts a message with the headers that belong to it.
     pub async fn post(&self, message: &Value) -> Answer {
-        self.send(&Post::of(message.to_string())).await
+        self.send(&self.post_of(message)).await
     }
 
     pub async fn send(&self, post: &Post) -> Answer {
@@ -54,7 +70,7 @@ impl ModernAgent {
 
     /// Sends a request; the messages that come back can be read one by one.
     pub async fn begin(&self, message: &Value) -> Talk {
-        self.begin_post(&Post::of(message.to_string())).await
+        self.begin_post(&self.post_of(message)).await
     }
 
     pub async fn begin_post(&self, post: &Post) -> Talk {
@@ -136,6 +152,7 @@ impl Post {
         let name = match message["method"].as_str() {
             Some("tools/call" | "prompts/get") => params["name"].as_str(),
             Some("resources/read") => params["uri"].as_str(),
+            Some("tasks/get" | "tasks/update" | "tasks/cancel") => params["taskId"].as_str(),
             _ => None,
         };
         let version = params["_meta"][VERSION_KEY].as_str();

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::core::{Object, Refusal, error};
 use super::state::Out;
+use super::tasks;
 use super::tools::{Call, exact_arguments, pause, text};
 
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "set_tools",
     "add_tool",
     "remove_tool",
@@ -19,6 +20,7 @@ pub const NAMES: [&str; 11] = [
     "set_behaviour",
     "seen",
     "sessions",
+    "finish_task",
 ];
 
 pub async fn call(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
@@ -39,6 +41,7 @@ pub async fn call(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
             state.memory().learned.insert((session.clone(), named()));
             state.notify_session(session, "notifications/tools/list_changed");
         }
+        "finish_task" => tasks::finish(state, arguments["id"].as_str().unwrap_or_default(), "done"),
         "touch" => state.notify("notifications/resources/updated", &json!({"uri": arguments["uri"]})),
         "die" => {
             let code = arguments["code"].as_i64().and_then(|code| i32::try_from(code).ok()).unwrap_or(0);

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::behaviour::{Behaviour, Era, LEGACY_VERSIONS, Probe, named};
 use super::state::{Audience, Out, Sender, State};
-use super::{catalog, modern, tools};
+use super::{catalog, modern, tasks, tools};
 
 /// A result whose members are kept as text, so that definitions come out byte for byte.
 pub type Object = BTreeMap<String, Box<RawValue>>;
@@ -218,6 +218,7 @@ async fn dispatch_modern(
             let (wanted, id) = (incoming.params()["notifications"].clone(), incoming.message["id"].clone());
             let tag = json!({"io.modelcontextprotocol/subscriptionId": id});
             let mut granted = wanted.clone();
+            tasks::grant(state, incoming, &mut granted)?;
             if let (Some(grants), Some(uris)) =
                 (&behaviour.grants, granted["resourceSubscriptions"].as_array_mut())
             {
@@ -260,16 +261,9 @@ async fn dispatch(
             let typed = incoming.params()["argument"]["value"].as_str().unwrap_or_default();
             Ok(object(json!({"completion": {"values": [format!("{typed}-completed")], "hasMore": false}})))
         }
-        "tasks/list" => {
-            let tasks: Vec<_> = behaviour.tasks.iter().map(|id| task(id)).collect();
-            Ok(object(json!({"tasks": tasks})))
-        }
+        "tasks/list" => page(behaviour, incoming, "tasks", tasks::list(state, behaviour, incoming)),
         "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel" => {
-            let id = incoming.params()["taskId"].as_str().unwrap_or_default();
-            match behaviour.tasks.iter().any(|known| known == id) {
-                true => Ok(object(task(id))),
-                false => Err(error(-32602, "Task not found")),
-            }
+            tasks::answer(state, behaviour, incoming, out).await
         }
         _ => Err(error(-32601, format!("Method not found: {method}"))),
     }
@@ -286,10 +280,6 @@ pub fn tools_of(state: &State, behaviour: &Behaviour, incoming: &Incoming) -> Ve
     let learned = memory.learned.iter().filter(|(session, _)| *session == incoming.session);
     tools.extend(learned.map(|(_, name)| catalog::plain_tool(name)));
     tools
-}
-
-fn task(id: &str) -> Value {
-    json!({"taskId": id, "status": "working"})
 }
 
 fn initialize(state: &State, behaviour: &Behaviour, incoming: &Incoming, out: &Sender) -> Object {

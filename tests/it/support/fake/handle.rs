@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::behaviour::Behaviour;
 use super::net;
 use super::state::{Home, Seen, State};
+use super::tasks;
 
 pub struct Fake {
     state: Arc<State>,
@@ -119,6 +120,16 @@ impl Fake {
 
     pub fn notify_resource_updated(&self, uri: &str) {
         self.state.notify("notifications/resources/updated", &json!({"uri": uri}));
+    }
+
+    /// Finishes a task, whatever session has it, and announces that to everybody who may be told.
+    pub fn finish_task(&self, id: &str, said: &str) {
+        tasks::finish(&self.state, id, said);
+    }
+
+    /// The ids of all tasks that it has, in any session.
+    pub fn tasks(&self) -> Vec<String> {
+        self.state.memory().tasks.keys().map(|(_, id)| id.clone()).collect()
     }
 
     /// Forgets all sessions: their next use is 404 and their streams end.

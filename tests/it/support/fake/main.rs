@@ -15,6 +15,7 @@ mod net;
 mod sse;
 mod state;
 mod stdio;
+mod tasks;
 mod tools;
 
 use std::io::Write;

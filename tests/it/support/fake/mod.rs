@@ -16,6 +16,7 @@ mod modern;
 mod net;
 mod sse;
 mod state;
+mod tasks;
 mod tools;
 
 pub use behaviour::{Behaviour, Era, Probe, Style};

@@ -76,6 +76,16 @@ pub fn require_capability(incoming: &Incoming, name: &str) -> Result<(), Refusal
     Err(Refusal::Error { status: 400, code: -32021, message, data })
 }
 
+/// The same for an extension.
+pub fn require_extension(incoming: &Incoming, name: &str) -> Result<(), Refusal> {
+    if incoming.params()["_meta"][CAPABILITIES_KEY]["extensions"].get(name).is_some() {
+        return Ok(());
+    }
+    let data = Some(json!({"requiredCapabilities": {"extensions": {name: {}}}}));
+    let message = format!("Missing required client capability: {name}");
+    Err(Refusal::Error { status: 400, code: -32021, message, data })
+}
+
 fn bad_request(code: i64, message: impl Into<String>) -> Refusal {
     Refusal::Error { status: 400, code, message: message.into(), data: None }
 }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::behaviour::Behaviour;
+use super::tasks::Task;
 
 pub type Sender = UnboundedSender<Out>;
 pub type Receiver = UnboundedReceiver<Out>;
@@ -98,6 +99,8 @@ pub struct Memory {
     pub learned: BTreeSet<(String, String)>,
     /// Session and URI of `resources/subscribe`.
     pub subscribed: BTreeSet<(String, String)>,
+    /// Tasks by the session and the id.
+    pub tasks: BTreeMap<(String, String), Task>,
 }
 
 pub struct State {
@@ -262,8 +265,14 @@ pub fn bytes_of(text: String) -> Vec<u8> {
 impl Memory {
     fn hears(&self, session: &str, method: &str, params: &Value) -> bool {
         let uri = params["uri"].as_str().unwrap_or_default();
-        method != "notifications/resources/updated"
-            || self.subscribed.contains(&(session.to_owned(), uri.to_owned()))
+        match method {
+            "notifications/resources/updated" => {
+                self.subscribed.contains(&(session.to_owned(), uri.to_owned()))
+            }
+            // Of the modern era.
+            "notifications/tasks" => false,
+            _ => true,
+        }
     }
 }
 
@@ -274,6 +283,9 @@ fn wants(filter: &Value, method: &str, params: &Value) -> bool {
         "notifications/resources/list_changed" => filter["resourcesListChanged"] == true,
         "notifications/resources/updated" => {
             filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&params["uri"]))
+        }
+        "notifications/tasks" => {
+            filter["taskIds"].as_array().is_some_and(|ids| ids.contains(&params["taskId"]))
         }
         _ => false,
     }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::behaviour::{Behaviour, named};
 use super::core::{Incoming, Object, Refusal, error, is_modern, object, tools_of};
 use super::state::{Out, Sender, State};
-use super::{control, interview, modern};
+use super::{control, interview, modern, tasks};
 
 /// One red pixel.
 pub const PNG: &str =
@@ -94,6 +94,7 @@ async fn run(call: &Call<'_>, name: &str) -> Result<Object, Refusal> {
         "headers" => Ok(text(json!(call.incoming.headers).to_string())),
         "ask" if arguments.get("rounds").is_some() => interview::hold(call).await,
         "ask" => ask(call).await,
+        "job" => tasks::start(call),
         "log" => {
             log(call);
             Ok(text("logged"))
