@@ -31,7 +31,7 @@ async fn invoke(app: &TestApp, server: &str, rounds: Value) -> Events {
 /// The next event: its name and its data.
 async fn next(events: &mut Events) -> (String, Value) {
     let event = events.next().await.expect("the stream goes on");
-    (event.name.unwrap().into(), serde_json::from_slice(&event.data).unwrap())
+    (event.name.unwrap(), serde_json::from_slice(&event.data).unwrap())
 }
 
 /// The next request for input; progress before it is skipped.

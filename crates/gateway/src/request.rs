@@ -114,7 +114,7 @@ impl Gateway {
                         return Err(refuse(call, &request));
                     }
                     Inbound::Request(request) => {
-                        if let Some(question) = call.question(request) {
+                        if let Some(question) = call.question(request, None) {
                             interview.get_or_insert_with(begin).ask(question).await;
                         }
                     }

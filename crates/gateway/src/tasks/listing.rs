@@ -66,7 +66,7 @@ impl Gateway {
                 params: &cursor.as_deref().map(|cursor| ("cursor", cursor)).into_iter().collect::<Vec<_>>(),
                 tool: None,
                 is_repeatable: true,
-                progress: None,
+                listener: None,
                 profile: profile.clone(),
             };
             let page = self.ask(entry, request).await.map_err(|failed| format!("{failed:?}"))?;
