@@ -40,6 +40,7 @@ mod enterprise_init;
 mod groups;
 mod groups_model;
 mod guessing;
+mod input_interleavings;
 mod input_parked;
 mod input_rest;
 mod input_rounds;

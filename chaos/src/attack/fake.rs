@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use toolgate_chaos::server::next_request;
@@ -91,6 +91,8 @@ async fn serve(mut stream: TcpStream, reached: Arc<Reached>) {
         } else if is_call && path.starts_with("/huge") {
             let kind = if path == "/huge-stream" { "text/event-stream" } else { "application/json" };
             respond(&mut stream, "200 OK", kind, &huge(&message["id"], kind)).await
+        } else if is_call && path.starts_with("/asks") {
+            return ask(&mut stream).await;
         } else if is_call && path.starts_with("/fail") {
             let trace = format!("Traceback: File \"/srv/{SECRET}/app.py\" --api-key=topsecret");
             respond(&mut stream, "500 Internal Server Error", "text/plain", &trace).await
@@ -110,6 +112,17 @@ async fn respond(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(body.as_bytes()).await
+}
+
+/// Asks the client for something and waits for the answer until the connection is closed.
+async fn ask(stream: &mut TcpStream) {
+    let params = json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
+    let question = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params});
+    let response = format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {question}\n\n");
+    if stream.write_all(response.as_bytes()).await.is_ok() {
+        let mut rest = [0; 64];
+        while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+    }
 }
 
 fn huge(id: &Value, kind: &str) -> String {

@@ -119,10 +119,15 @@ pub fn post(path: &str, message: &Value) -> Request {
 }
 
 /// A request of an agent of the modern era.
-pub fn modern(path: &str, method: &str, mut params: Value) -> Request {
+pub fn modern(path: &str, method: &str, params: Value) -> Request {
+    modern_with(path, method, params, &json!({}))
+}
+
+/// A request of a client that declares these capabilities.
+pub fn modern_with(path: &str, method: &str, mut params: Value, capabilities: &Value) -> Request {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": VERSION,
-        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
         "io.modelcontextprotocol/clientInfo": {"name": "attack", "version": "1"},
     });
     let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);

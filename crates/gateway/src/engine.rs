@@ -25,6 +25,9 @@ use telemetry::Outcome;
 use upstream::{CallError, Exchange, Inbound, Link, RelatedTask, Upstream};
 use wire::{Head, Response};
 
+/// How often a call that the server did not run is sent again.
+const MOST_RESENDS: u32 = 2;
+
 /// When a call that found no room may be tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -105,8 +108,8 @@ pub struct Call {
     clock: Option<Arc<Clock>>,
     /// How often the server asked for input with a response, and the request was sent again.
     rounds: u32,
-    /// Whether it was sent again after an attempt that the server did not run.
-    was_resent: bool,
+    /// How often it was sent again after an attempt that the server did not run.
+    resends: u32,
     /// Whether it was sent again after an attempt whose response was lost.
     was_repeated: bool,
     ending: Ending,
@@ -144,7 +147,7 @@ impl Gateway {
             deadline: limit.map(|limit| Instant::now() + limit),
             clock: None,
             rounds: 0,
-            was_resent: false,
+            resends: 0,
             was_repeated: false,
             ending,
             permit: None,
@@ -229,18 +232,22 @@ impl Call {
         }
     }
 
-    /// The retry policy: once if the server certainly did not run the call, and once if its response was lost and
-    /// running it twice does no harm. A server that restarts during a call may cause both, one after the other.
+    /// The retry policy: twice if the server certainly did not run the call, since the link of its caller and the first
+    /// link, which may serve instead, can both be outdated; and once if its response was lost and running it twice does
+    /// no harm. A server that restarts during a call may cause all of that, one after the other.
     fn try_again(&mut self, error: CallError, link: &Arc<Link>) -> Result<(), CallError> {
-        let was_retried = match &error {
+        match &error {
             error if error.did_not_run() => {
                 self.upstream.report(link, error);
-                &mut self.was_resent
+                self.resends += 1;
             }
-            CallError::Lost(_) if self.request.is_repeatable => &mut self.was_repeated,
+            CallError::Lost(_) if self.request.is_repeatable && !self.was_repeated => {
+                self.was_repeated = true;
+                return Ok(());
+            }
             _ => return Err(error),
-        };
-        match std::mem::replace(was_retried, true) {
+        }
+        match self.resends > MOST_RESENDS {
             true => Err(error),
             false => Ok(()),
         }
@@ -307,7 +314,7 @@ impl Call {
     /// Sends the request again with the input that the server asked for: `members` are added to its params.
     pub fn again(&mut self, members: Vec<(&'static str, Vec<u8>)>) {
         self.rounds += 1;
-        (self.was_resent, self.was_repeated) = (false, false);
+        (self.resends, self.was_repeated) = (0, false);
         self.request.wording.set_round(members);
         self.attempt = None;
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::Boxed;
 use super::branch::Branch;
 use super::connect::{connect_further, read_lists};
-use super::error::CallError;
+use super::error::{CallError, ConnectError};
 use super::handle::{ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::pace::Pace;
@@ -331,7 +331,11 @@ impl Upstream {
             Ok(discovery) => discovery.offering,
             Err(error) => {
                 branch.set_stale(true);
-                if branch.profile.owner.is_none() {
+                // A link that was lost meanwhile is opened again by the next caller.
+                let is_other = || branch.link().is_none_or(|current| !Arc::ptr_eq(&current, &link));
+                let is_lost = !branch.uses_first_link() && is_other();
+                let is_refused = !is_lost && !matches!(error, ConnectError::Unreachable(_));
+                if is_refused && branch.profile.owner.is_none() {
                     branch.set_failed();
                     shared.note_refused(&error);
                 }

@@ -97,21 +97,18 @@ pub async fn over_http(
     if known == Some(Era::Legacy) {
         return initialize(link, step).await;
     }
-    step.set("the handshake (server/discover)");
-    let answer = match tokio::time::timeout(HTTP_PATIENCE.min(limit / 2), discover(link)).await {
-        Ok(answer) => answer,
-        Err(_) => return initialize(link, step).await,
-    };
-    match judge(answer)? {
-        Some(handshake) => Ok(handshake),
-        None => initialize(link, step).await,
-    }
+    probe(link, HTTP_PATIENCE.min(limit / 2), step).await
 }
 
 pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Handshake, ProbeError> {
+    probe(link, STDIO_PATIENCE, step).await
+}
+
+/// Sends the probe, and `initialize` if it is not answered within `patience`.
+async fn probe(link: &Arc<Link>, patience: Duration, step: &Step) -> Result<Handshake, ProbeError> {
     step.set("the handshake (server/discover)");
     let mut asked = Box::pin(discover(link));
-    match tokio::time::timeout(STDIO_PATIENCE, &mut asked).await {
+    match tokio::time::timeout(patience, &mut asked).await {
         Ok(answer) => match judge(answer)? {
             Some(handshake) => Ok(handshake),
             None => initialize(link, step).await,
@@ -120,7 +117,7 @@ pub async fn over_stdio(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
     }
 }
 
-/// Waits for the answers to the probe and to `initialize`, which a process that starts slowly reads together. The first
+/// Waits for the answers to the probe and to `initialize`, which a slow server answers together. The first
 /// one decides, and of two that came together the probe's. A modern server refuses `initialize` and may do so first, so
 /// a refusal decides nothing before the probe is answered.
 async fn race(
