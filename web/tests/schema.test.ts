@@ -80,5 +80,7 @@ test('types are described in words', () => {
   expect(describe({ type: 'array', items: { type: 'integer' } }, {})).toBe('array of integer')
   expect(describe({ oneOf: [{ title: 'Circle' }, { type: 'string' }] }, {})).toBe('Circle or string')
   expect(describe({ type: 'string', format: 'date' }, {})).toBe('string (date)')
-  expect(options({ oneOf: [{ const: 'a', title: 'First' }] }, {})).toEqual([{ value: 'a', label: 'a: First' }])
+  expect(options({ oneOf: [{ const: 'a', title: 'First' }] }, {})).toEqual([
+    { value: 'a', label: 'a: First', title: 'First' },
+  ])
 })

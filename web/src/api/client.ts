@@ -112,6 +112,12 @@ export const api = {
     ask<Group>('PUT', `${base}/tool-groups/${part(name)}`, { body: input }),
   deleteGroup: (name: string) => ask<unknown>('DELETE', `${base}/tool-groups/${part(name)}`),
 
+  /** Answers a question of a running call; returns the keys that are still open. */
+  answer: (call: string, key: string, answer: unknown) =>
+    ask<Schemas['OpenInput']>('POST', `/api/v0/tools/invoke/${part(call)}/input`, {
+      body: { responses: { [key]: answer } },
+    }),
+
   render: (name: string, given: Record<string, string>) =>
     ask<RenderedPrompt>('POST', `${base}/prompts/${part(name)}/render`, { body: { arguments: given } }),
   read: (uri: string, signal: AbortSignal) =>

@@ -1,4 +1,4 @@
-// Calls a tool as a stream: progress while it runs, then its result. Cancelling the request cancels the call.
+// Calls a tool as a stream: progress and questions while it runs, then its result. Cancelling the request cancels the call.
 
 import { ApiError, paths, reach, refusal, type ToolResult } from './client'
 
@@ -8,18 +8,31 @@ export interface Progress {
   message?: string
 }
 
+/** A request of the server to the person who calls. */
+export interface InputRequest {
+  method: string
+  params?: unknown
+}
+
+/** Requests that were not shown before, by the keys under which they are answered. */
+export interface InputEvent {
+  call: string
+  requests: Record<string, InputRequest>
+}
+
+/** Called while the tool runs. */
+export interface Listener {
+  onProgress: (progress: Progress) => void
+  onInput: (event: InputEvent) => void
+}
+
 export interface Invoked {
   result: ToolResult
   /** The unchanged text that the gateway sent. */
   raw: string
 }
 
-export async function invoke(
-  tool: string,
-  args: string,
-  onProgress: (progress: Progress) => void,
-  signal: AbortSignal,
-): Promise<Invoked> {
+export async function invoke(tool: string, args: string, listener: Listener, signal: AbortSignal): Promise<Invoked> {
   const headers = { accept: 'text/event-stream', 'content-type': 'application/json' }
   const answer = await reach(paths.invoke(tool), { method: 'POST', headers, body: args, signal })
   if (!answer.ok || !answer.body) throw refusal(await answer.text(), answer.status)
@@ -30,7 +43,7 @@ export async function invoke(
     buffer += value ?? ''
     let end = buffer.indexOf('\n\n')
     for (; end >= 0; end = buffer.indexOf('\n\n')) {
-      const invoked = take(buffer.slice(0, end), onProgress)
+      const invoked = take(buffer.slice(0, end), listener)
       if (invoked) return invoked
       buffer = buffer.slice(end + 2)
     }
@@ -38,7 +51,7 @@ export async function invoke(
   }
 }
 
-function take(frame: string, onProgress: (progress: Progress) => void): Invoked | undefined {
+function take(frame: string, { onProgress, onInput }: Listener): Invoked | undefined {
   const lines = frame.split('\n')
   const field = (name: string) =>
     lines.filter((line) => line.startsWith(`${name}:`)).map((line) => line.slice(name.length + 1).replace(/^ /, ''))
@@ -46,6 +59,9 @@ function take(frame: string, onProgress: (progress: Progress) => void): Invoked 
   switch (field('event')[0]) {
     case 'progress':
       onProgress(JSON.parse(data) as Progress)
+      return undefined
+    case 'input':
+      onInput(JSON.parse(data) as InputEvent)
       return undefined
     case 'result':
       return { result: JSON.parse(data) as ToolResult, raw: data }

@@ -393,7 +393,7 @@ export interface paths {
         put?: never;
         /**
          * Calls a tool with the arguments in the body.
-         * @description With `Accept: text/event-stream` the response streams progress and then the result.
+         * @description With `Accept: text/event-stream` the response streams progress, requests for input, and then the result.
          */
         post: operations["post_api_dashboard_tools_name_invoke"];
         delete?: never;
@@ -864,8 +864,28 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Calls a tool. With `Accept: text/event-stream` the response streams progress and then the result. */
+        /**
+         * Calls a tool. With `Accept: text/event-stream` the response streams progress, requests for input, and then the
+         *     result.
+         */
         post: operations["post_api_v0_tools_invoke"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/tools/invoke/{call}/input": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Answers requests for input that a call showed in its event stream. */
+        post: operations["post_api_v0_tools_invoke_call_input"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1594,6 +1614,10 @@ export interface components {
         /** @description The record of a server under `server`. */
         OneServer: {
             server: components["schemas"]["ServerRecord"];
+        };
+        /** @description The keys of the requests for input that are still open. */
+        OpenInput: {
+            open: string[];
         };
         /** @description The state of the gateway: health, counts, endpoints and recent failures. */
         Overview: {
@@ -3993,7 +4017,10 @@ export interface operations {
     };
     post_api_v0_tools_invoke: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether the caller of an event stream can be asked for input. If omitted, it can, but a stdio server is not told so if that takes another process of it */
+                input?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4014,6 +4041,45 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ToolResult"];
+                };
+            };
+            /** @description An error, with a sentence that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_api_v0_tools_invoke_call_input: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the call, from its `input` event */
+                call: string;
+            };
+            cookie?: never;
+        };
+        /** @description An object with `responses`: the answers by key, each a result as MCP defines it, or null to refuse */
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenInput"];
                 };
             };
             /** @description An error, with a sentence that says what is wrong */

@@ -1,6 +1,7 @@
 // The values of a form made from a JSON Schema: initial values, validation, and what is sent.
 // `undefined` means that nothing was entered; such a property is left out.
 
+import { formatProblem } from './format'
 import { choices, isObject, kindOf, options, properties, settle, types, type Schema } from './schema'
 
 export interface Problem {
@@ -30,6 +31,7 @@ export function initial(schema: unknown, root: Schema, required: boolean, depth 
     case 'boolean':
       return false
     case 'array':
+    case 'several':
       return []
     case 'map':
       return {}
@@ -67,6 +69,7 @@ export function check(schema: unknown, root: Schema, value: unknown, required: b
         check(settled.additionalProperties, root, inner, true, join(path, key)),
       )
     case 'array':
+    case 'several':
       if (!Array.isArray(value)) return problem('must be an array')
       return [
         ...problem(outside(value.length, settled.minItems, settled.maxItems, 'entries')).filter(says),
@@ -99,6 +102,7 @@ function checkText(schema: Schema, value: string): string[] {
   if (typeof schema.pattern === 'string' && !matches(schema.pattern, value)) {
     found.push(`must match ${schema.pattern}`)
   }
+  found.push(formatProblem(schema.format, value))
   return found.filter((sentence) => sentence !== '')
 }
 

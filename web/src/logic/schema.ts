@@ -3,12 +3,32 @@
 
 export type Schema = Record<string, unknown>
 
-export type Kind = 'string' | 'number' | 'integer' | 'boolean' | 'enum' | 'object' | 'map' | 'array' | 'choice' | 'json'
+export type Kind =
+  | 'string'
+  | 'number'
+  | 'integer'
+  | 'boolean'
+  | 'enum'
+  | 'object'
+  | 'map'
+  | 'array'
+  /** Some of the values of an enumeration, each at most once. */
+  | 'several'
+  | 'choice'
+  | 'json'
 
 export interface Property {
   name: string
   schema: Schema
   required: boolean
+}
+
+export interface Option {
+  value: unknown
+  /** The value, with its title if it has one. */
+  label: string
+  /** The title, or else the value. */
+  title: string
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {
@@ -77,12 +97,8 @@ export function values(schema: Schema): unknown[] | undefined {
 
 /** Which field a resolved schema becomes. */
 export function kindOf(schema: Schema, root: Schema): Kind {
-  if (values(schema)) return 'enum'
-  const alternatives = choices(schema, root)
-  if (alternatives.length > 1) {
-    const constants = alternatives.every((choice) => 'const' in choice)
-    return constants ? 'enum' : 'choice'
-  }
+  if (isEnumeration(schema, root)) return 'enum'
+  if (choices(schema, root).length > 1) return 'choice'
   const [type, ...more] = types(schema)
   if (more.length > 0) return 'json'
   switch (type) {
@@ -90,13 +106,20 @@ export function kindOf(schema: Schema, root: Schema): Kind {
     case 'number':
     case 'integer':
     case 'boolean':
-    case 'array':
       return type
+    case 'array':
+      return schema.uniqueItems === true && isEnumeration(settle(schema.items, root), root) ? 'several' : 'array'
     case 'object':
       return kindOfObject(schema)
     default:
       return isObject(schema.properties) ? kindOfObject(schema) : 'json'
   }
+}
+
+function isEnumeration(schema: Schema, root: Schema): boolean {
+  if (values(schema)) return true
+  const alternatives = choices(schema, root)
+  return alternatives.length > 1 && alternatives.every((choice) => 'const' in choice)
 }
 
 function kindOfObject(schema: Schema): Kind {
@@ -113,29 +136,39 @@ export function settle(schema: unknown, root: Schema): Schema {
 }
 
 /** The values of an enumeration with the words for them. */
-export function options(schema: Schema, root: Schema): { value: unknown; label: string }[] {
+export function options(schema: Schema, root: Schema): Option[] {
   const listed = values(schema)
-  if (listed) return listed.map((value) => ({ value, label: show(value) }))
-  return choices(schema, root).map((choice) => ({
-    value: choice.const,
-    label: typeof choice.title === 'string' ? `${show(choice.const)}: ${choice.title}` : show(choice.const),
-  }))
+  if (listed) {
+    // An older form of titles.
+    const titles: unknown[] = Array.isArray(schema.enumNames) ? schema.enumNames : []
+    return listed.map((value, at) => option(value, titles[at]))
+  }
+  return choices(schema, root).map((choice) => option(choice.const, choice.title))
+}
+
+function option(value: unknown, title: unknown): Option {
+  const word = show(value)
+  return typeof title === 'string' ? { value, label: `${word}: ${title}`, title } : { value, label: word, title: word }
 }
 
 function show(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
+/** Required ones first; among themselves they keep the server's order. */
 export function properties(schema: Schema): Property[] {
+  const listed = propertiesAsWritten(schema)
+  return [...listed.filter((one) => one.required), ...listed.filter((one) => !one.required)]
+}
+
+export function propertiesAsWritten(schema: Schema): Property[] {
   const required = Array.isArray(schema.required) ? schema.required : []
   const all = isObject(schema.properties) ? Object.entries(schema.properties) : []
-  const listed = all.map(([name, property]) => ({
+  return all.map(([name, property]) => ({
     name,
     schema: isObject(property) ? property : {},
     required: required.includes(name),
   }))
-  // Required ones first; among themselves they keep the server's order.
-  return [...listed.filter((one) => one.required), ...listed.filter((one) => !one.required)]
 }
 
 /** A word for what belongs into a field: `string`, `array of integer`, `object or string`. */
