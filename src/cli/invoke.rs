@@ -1,4 +1,5 @@
-//! `toolgate invoke`: calls a tool and shows its progress and result. Ctrl-C cancels the call.
+//! `toolgate invoke`: calls a tool, shows its progress and result, and asks on the terminal what the tool asks for.
+//! Ctrl-C cancels the call.
 
 use std::path::Path;
 
@@ -7,10 +8,11 @@ use clap::Args;
 use serde_json::Value;
 
 use super::arguments::ToolArguments;
+use super::conversation::Conversation;
 use super::error::{ToolError, UsageError};
 use super::events::CallEvents;
 use super::invocation::Invocation;
-use super::output::{self, Format, Spinner};
+use super::output::{self, Format};
 use super::remote::{ApiRequest, RemoteError};
 use super::suggestion::{ListedNoun, explain};
 use super::{content, files, schema, tools};
@@ -27,7 +29,8 @@ use model::deep_json;
   generate | toolgate invoke everything__echo --input -
 
 Arguments get the types of the tool's schema (`toolgate usage NAME`). Images, audio and other data are saved to
-files in the working directory. The exit code is 1 when the tool reports an error.")]
+files in the working directory. What the tool asks for while it runs is asked on the terminal. The exit code is 1
+when the tool reports an error.")]
 pub struct Invoke {
     #[arg(help = "Full name of the tool: <server>__<tool>")]
     name: String,
@@ -40,6 +43,9 @@ pub struct Invoke {
     /// Call it only if this group shows it
     #[arg(long)]
     group: Option<String>,
+    /// Do not ask on the terminal; a tool that asks for something then fails
+    #[arg(long)]
+    no_input: bool,
 }
 
 pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> {
@@ -77,7 +83,11 @@ pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> 
             }
         }
     };
-    let answer = call(invocation, body).await;
+    let mut request = ApiRequest::post(&["tools", "invoke"]).body(body);
+    if invoke.no_input || !output::can_ask() {
+        request = request.query("input", "false");
+    }
+    let answer = call(invocation, &invoke.name, request).await;
     let result = explain(invocation, ListedNoun::Tool, &invoke.name, answer).await?;
     match invocation.format {
         Format::Json => output::json(&result)?,
@@ -98,14 +108,22 @@ fn takes(schema: &Value, name: &str) -> bool {
 }
 
 /// Calls a tool and returns its result, unchanged.
-async fn call(invocation: &Invocation, body: String) -> Result<String, RemoteError> {
-    let request = ApiRequest::post(&["tools", "invoke"]).body(body);
-    let spinner = Spinner::start("calling");
+async fn call(invocation: &Invocation, name: &str, request: ApiRequest) -> Result<String, RemoteError> {
+    let mut conversation = Conversation::start(&invocation.remote, name);
     let response = invocation.remote.ask_for_events(request).await?;
     let mut events = CallEvents::new(&invocation.remote, response);
-    while let Some(event) = events.next().await? {
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event?,
+            answered = conversation.next_answer() => {
+                conversation.send(answered).await?;
+                continue;
+            }
+        };
+        let Some(event) = event else { break };
         match event.name.as_str() {
-            "progress" => spinner.tell(&progress(&event.data)),
+            "progress" => conversation.tell(progress(&event.data)),
+            "input" => conversation.add(&event.data)?,
             "result" => return Ok(event.data),
             "error" => {
                 let said: Value = serde_json::from_str(&event.data).unwrap_or_default();

@@ -3,23 +3,27 @@
 
 #![allow(clippy::disallowed_methods)] // Tasks of the command line end with its process.
 
+mod answer;
 mod arguments;
 mod authorize;
 mod clients;
 mod completions;
 mod content;
+mod conversation;
 mod database;
 mod error;
 mod events;
 mod export;
 mod files;
 mod flags;
+mod form_field;
 mod groups;
 mod import;
 mod invocation;
 mod invoke;
 mod output;
 mod prompts;
+mod question;
 mod record;
 mod register;
 mod remote;
@@ -33,6 +37,7 @@ mod start;
 mod suggestion;
 mod switch;
 mod system;
+mod text_format;
 mod tools;
 mod usage;
 mod users;

@@ -3,6 +3,7 @@
 //! what is written to a file may be shown on a terminal later.
 
 mod json;
+mod prompter;
 mod spinner;
 mod table;
 mod terminal;
@@ -15,6 +16,7 @@ use console::Term;
 use crate::config;
 
 pub use json::indented;
+pub use prompter::{Prompter, can_ask};
 pub use spinner::Spinner;
 pub use table::{Cell, Table, Tone};
 pub use terminal::{message, printable};
@@ -61,7 +63,7 @@ pub fn failure(text: &str) {
 
 /// Asks a yes-or-no question. Returns `None` if there is no terminal.
 pub async fn ask(question: &str) -> Option<bool> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !can_ask() {
         return None;
     }
     let _ = write!(std::io::stderr().lock(), "{} [y/N] ", printable(question));

@@ -17,6 +17,7 @@ mod cli_enterprise;
 mod cli_files;
 mod cli_help;
 mod cli_oauth;
+mod cli_questions;
 mod cli_servers;
 mod cli_settings;
 mod cli_terminals;
