@@ -43,6 +43,9 @@ pub struct Invoke {
     /// Call it only if this group shows it
     #[arg(long)]
     group: Option<String>,
+    /// Tell the server that it may ask; a stdio server may need another process for that
+    #[arg(long, conflicts_with = "no_input")]
+    ask: bool,
     /// Do not ask on the terminal; a tool that asks for something then fails
     #[arg(long)]
     no_input: bool,
@@ -86,6 +89,8 @@ pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> 
     let mut request = ApiRequest::post(&["tools", "invoke"]).body(body);
     if invoke.no_input || !output::can_ask() {
         request = request.query("input", "false");
+    } else if invoke.ask {
+        request = request.query("input", "true");
     }
     let answer = call(invocation, &invoke.name, request).await;
     let result = explain(invocation, ListedNoun::Tool, &invoke.name, answer).await?;

@@ -101,6 +101,13 @@ impl Calls {
         self.signals.notify.notify_one();
     }
 
+    /// Ends a call with an error.
+    pub fn fail(&self, id: u64, error: CallError) {
+        if let Some(slot) = self.slot(id) {
+            slot.settle(Err(error));
+        }
+    }
+
     /// Fails the call, if any, of a message that was never written to the upstream: it did not run.
     pub fn return_unsent(&self, message: &[u8], reason: &str) {
         let id = Head::of_own(message).ok().and_then(|head| head.id?.as_u64());

@@ -221,9 +221,9 @@ async fn open_stdio(
 
 fn open_http(client: HttpClient, capabilities: Capabilities) -> Arc<Link> {
     let (streamable, outbox) = Streamable::new(client);
-    let deliver = streamable.clone().deliver(outbox);
+    let sender = streamable.clone();
     let link = Link::new(Carrier::Http(streamable), capabilities);
-    let stop = link.stop.clone();
+    let (deliver, stop) = (sender.deliver(outbox, link.calls.clone()), link.stop.clone());
     link.tasks.spawn(async move { stop.run_until_cancelled(deliver).await });
     link
 }

@@ -85,7 +85,7 @@ impl Exchange {
 
     /// A handle for answering the upstream's requests.
     pub fn replier(&self) -> Replier {
-        Replier { link: self.link.clone(), task: None }
+        Replier { link: self.link.clone(), call: self.id, task: None }
     }
 
     /// Notes whether the upstream waits for the caller, who was told so and is gone meanwhile.
@@ -102,6 +102,8 @@ impl Exchange {
 /// Answers requests of an upstream; may be used from other tasks than that of the call.
 pub struct Replier {
     link: Arc<Link>,
+    /// The call during which the upstream asked.
+    call: u64,
     /// The task that the request is related to.
     task: Option<RelatedTask>,
 }
@@ -121,7 +123,7 @@ impl Replier {
     /// Sends an answer, which must carry the id that the upstream gave its request.
     pub fn reply(&self, answer: Bytes) {
         let renamed = self.task.as_ref().and_then(|task| task.rename_in(&answer));
-        self.link.post(renamed.unwrap_or(answer));
+        self.link.post_answer(renamed.unwrap_or(answer), self.call);
     }
 
     pub fn refuse(&self, question: &[u8]) {

@@ -193,7 +193,15 @@ impl Link {
         match &self.carrier {
             Carrier::Stdio(child) => child.post(message),
             Carrier::Sse(stream) => stream.post(message),
-            Carrier::Http(http) => http.post(message, self.version()),
+            Carrier::Http(http) => http.post(message, self.version(), None),
+        }
+    }
+
+    /// Sends the answer to a request of the upstream during a call.
+    pub(super) fn post_answer(&self, answer: Bytes, call: u64) {
+        match &self.carrier {
+            Carrier::Stdio(_) | Carrier::Sse(_) => self.post(answer),
+            Carrier::Http(http) => http.post(answer, self.version(), Some(call)),
         }
     }
 
@@ -203,7 +211,7 @@ impl Link {
             match &self.carrier {
                 Carrier::Stdio(child) => child.post(notice),
                 Carrier::Sse(stream) => drop(stream.send(notice).await),
-                Carrier::Http(http) => http.tell(&notice, self.version()).await,
+                Carrier::Http(http) => drop(http.tell(&notice, self.version()).await),
             }
         };
         let _ = tokio::time::timeout(TELLING, sent).await;

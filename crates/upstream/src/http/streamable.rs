@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use super::answer::{AnswerEvents, AnswerStream, EventReader, Received, content_type, is_event_stream};
 use super::client::{HttpClient, HttpResponse, IncomingBody};
 use super::{EVENTS, JSON, JSON_OR_EVENTS};
+use crate::calls::Calls;
 use crate::error::CallError;
 use crate::inbound::answered_id;
 use crate::link::{Carrier, Link};
@@ -31,12 +32,21 @@ pub struct Streamable {
     /// The headers of every message of a legacy session.
     posting: Arc<OnceLock<HeaderMap>>,
     /// Notices and answers, sent one after the other by a task of the link.
-    outbox: mpsc::UnboundedSender<(Bytes, Option<Version>)>,
+    outbox: mpsc::UnboundedSender<Posted>,
     flushed: Arc<Notify>,
 }
 
 /// Messages that wait to be sent by [`Streamable::deliver`].
-pub type Outbox = mpsc::UnboundedReceiver<(Bytes, Option<Version>)>;
+pub type Outbox = mpsc::UnboundedReceiver<Posted>;
+
+/// A message that waits to be sent.
+pub struct Posted {
+    /// An empty one is not sent: it asks to be told when all before it are.
+    message: Bytes,
+    version: Option<Version>,
+    /// The call that cannot go on without this message.
+    call: Option<u64>,
+}
 
 impl Streamable {
     pub fn new(client: HttpClient) -> (Self, Outbox) {
@@ -113,37 +123,51 @@ impl Streamable {
         }
     }
 
-    pub fn post(&self, message: Bytes, version: Option<Version>) {
-        let _ = self.outbox.send((message, version));
+    pub fn post(&self, message: Bytes, version: Option<Version>, call: Option<u64>) {
+        let _ = self.outbox.send(Posted { message, version, call });
     }
 
     /// Waits until all messages queued by [`Streamable::post`] are delivered.
     pub async fn flush(&self) {
-        if self.outbox.send((Bytes::new(), None)).is_ok() {
+        if self.outbox.send(Posted { message: Bytes::new(), version: None, call: None }).is_ok() {
             self.flushed.notified().await;
         }
     }
 
-    /// Sends the messages queued by [`Streamable::post`], in order, for as long as the link lives.
-    pub async fn deliver(self, mut outbox: Outbox) {
-        while let Some((message, version)) = outbox.recv().await {
+    /// Sends the messages queued by [`Streamable::post`], in order, for as long as the link lives. A call whose server
+    /// does not get the answer to its question fails: it would wait until its time is over.
+    pub async fn deliver(self, mut outbox: Outbox, calls: Arc<Calls>) {
+        while let Some(Posted { message, version, call }) = outbox.recv().await {
             if message.is_empty() {
                 self.flushed.notify_one();
                 continue;
             }
             // A message that an upstream never acknowledges must not block the others.
-            if tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await.is_err() {
-                tracing::debug!("an upstream did not acknowledge a notice");
+            match tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "a notice did not reach its upstream");
+                    if let Some(call) = call {
+                        let reason = format!("the answer to its question did not arrive: {error}");
+                        calls.fail(call, CallError::Lost(reason));
+                    }
+                }
+                Err(_) => tracing::debug!("an upstream did not acknowledge a notice"),
             }
         }
     }
 
     /// Sends a notice or an answer and waits until the upstream has received it.
-    pub async fn tell(&self, message: &Bytes, version: Option<Version>) {
+    pub async fn tell(&self, message: &Bytes, version: Option<Version>) -> Result<(), CallError> {
         let headers = || self.headers_of(message, version, &HashMap::new());
-        match self.client.send(Method::POST, &self.client.target, &headers, message).await {
-            Ok(received) => received.body.discard().await,
-            Err(error) => tracing::debug!(%error, "a notice did not reach its upstream"),
+        let received = self.client.send(Method::POST, &self.client.target, &headers, message).await?;
+        match received.status {
+            404 => Err(self.client.session_lost()),
+            400.. => Err(self.client.status_error(received).await),
+            _ => {
+                received.body.discard().await;
+                Ok(())
+            }
         }
     }
 
