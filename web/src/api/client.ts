@@ -124,8 +124,4 @@ export const api = {
     ask<Schemas['ResourceContents']>('POST', `${base}/resources/read`, { body: { uri }, signal }),
 }
 
-export const paths = {
-  events: `${base}/events`,
-  /** The server is told that somebody is there to answer its questions. */
-  invoke: (tool: string) => `${base}/tools/${part(tool)}/invoke?input=true`,
-}
+export const paths = { events: `${base}/events`, invoke: (tool: string) => `${base}/tools/${part(tool)}/invoke` }
