@@ -183,7 +183,6 @@ impl World {
 }
 
 async fn run(seed: u64) {
-    println!("seed {seed}");
     let (mut world, mut random) = (World::start().await, Random(seed));
     for (client, server) in [(0, "http"), (1, "stdio")] {
         world.park(client, server).await;
@@ -200,9 +199,7 @@ async fn run(seed: u64) {
     // Not a task is left for any of the calls; a few serve connections that rest.
     let most = before + 12;
     eventually("the tasks of all calls have ended", async || {
-        let tasks = world.metric("toolgate_runtime_tasks").await;
-        println!("{tasks} tasks, {before} before");
-        tasks <= most
+        world.metric("toolgate_runtime_tasks").await <= most
     })
     .await;
     // All places are free, and there are not more of them than before.
