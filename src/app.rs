@@ -22,7 +22,7 @@ use crate::config::{Bind, Config};
 use crate::http::assets::Assets;
 use crate::http::{About, Face, WebSettings, client_metadata};
 use crate::routes;
-use budget::{Budget, Budgets};
+use budget::Budgets;
 use gateway::{Gateway, init, now_ms};
 use mcp::{Mcp, Seals};
 use model::{Secret, time};
@@ -45,9 +45,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long a shutdown waits for child processes that are still ending, such as those of a server just removed.
 const LAST_PROCESSES: Duration = Duration::from_secs(5);
-/// How often the peak of bytes in transit is looked at, and how much less of them makes it worthwhile to give memory back.
-const PEAK_INTERVAL: Duration = Duration::from_secs(1);
-const MUCH_MEMORY: u64 = 16 * 1024 * 1024;
+/// How often free memory is given back to the system.
+const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Backlog of the listening socket. With the usual 128, a burst of connections overflows it, and clients retry only
 /// after a second. The system may cap it lower.
 const BACKLOG: u32 = 4096;
@@ -133,7 +132,7 @@ impl App {
         })
     }
 
-    /// Sets the function that returns free memory to the system; it is called after large requests or responses.
+    /// Sets the function that returns free memory to the system; it is called regularly.
     pub fn giving_back(self, give_back: fn()) -> Self {
         Self { give_back: Some(give_back), ..self }
     }
@@ -163,9 +162,8 @@ impl App {
             connections.spawn(accept(listener, connections.clone(), shared.clone()));
         }
         if let Some(give_back) = self.give_back {
-            let (buffered, stop) = (shared.budgets.buffered.clone(), shutdown.clone());
-            let watch = give_back_after_peaks(buffered, give_back);
-            connections.spawn(async move { stop.run_until_cancelled(watch).await });
+            let stop = shutdown.clone();
+            connections.spawn(async move { stop.run_until_cancelled(give_back_regularly(give_back)).await });
         }
         if let Some(tls) = self.tls {
             connections.spawn(tls.follow(shutdown.clone()));
@@ -241,13 +239,15 @@ async fn accept(listener: TcpListener, tasks: TaskTracker, shared: connection::S
     }
 }
 
-/// Gives memory back each time that much less of the budget is used than a moment ago.
-async fn give_back_after_peaks(buffered: Budget, give_back: fn()) {
+/// Gives free memory back once a second, or less often if that takes long: it may not cost more than a hundredth of the
+/// time.
+async fn give_back_regularly(give_back: fn()) {
+    let mut pause = GIVE_BACK_INTERVAL;
     loop {
-        tokio::time::sleep(PEAK_INTERVAL).await;
-        if buffered.take_peak() >= buffered.used() + MUCH_MEMORY {
-            give_back();
-        }
+        tokio::time::sleep(pause).await;
+        let begun = Instant::now();
+        give_back();
+        pause = GIVE_BACK_INTERVAL.max(100 * begun.elapsed());
     }
 }
 

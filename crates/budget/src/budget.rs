@@ -6,9 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::bound::{Bound, Exceeded};
 use super::refusals::Refusals;
 
-/// Smaller amounts are not recorded as a peak.
-const LARGE: u64 = 64 * 1024;
-
 /// A limited amount. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
@@ -18,8 +15,6 @@ struct Shared {
     bound: Bound,
     limit: u64,
     used: AtomicU64,
-    /// The most that was used since it was last asked for, as far as large amounts were taken.
-    peak: AtomicU64,
     refusals: Refusals,
 }
 
@@ -32,8 +27,8 @@ pub struct Taken {
 
 impl Budget {
     pub fn new(bound: Bound, limit: u64, refusals: &Refusals) -> Self {
-        let (used, peak) = (AtomicU64::default(), AtomicU64::default());
-        Self(Arc::new(Shared { bound, limit, used, peak, refusals: refusals.clone() }))
+        let (used, refusals) = (AtomicU64::default(), refusals.clone());
+        Self(Arc::new(Shared { bound, limit, used, refusals }))
     }
 
     /// Takes an amount. A refusal is counted.
@@ -56,18 +51,11 @@ impl Budget {
         self.0.limit
     }
 
-    /// The most that was used since the last call of this function; small amounts may be missing.
-    pub fn take_peak(&self) -> u64 {
-        self.0.peak.swap(self.used(), Ordering::Relaxed)
-    }
-
     fn add(&self, amount: u64) -> bool {
         let before = self.0.used.fetch_add(amount, Ordering::Relaxed);
         let fits = before.checked_add(amount).is_some_and(|used| used <= self.0.limit);
         if !fits {
             self.give_back(amount);
-        } else if amount >= LARGE {
-            self.0.peak.fetch_max(before + amount, Ordering::Relaxed);
         }
         fits
     }
@@ -127,9 +115,6 @@ mod tests {
         drop(first);
         assert_eq!(budget.used(), 0);
         assert!(budget.take(4).is_err() && budget.take(u64::MAX).is_err());
-        let large = Budget::new(Bound::BufferedBytes, 5 * LARGE, &refusals);
-        drop((large.take(2 * LARGE), large.take(LARGE)));
-        assert_eq!((large.take_peak(), large.take_peak()), (3 * LARGE, 0));
         let counted = refusals.all().find(|(bound, _)| *bound == Bound::Calls).unwrap().1;
         assert_eq!((counted, budget.used()), (4, 0));
     }
