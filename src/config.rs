@@ -335,6 +335,8 @@ mod tests {
             ("MAX_CALLS", "1.5"),
             ("MAX_PROCESSES", "18446744073709551616"),
             ("MAX_MESSAGE_MB", "5000"),
+            ("PARK_TIMEOUT_SEC", "0"),
+            ("PARK_TIMEOUT_SEC", "86401"),
         ] {
             let error = load(&StartFlags::default(), &[(name, value)], "").unwrap_err();
             assert!(error.to_string().starts_with(name), "{name}={value}: {error}");

@@ -352,3 +352,22 @@ async fn a_parked_call_belongs_to_its_client_and_ends_with_its_token() {
     app.delete("/api/v0/clients/a").await.expect(204);
     eventually("it is cancelled", async || fake.cancelled().len() == 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_cannot_ask_more_than_a_hundred_questions_at_once() {
+    let (_app, _fake, agent) = one().await;
+    let call = ask("http", json!([(0..150).map(|number| form(&number.to_string())).collect::<Vec<_>>()]));
+    let mut result = agent.result("tools/call", call.clone()).await;
+    let mut answered = 0;
+    while result["resultType"] == "input_required" {
+        let keys = keys(&result);
+        assert!(keys.len() <= 100, "{} questions", keys.len());
+        answered += keys.len();
+        let answers: serde_json::Map<_, _> = keys.into_iter().map(|key| (key, accept("x"))).collect();
+        result = agent.result("tools/call", answering(call.clone(), &result, answers.into())).await;
+    }
+    let told = told(&result);
+    let answers = told[0].as_array().unwrap();
+    let refused = answers.iter().filter(|answer| answer["code"] == -32601).count();
+    assert_eq!((answers.len(), answered + refused), (150, 150), "{told}");
+}

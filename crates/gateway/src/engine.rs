@@ -319,6 +319,13 @@ impl Call {
         self.attempt = None;
     }
 
+    /// Drops the request itself, which may be large and is not sent again after the server asked something.
+    pub fn forget_message(&mut self) {
+        if !self.request.is_repeatable {
+            self.request.wording.forget();
+        }
+    }
+
     /// Notes whether the server waits for the caller, who was told so and is gone meanwhile.
     pub fn set_parked(&self, is_parked: bool) {
         if let Some((_, exchange)) = &self.attempt {

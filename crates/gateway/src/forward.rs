@@ -28,8 +28,9 @@ use wire::{Era, Head, Patch, Response};
 
 pub use super::clock::Pause;
 
-/// How many notices are kept for a caller that is not there to receive them; further ones are dropped.
-const KEPT_NOTICES: usize = 64;
+/// How many messages are kept for a caller that is not there to receive them. Further notices are dropped, and further
+/// requests of the server refused.
+const KEPT_MESSAGES: usize = 64;
 
 /// A message for the caller.
 pub enum Outbound {
@@ -198,12 +199,16 @@ impl Forward {
     /// limits is then given back.
     pub async fn keep(&mut self) -> Kept {
         self.call.set_parked(true);
+        self.call.forget_message();
         let is_end = |inbound: &Result<Inbound, Failure>| matches!(inbound, Ok(Inbound::Answer(_)) | Err(_));
         while !self.backlog.back().is_some_and(is_end) {
             let inbound = self.call.next().await;
-            let is_notice = matches!(inbound, Ok(Inbound::Notice(_)));
-            if !is_notice || self.backlog.len() < KEPT_NOTICES {
-                self.backlog.push_back(inbound);
+            match inbound {
+                Ok(Inbound::Notice(_)) if self.backlog.len() >= KEPT_MESSAGES => {}
+                Ok(Inbound::Request(request)) if self.backlog.len() >= KEPT_MESSAGES => {
+                    self.call.refuse(&request);
+                }
+                inbound => self.backlog.push_back(inbound),
             }
         }
         self.call.give_back();

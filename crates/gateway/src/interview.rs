@@ -22,6 +22,9 @@ use wire::{authored, text};
 /// The code with which a server learns that a person refused to answer.
 pub const REFUSED: i32 = -1;
 
+/// How many questions of a call may be open at the same time.
+const MOST_OPEN: usize = 100;
+
 /// What a caller can be asked for when it follows its call as an event stream.
 static ASKABLE: LazyLock<Capabilities> = LazyLock::new(|| {
     Capabilities::of(&json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}))
@@ -165,8 +168,11 @@ impl Interviews {
 }
 
 impl Interview<'_> {
-    /// Shows a question of a legacy server.
+    /// Shows a question of a legacy server; too many at once are refused.
     pub async fn ask(&mut self, question: Question) {
+        if self.questions.len() >= MOST_OPEN {
+            return question.refuse();
+        }
         let key = self.next_key(question.method());
         let params = question.params().unwrap_or(b"{}").to_vec();
         let method = question.method().to_owned();

@@ -26,6 +26,13 @@ impl Wording {
         }
     }
 
+    /// Drops the content of a request that is never sent again.
+    pub fn forget(&mut self) {
+        if let Wording::Passed(passed) = self {
+            passed.message = Bytes::new();
+        }
+    }
+
     /// Sends the request on a link. `head` is the head of the passed message, if it is already parsed.
     pub async fn send(&self, link: &Arc<Link>, head: Option<&Head<'_>>) -> Result<Exchange, CallError> {
         match self {

@@ -208,7 +208,7 @@ impl Calls {
                     }
                     // Log messages, and notices that later revisions may add.
                     _ => {
-                        let call = own.or_else(|| self.waiter(&head)).or_else(|| self.only_call());
+                        let call = own.or_else(|| self.waiter(&head)).or_else(|| self.active_call());
                         drop(head);
                         self.notice(call, Inbound::Notice(message));
                     }
@@ -222,7 +222,7 @@ impl Calls {
                     (Some(own), _) => Some(own),
                     // The task may be another caller's than the only call.
                     (None, Some(_)) => self.waiter(&head),
-                    (None, None) => self.asking_call(),
+                    (None, None) => self.active_call(),
                 };
                 drop(head);
                 self.request(&method, &id, message, asked)
@@ -288,15 +288,9 @@ impl Calls {
         for_callers.map(|(id, _)| *id).collect()
     }
 
-    fn only_call(&self) -> Option<u64> {
-        let pending = self.lock();
-        let for_callers = pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
-        only(for_callers.map(|(id, _)| *id))
-    }
-
-    /// The call that a request of the upstream without a stream of its own belongs to. For parked calls the server waits
-    /// already, so it is none of theirs if there is another one.
-    fn asking_call(&self) -> Option<u64> {
+    /// The call that a message of the upstream without a stream of its own belongs to. For parked calls the server waits,
+    /// so it is none of theirs if there is another one.
+    fn active_call(&self) -> Option<u64> {
         let pending = self.lock();
         let for_callers = || pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
         let running = for_callers().filter(|(_, waiting)| !waiting.is_parked);

@@ -16,6 +16,9 @@ const GATHERING: Duration = Duration::from_millis(50);
 /// How long they are waited for in all.
 const LONGEST_GATHERING: Duration = Duration::from_millis(250);
 
+/// How many questions of a call may be open at the same time.
+const MOST_OPEN: usize = 100;
+
 #[derive(Default)]
 pub struct OpenQuestions {
     questions: Vec<OpenQuestion>,
@@ -53,8 +56,12 @@ pub struct QuestionKey {
 pub type Answers = Vec<(String, Bytes)>;
 
 impl OpenQuestions {
-    /// Takes up a request of the server. The client is told after a moment, since others may follow.
+    /// Takes up a request of the server. The client is told after a moment, since others may follow; too many at once
+    /// are refused.
     pub fn add(&mut self, question: Question) {
+        if self.questions.len() >= MOST_OPEN {
+            return question.refuse();
+        }
         self.push(input::kind_of(question.method()), Subject::Request(question));
         self.gather();
     }
