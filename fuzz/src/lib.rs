@@ -8,7 +8,7 @@ pub mod runner;
 pub mod supervisor;
 mod targets;
 
-use targets::{body, head, import, patch, session, sse, state, template};
+use targets::{body, head, import, input, patch, session, sse, state, template};
 
 pub struct Target {
     pub name: &'static str,
@@ -26,6 +26,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "import", run: import::run, dictionary: import::DICTIONARY },
     Target { name: "body", run: body::run, dictionary: body::DICTIONARY },
     Target { name: "session", run: session::run, dictionary: session::DICTIONARY },
+    Target { name: "input", run: input::run, dictionary: input::DICTIONARY },
     Target { name: "state", run: state::run, dictionary: state::DICTIONARY },
 ];
 

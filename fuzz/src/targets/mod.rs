@@ -3,6 +3,7 @@
 pub mod body;
 pub mod head;
 pub mod import;
+pub mod input;
 pub mod patch;
 pub mod session;
 pub mod sse;
