@@ -50,7 +50,9 @@ impl World {
         })
         .await;
         let fake = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
-        let stdio = crate::support::app::stdio_input("stdio", &Behaviour::of(json!({"era": "legacy"})));
+        let mut stdio = crate::support::app::stdio_input("stdio", &Behaviour::of(json!({"era": "legacy"})));
+        // On a process that several clients share, a question cannot be tied to one of their calls.
+        stdio["session_mode"] = json!("stateful");
         app.register(stdio).await;
         app.register(json!({
             "name": "http", "transport": "streamable_http", "url": fake.url(), "max_concurrency": PLACES,

@@ -22,6 +22,8 @@ struct ClockState {
     owed: usize,
     /// Since when the clock stands still.
     since: Instant,
+    /// When the caller was last asked something, or last answered: since then it owes an answer.
+    asked: Instant,
 }
 
 /// Who exceeded their time.
@@ -36,16 +38,19 @@ pub struct Pause(Arc<Clock>);
 
 impl Clock {
     pub fn new(deadline: Option<Instant>, budgets: Budgets) -> Arc<Self> {
-        let state = Mutex::new(ClockState { deadline, owed: 0, since: Instant::now() });
+        let now = Instant::now();
+        let state = Mutex::new(ClockState { deadline, owed: 0, since: now, asked: now });
         Arc::new(Self { state, budgets, changed: Notify::new() })
     }
 
     pub fn pause(self: &Arc<Self>) -> Pause {
         let mut state = self.lock();
+        let now = Instant::now();
         if state.owed == 0 {
-            state.since = Instant::now();
+            state.since = now;
         }
         state.owed += 1;
+        state.asked = now;
         drop(state);
         self.changed.notify_one();
         Pause(self.clone())
@@ -74,7 +79,7 @@ impl Clock {
         let state = self.lock();
         match state.owed {
             0 => (state.deadline, false),
-            _ => (Some(state.since + self.budgets.limits.answer_time), true),
+            _ => (Some(state.asked + self.budgets.limits.answer_time), true),
         }
     }
 
@@ -91,6 +96,7 @@ impl Drop for Pause {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.owed -= 1;
+        state.asked = Instant::now();
         if state.owed == 0 {
             let stood_still = state.since.elapsed();
             state.deadline = state.deadline.map(|deadline| deadline + stood_still);
@@ -115,7 +121,9 @@ mod tests {
 
     /// Makes the clock stand still since earlier.
     fn backdate(clock: &Clock, by: Duration) {
-        clock.lock().since -= by;
+        let mut state = clock.lock();
+        state.since -= by;
+        state.asked -= by;
     }
 
     #[test]
@@ -126,7 +134,9 @@ mod tests {
         let (first, second) = (clock.pause(), clock.pause());
         backdate(&clock, 5 * SECOND);
         drop(first);
-        assert!(clock.limit().1, "one answer is still owed");
+        let (until, is_callers) = clock.limit();
+        assert!(is_callers, "one answer is still owed");
+        assert!(until.unwrap() > Instant::now() + 9 * SECOND, "and has its own time");
         drop(second);
         let (until, is_callers) = clock.limit();
         assert!(!is_callers && until.unwrap() >= deadline + 5 * SECOND);

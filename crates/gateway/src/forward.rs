@@ -46,15 +46,6 @@ pub enum Outbound {
     Answer(Answer),
 }
 
-/// What is left of a call that ended while nobody waited for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// Its end, for its caller.
-    ForCaller,
-    /// Nothing: the token of its caller was revoked.
-    Revoked,
-}
-
 /// An agent's request in flight.
 pub struct Forward {
     call: Call,
@@ -197,7 +188,7 @@ impl Forward {
 
     /// Receives what the server sends while nobody waits for it, until the call has ended. What the call holds of the
     /// limits is then given back.
-    pub async fn keep(&mut self) -> Kept {
+    pub async fn keep(&mut self) {
         self.call.set_parked(true);
         self.call.forget_message();
         let is_end = |inbound: &Result<Inbound, Failure>| matches!(inbound, Ok(Inbound::Answer(_)) | Err(_));
@@ -212,10 +203,6 @@ impl Forward {
             }
         }
         self.call.give_back();
-        match self.backlog.back() {
-            Some(Err(Failure::Revoked)) => Kept::Revoked,
-            Some(_) | None => Kept::ForCaller,
-        }
     }
 
     /// Hands the call over to another request of the same caller, which gets everything from now on.
@@ -237,6 +224,11 @@ impl Forward {
     /// The name of the server that received the request.
     pub fn server(&self) -> &str {
         self.call.entry().name().as_str()
+    }
+
+    /// Whether the server that responded is a modern one.
+    pub fn is_modern(&self) -> bool {
+        self.call.is_modern()
     }
 
     fn server_era(&self) -> Era {

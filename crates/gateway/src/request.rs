@@ -60,7 +60,10 @@ impl Gateway {
         // Subscriptions are the gateway's own: what the server asks meanwhile has nothing to do with them.
         let purpose = match method {
             "resources/subscribe" | "resources/unsubscribe" => Purpose::OurOwn,
-            _ => Purpose::Caller,
+            _ => Purpose::Caller(match profile.owner {
+                Some(Owner::Principal(principal)) => Some(principal),
+                Some(Owner::Session(_) | Owner::Anybody) | None => None,
+            }),
         };
         let (round, capabilities) = (Vec::new(), profile.capabilities.to_json());
         let authored =
@@ -120,8 +123,7 @@ impl Gateway {
                     }
                     Inbound::Answer(answer) if listener.can_answer() && asks(call, &answer) => {
                         let round = call.input_round(&answer);
-                        let round = round
-                            .map_err(|reason| NoResult::Failed(Failure::Call(CallError::Lost(reason))))?;
+                        let round = round.map_err(|reason| failed(call, CallError::Lost(reason)))?;
                         let until = Instant::now() + self.budgets().limits.answer_time;
                         let pause = call.pause();
                         let interview = interview.get_or_insert_with(begin);
@@ -140,11 +142,17 @@ impl Gateway {
                 Step::Overdue => {
                     let seconds = self.budgets().limits.answer_time.as_secs();
                     let exceeded = self.budgets().exceeded(Bound::AnswerTime, seconds);
-                    return Err(NoResult::Failed(Failure::Call(CallError::Exceeded(exceeded.to_string()))));
+                    return Err(failed(call, CallError::Exceeded(exceeded.to_string())));
                 }
             }
         }
     }
+}
+
+/// Counts a call as failed although its server responded, since it cannot go on.
+fn failed(call: &mut Call, error: CallError) -> NoResult {
+    call.fails_because(&error.to_string());
+    NoResult::Failed(Failure::Call(error))
 }
 
 /// What happens next in a call whose caller may be asked.

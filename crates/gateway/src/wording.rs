@@ -78,7 +78,7 @@ impl Passed {
                 log_level: caller.logs.level(),
             },
         };
-        link.forward(head, &self.edits, &self.round, &behalf).await
+        link.forward(head, &self.edits, &self.round, &behalf, caller.viewer.client).await
     }
 }
 

@@ -161,8 +161,19 @@ impl Mcp {
         };
         let carry = async {
             let beside = Beside::Stream(outlet.clone());
+            let mut is_closed = false;
             loop {
-                match self.pump(&mut call, &mut forward, &beside).await {
+                let pumped = tokio::select! {
+                    biased;
+                    pumped = self.pump(&mut call, &mut forward, &beside) => pumped,
+                    () = outlet.gone.cancelled(), if !is_closed => {
+                        is_closed = true;
+                        // Nobody can answer them any more, and the time of the call goes on.
+                        call.in_flight.iter_mut().for_each(CallInFlight::refuse_questions);
+                        continue;
+                    }
+                };
+                match pumped {
                     Pumped::Before(message) => {
                         outlet.room().await;
                         outlet.send(&message);
@@ -208,7 +219,7 @@ impl Mcp {
                 },
             };
             let handled = match outbound {
-                Ok(Outbound::Answer(answer)) => return self.last(call, answer),
+                Ok(Outbound::Answer(answer)) => return last(call, answer, forward.is_modern()),
                 Ok(Outbound::InputRequired(answer)) => {
                     let wrap =
                         |round: &Round| self.states.wrap(answer.clone(), &round.bond, forward.server());
@@ -280,19 +291,20 @@ impl Mcp {
         }
         Ok(None)
     }
+}
 
-    /// The end of a call with a response. A legacy server may have refused it until a person has visited pages, which a
-    /// modern client learns as a request for input.
-    fn last(&self, call: &mut ClientCall, answer: Answer) -> Pumped {
-        let Some(round) = &call.round else { return Pumped::Answer(answer) };
-        let is_refused = |code: i64| code == i64::from(code::URL_ELICITATION_REQUIRED);
-        let has_pages = answer.fault.is_some_and(|fault| fault.status.is_none() && is_refused(fault.code))
-            && call.open.add_pages(&answer.message);
-        match (has_pages, round.declared.has_url_elicitation()) {
-            (false, _) => Pumped::Answer(answer),
-            (true, true) => Pumped::Pages(answer),
-            (true, false) => Pumped::Refused(Refusal::MissingCapability("elicitation.url")),
-        }
+/// The end of a call with a response. A legacy server may have refused it until a person has visited pages, which a modern
+/// client learns as a request for input.
+fn last(call: &mut ClientCall, answer: Answer, is_modern: bool) -> Pumped {
+    let round = call.round.as_ref().filter(|_| !is_modern);
+    let Some(round) = round else { return Pumped::Answer(answer) };
+    let is_refused = |code: i64| code == i64::from(code::URL_ELICITATION_REQUIRED);
+    let has_pages = answer.fault.is_some_and(|fault| is_refused(fault.code))
+        && call.open.replace_by_pages(&answer.message);
+    match (has_pages, round.declared.has_url_elicitation()) {
+        (false, _) => Pumped::Answer(answer),
+        (true, true) => Pumped::Pages(answer),
+        (true, false) => Pumped::Refused(Refusal::MissingCapability("elicitation.url")),
     }
 }
 
@@ -316,7 +328,9 @@ impl ClientCall {
             }
             (Some(_), _) => self.open.add(question),
             (None, Some(in_flight))
-                if beside.can_ask() && need::declares_kind(&self.caller.profile.capabilities, method) =>
+                if beside.can_ask()
+                    && need::declares_kind(&self.caller.profile.capabilities, method)
+                    && in_flight.may_ask() =>
             {
                 return Some(in_flight.ask(question));
             }
@@ -330,7 +344,8 @@ impl Beside {
     /// Whether the client can be sent requests.
     fn can_ask(&self) -> bool {
         match self {
-            Beside::NewStream | Beside::Stream(_) => true,
+            Beside::NewStream => true,
+            Beside::Stream(outlet) => !outlet.gone.is_cancelled(),
             Beside::Nowhere => false,
         }
     }

@@ -19,6 +19,8 @@ use gateway::question::Question;
 use model::LogLevel;
 use wire::{Head, MessageKind, Patch, RpcError, authored, meta, text};
 
+/// How many questions of a call may be open at the same time.
+const MOST_OPEN: usize = 100;
 /// Sessions are spread over this many locks, so that calls of different sessions hardly ever wait for each other.
 const SHARDS: usize = 64;
 
@@ -349,12 +351,35 @@ impl CallInFlight {
         authored::request(number, method, params)
     }
 
+    /// Whether the call may have another open question.
+    pub fn may_ask(&self) -> bool {
+        let shard = self.lives.shard(self.key.0);
+        let is_open = |number: &&u64| shard.questions.contains_key(&(self.key.0, **number));
+        self.questions.iter().filter(is_open).count() < MOST_OPEN
+    }
+
+    /// Tells the server of each open question that nobody answers it.
+    pub fn refuse_questions(&mut self) {
+        for number in self.questions.drain(..) {
+            let awaiting = self.lives.shard(self.key.0).questions.remove(&(self.key.0, number));
+            match awaiting {
+                Some(Awaiting::Server(question)) => question.refuse(),
+                // The call itself notices that its stream is closed.
+                Some(Awaiting::Round(..)) | None => {}
+            }
+        }
+    }
+
     fn next_number(&self) -> u64 {
         self.lives.last_question.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn register(&mut self, number: u64, awaiting: Awaiting) {
-        self.lives.shard(self.key.0).questions.insert((self.key.0, number), awaiting);
+        let mut shard = self.lives.shard(self.key.0);
+        if self.questions.len() >= MOST_OPEN {
+            self.questions.retain(|number| shard.questions.contains_key(&(self.key.0, *number)));
+        }
+        shard.questions.insert((self.key.0, number), awaiting);
         self.questions.push(number);
     }
 }

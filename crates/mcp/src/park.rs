@@ -13,7 +13,7 @@ use super::call::{Beside, ClientCall, Round};
 use super::reply::{Message, Reply};
 use gateway::answer::Answer;
 use gateway::caller::Caller;
-use gateway::forward::{Forward, Kept};
+use gateway::forward::Forward;
 use gateway::refusal::Refusal;
 use wire::{Era, Head, Patch, authored, find_answer_id, text};
 
@@ -65,28 +65,32 @@ impl Mcp {
             ("requestState", &state),
         ]);
         let (mcp, call) = (self.clone(), ParkedCall { open, waits });
-        self.tasks.spawn(async move { mcp.keep_parked(parked.number, call, claimed).await });
+        let revoked = caller.revoked.clone().unwrap_or_default();
+        self.tasks.spawn(async move {
+            let kept = mcp.keep_parked(parked.number, call, claimed);
+            if revoked.run_until_cancelled(kept).await.is_none() {
+                // Nobody can come back to it.
+                mcp.parking.take(parked.number);
+            }
+        });
         Message::whole(authored::result(&id, &result))
     }
 
     /// Keeps a parked call until its client comes back or it ends for another reason.
     async fn keep_parked(&self, number: u64, mut parked: ParkedCall, claimed: Claimed) {
         let claim = {
-            let revoked = async {
-                if let Waits::Call(forward) = &mut parked.waits
-                    && forward.keep().await == Kept::Revoked
-                {
-                    return;
+            let kept = async {
+                if let Waits::Call(forward) = &mut parked.waits {
+                    forward.keep().await;
                 }
-                std::future::pending().await
+                std::future::pending::<()>().await
             };
             tokio::select! {
                 biased;
                 claim = claimed => claim.ok(),
                 () = self.stop.cancelled() => None,
                 () = tokio::time::sleep(self.gateway.budgets().limits.answer_time) => None,
-                // Nobody can come back to it.
-                () = revoked => None,
+                () = kept => None,
             }
         };
         self.parking.take(number);

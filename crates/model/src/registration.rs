@@ -255,8 +255,13 @@ fn parse_url(field: &str, text: &str) -> Result<Url, FieldError> {
         return Err(FieldError::new(field, "must start with http:// or https://"));
     }
     // `Url` reads `x` as the host of `http:///x`, but in such a text the host was forgotten.
-    let after_scheme = text.trim_start().get(url.scheme().len()..).unwrap_or_default();
-    if !after_scheme.starts_with("://") || after_scheme[3..].starts_with(['/', '?', '#', ':']) {
+    let names_host = |text: &str| {
+        let after_scheme =
+            text.trim_start().get(url.scheme().len()..).and_then(|rest| rest.strip_prefix("://"));
+        after_scheme.is_some_and(|rest| !rest.starts_with(['/', '\\', '?', '#', ':']))
+    };
+    // As it was written, and as it is stored and exported.
+    if !names_host(text) || !names_host(url.as_str()) {
         return Err(FieldError::new(field, "must name a host, as in http://localhost:3000/mcp"));
     }
     Ok(url)
@@ -344,8 +349,18 @@ mod tests {
         assert_eq!(field_of(http(json!({"headers": {"Mcp-Session-Id": "1"}}))), "headers.Mcp-Session-Id");
         assert_eq!(field_of(http(json!({"bearer_token": "a\nb"}))), "bearer_token");
         assert_eq!(field_of(http(json!({"session_mode": "sticky"}))), "session_mode");
-        for url in ["", "h/mcp", "ftp://h/", "http://", "http:///mcp", "http:h", "http://:80/", "https://?q"]
-        {
+        for url in [
+            "",
+            "h/mcp",
+            "ftp://h/",
+            "http://",
+            "http:///mcp",
+            "http:h",
+            "http://:80/",
+            "https://?q",
+            "https://\\:p@h/mcp",
+            "https://\t:p@h/mcp",
+        ] {
             assert_eq!(field_of(http(json!({"url": url}))), "url", "{url}");
         }
         assert!(parse(http(json!({"command": "", "args": [], "env": {}, "cwd": null}))).is_ok());

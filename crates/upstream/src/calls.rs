@@ -14,7 +14,7 @@ use super::listen::ACKNOWLEDGED;
 use super::task_notices::TaskNotices;
 use super::ticket::Ticket;
 use budget::{Bound, Budgets, Exceeded};
-use model::Capabilities;
+use model::{Capabilities, PrincipalId};
 use wire::error::code;
 use wire::{Ends, Head, HeadError, Id, MessageKind, authored, meta, walk};
 
@@ -44,10 +44,16 @@ struct PendingCall {
 /// Whether a request is made for a caller or for the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// For a caller, to whom the upstream may send requests meanwhile.
-    Caller,
+    /// For a caller, to whom the upstream may send requests meanwhile; `None` is everybody in development mode.
+    Caller(Option<PrincipalId>),
     /// For the gateway itself: lists, subscriptions, the handshake.
     OurOwn,
+}
+
+impl Purpose {
+    fn is_for_caller(self) -> bool {
+        matches!(self, Purpose::Caller(_))
+    }
 }
 
 impl Calls {
@@ -101,10 +107,11 @@ impl Calls {
         self.signals.notify.notify_one();
     }
 
-    /// Ends a call with an error.
-    pub fn fail(&self, id: u64, error: CallError) {
-        if let Some(slot) = self.slot(id) {
-            slot.settle(Err(error));
+    /// Fails the call, if any, whose upstream did not get the answer to its question.
+    pub fn answer_lost(&self, id: Option<u64>, error: &CallError) {
+        if let Some(slot) = id.and_then(|id| self.slot(id)) {
+            let reason = format!("the answer to its question did not arrive: {error}");
+            slot.settle(Err(CallError::Lost(reason)));
         }
     }
 
@@ -273,30 +280,35 @@ impl Calls {
     }
 
     fn is_for_caller(&self, id: u64) -> bool {
-        self.lock().calls.get(&id).is_some_and(|waiting| waiting.purpose == Purpose::Caller)
+        self.lock().calls.get(&id).is_some_and(|waiting| waiting.purpose.is_for_caller())
     }
 
     /// Whether a caller waits for an answer on this link.
     pub fn has_callers(&self) -> bool {
-        self.lock().calls.values().any(|waiting| waiting.purpose == Purpose::Caller)
+        self.lock().calls.values().any(|waiting| waiting.purpose.is_for_caller())
     }
 
     /// The calls of callers that are in flight.
     pub fn of_callers(&self) -> Vec<u64> {
         let pending = self.lock();
-        let for_callers = pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
+        let for_callers = pending.calls.iter().filter(|(_, waiting)| waiting.purpose.is_for_caller());
         for_callers.map(|(id, _)| *id).collect()
     }
 
-    /// The call that a message of the upstream without a stream of its own belongs to. For parked calls the server waits,
-    /// so it is none of theirs if there is another one.
+    /// The call that a message of the upstream without a stream of its own belongs to. For a parked call the server waits
+    /// already, so the message is rather that of another call, but only of the same principal: it might still be about the
+    /// parked one.
     fn active_call(&self) -> Option<u64> {
         let pending = self.lock();
-        let for_callers = || pending.calls.iter().filter(|(_, waiting)| waiting.purpose == Purpose::Caller);
-        let running = for_callers().filter(|(_, waiting)| !waiting.is_parked);
-        match running.clone().next() {
-            Some(_) => only(running.map(|(id, _)| *id)),
-            None => only(for_callers().map(|(id, _)| *id)),
+        let for_callers = || pending.calls.iter().filter(|(_, waiting)| waiting.purpose.is_for_caller());
+        let mut running = for_callers().filter(|(_, waiting)| !waiting.is_parked);
+        match (running.next(), running.next()) {
+            (None, _) => only(for_callers().map(|(id, _)| *id)),
+            (Some((id, active)), None) => {
+                let is_alone = for_callers().all(|(_, waiting)| waiting.purpose == active.purpose);
+                is_alone.then_some(*id)
+            }
+            (Some(_), Some(_)) => None,
         }
     }
 
@@ -408,6 +420,8 @@ impl Signals {
 mod tests {
     use super::*;
 
+    const CALLER: Purpose = Purpose::Caller(None);
+
     fn notice(method: &str) -> Bytes {
         authored::notice(method, Some(br#"{"elicitationId":"e"}"#))
     }
@@ -415,8 +429,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_on_a_calls_own_stream_is_only_for_that_call() {
         let calls = Calls::new(Capabilities::NONE);
-        let (first, second) =
-            (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
+        let (first, second) = (calls.begin(1, CALLER).unwrap(), calls.begin(2, CALLER).unwrap());
         for stray in [&b"2"[..], b"\"2\"", b"\"x\""] {
             calls.sort(authored::result(stray, br#"{"stray":1}"#), Some(1));
         }
@@ -432,14 +445,18 @@ mod tests {
     async fn a_question_belongs_to_the_only_call_that_is_not_parked() {
         let calls = Calls::new(Capabilities::NONE);
         let question = || Bytes::from_static(br#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}"#);
-        let [first, second] = [1, 2].map(|id| calls.begin(id, Purpose::Caller).unwrap());
+        let [first, second] = [1, 2].map(|id| calls.begin(id, CALLER).unwrap());
         assert!(calls.sort(question(), None).is_some(), "it may be that of either");
         calls.set_parked(1, true);
         for _ in 0..2 {
             assert!(calls.sort(question(), None).is_none());
             assert!(matches!(second.next().await, Ok(Inbound::Request(_))));
         }
+        let other = calls.begin(3, Purpose::Caller(Some(PrincipalId(3)))).unwrap();
         calls.set_parked(2, true);
+        assert!(calls.sort(question(), None).is_some(), "it may be that of another principal");
+        calls.end(3);
+        drop(other);
         assert!(calls.sort(question(), None).is_some(), "both are parked");
         calls.end(2);
         assert!(calls.sort(question(), None).is_none());
@@ -461,8 +478,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_about_a_task_reaches_the_call_that_waits_for_it() {
         let calls = Calls::new(Capabilities::NONE);
-        let (waiting, other) =
-            (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
+        let (waiting, other) = (calls.begin(1, CALLER).unwrap(), calls.begin(2, CALLER).unwrap());
         calls.awaits_task(1, "t");
         let question = |task: &str| {
             let meta = format!(r#"{{"_meta":{{"{}":{{"taskId":"{task}"}}}}}}"#, meta::RELATED_TASK);
@@ -480,8 +496,7 @@ mod tests {
     #[tokio::test]
     async fn a_notice_of_any_kind_reaches_the_call_it_came_with() {
         let calls = Calls::new(Capabilities::NONE);
-        let (first, second) =
-            (calls.begin(1, Purpose::Caller).unwrap(), calls.begin(2, Purpose::Caller).unwrap());
+        let (first, second) = (calls.begin(1, CALLER).unwrap(), calls.begin(2, CALLER).unwrap());
         assert!(calls.sort(notice("notifications/elicitation/complete"), Some(2)).is_none());
         assert!(matches!(second.next().await, Ok(Inbound::Notice(_))));
         // Without a stream of its own it belongs to no call while two are in flight.

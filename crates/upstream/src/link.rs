@@ -192,7 +192,7 @@ impl Link {
     pub(super) fn post(&self, message: Bytes) {
         match &self.carrier {
             Carrier::Stdio(child) => child.post(message),
-            Carrier::Sse(stream) => stream.post(message),
+            Carrier::Sse(stream) => stream.post(message, None),
             Carrier::Http(http) => http.post(message, self.version(), None),
         }
     }
@@ -200,7 +200,8 @@ impl Link {
     /// Sends the answer to a request of the upstream during a call.
     pub(super) fn post_answer(&self, answer: Bytes, call: u64) {
         match &self.carrier {
-            Carrier::Stdio(_) | Carrier::Sse(_) => self.post(answer),
+            Carrier::Stdio(_) => self.post(answer),
+            Carrier::Sse(stream) => stream.post(answer, Some(call)),
             Carrier::Http(http) => http.post(answer, self.version(), Some(call)),
         }
     }

@@ -11,7 +11,7 @@ use super::calls::Purpose;
 use super::error::CallError;
 use super::exchange::Exchange;
 use super::link::{Carrier, Link, TELLING};
-use model::{Capabilities, LogLevel};
+use model::{Capabilities, LogLevel, PrincipalId};
 use wire::authored::ClientInfo;
 use wire::text::quote;
 use wire::{Era, Head, Patch, Span, Version, authored, meta, text, walk};
@@ -58,6 +58,7 @@ impl Link {
         edits: &[(Span, Vec<u8>)],
         round: &[(&str, Vec<u8>)],
         behalf: &OnBehalf<'_>,
+        principal: Option<PrincipalId>,
     ) -> Result<Exchange, CallError> {
         let id = self.calls.next_id();
         let number = id.to_string();
@@ -90,7 +91,7 @@ impl Link {
         if let Some(task) = awaited_task(head, edits) {
             self.calls.awaits_task(id, &task);
         }
-        self.send(id, body, self.version(), Purpose::Caller).await
+        self.send(id, body, self.version(), Purpose::Caller(principal)).await
     }
 
     /// Sends a message that already carries `id`, with the given revision (`None` before the handshake).

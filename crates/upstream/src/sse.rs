@@ -16,14 +16,15 @@ pub struct EventStream {
     client: Arc<HttpClient>,
     /// Where messages are posted to.
     address: Target,
-    outbox: mpsc::UnboundedSender<Bytes>,
+    outbox: mpsc::UnboundedSender<(Bytes, Option<u64>)>,
     flushed: Arc<Notify>,
 }
 
 /// The parts of an open connection that a task of the link uses.
 pub struct Incoming {
     reader: EventReader,
-    outbox: mpsc::UnboundedReceiver<Bytes>,
+    /// Messages, each with the call that cannot go on without it.
+    outbox: mpsc::UnboundedReceiver<(Bytes, Option<u64>)>,
     client: Arc<HttpClient>,
     address: Target,
     flushed: Arc<Notify>,
@@ -77,13 +78,13 @@ impl EventStream {
         submit(&self.client, &self.address, &body).await
     }
 
-    pub fn post(&self, message: Bytes) {
-        let _ = self.outbox.send(message);
+    pub fn post(&self, message: Bytes, call: Option<u64>) {
+        let _ = self.outbox.send((message, call));
     }
 
     /// Waits until all posted messages are delivered.
     pub async fn flush(&self) {
-        if self.outbox.send(Bytes::new()).is_ok() {
+        if self.outbox.send((Bytes::new(), None)).is_ok() {
             self.flushed.notified().await;
         }
     }
@@ -93,13 +94,16 @@ impl Incoming {
     /// Carries messages both ways until the stream ends; then the link is lost.
     pub async fn run(mut self, link: Weak<Link>) {
         let outbox = async {
-            while let Some(message) = self.outbox.recv().await {
+            while let Some((message, call)) = self.outbox.recv().await {
                 if message.is_empty() {
                     self.flushed.notify_one();
                     continue;
                 }
                 if let Err(error) = submit(&self.client, &self.address, &message).await {
                     tracing::debug!(%error, "a notice did not reach its upstream");
+                    if let Some(link) = link.upgrade() {
+                        link.calls.answer_lost(call, &error);
+                    }
                 }
             }
             std::future::pending::<()>().await;

@@ -17,7 +17,9 @@ pub fn fingerprint(request: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     match serde_json::from_slice::<BTreeMap<String, Value>>(params) {
         Ok(mut members) => {
-            members.retain(|key, value| !OF_ONE_ROUND.contains(&key.as_str()) && !is_nothing(value));
+            members.retain(|key, value| {
+                !OF_ONE_ROUND.contains(&key.as_str()) && !(key == "arguments" && is_nothing(value))
+            });
             for (key, value) in members {
                 put(&mut hash, key.as_bytes());
                 add(&mut hash, &value);

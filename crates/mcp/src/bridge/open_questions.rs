@@ -66,9 +66,10 @@ impl OpenQuestions {
         self.gather();
     }
 
-    /// Takes up the pages that an error -32042 names; false if it names none.
-    pub fn add_pages(&mut self, error: &[u8]) -> bool {
+    /// Takes up the pages that an error -32042 names, with which the call and its questions end; false if it names none.
+    pub fn replace_by_pages(&mut self, error: &[u8]) -> bool {
         let pages = input::pages(error);
+        self.questions.clear();
         for params in &pages {
             self.push(input::kind_of("elicitation/create"), Subject::Page(params.clone()));
         }

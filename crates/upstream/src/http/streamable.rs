@@ -143,16 +143,10 @@ impl Streamable {
                 continue;
             }
             // A message that an upstream never acknowledges must not block the others.
-            match tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "a notice did not reach its upstream");
-                    if let Some(call) = call {
-                        let reason = format!("the answer to its question did not arrive: {error}");
-                        calls.fail(call, CallError::Lost(reason));
-                    }
-                }
-                Err(_) => tracing::debug!("an upstream did not acknowledge a notice"),
+            let told = tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await;
+            if let Err(error) = told.unwrap_or(Err(CallError::TimedOut(NOTICE_LIMIT))) {
+                tracing::debug!(%error, "a notice did not reach its upstream");
+                calls.answer_lost(call, &error);
             }
         }
     }
