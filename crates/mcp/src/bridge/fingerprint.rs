@@ -18,7 +18,8 @@ pub fn fingerprint(request: &[u8]) -> [u8; 32] {
     match serde_json::from_slice::<BTreeMap<String, Value>>(params) {
         Ok(mut members) => {
             members.retain(|key, value| {
-                !OF_ONE_ROUND.contains(&key.as_str()) && !(key == "arguments" && is_nothing(value))
+                let is_left_out = key == "arguments" && is_nothing(value);
+                !OF_ONE_ROUND.contains(&key.as_str()) && !is_left_out
             });
             for (key, value) in members {
                 put(&mut hash, key.as_bytes());
