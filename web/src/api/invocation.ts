@@ -34,8 +34,7 @@ export interface Invoked {
 
 export async function invoke(tool: string, args: string, listener: Listener, signal: AbortSignal): Promise<Invoked> {
   const headers = { accept: 'text/event-stream', 'content-type': 'application/json' }
-  // The server is told that somebody is here to answer its questions.
-  const answer = await reach(`${paths.invoke(tool)}?input=true`, { method: 'POST', headers, body: args, signal })
+  const answer = await reach(paths.invoke(tool), { method: 'POST', headers, body: args, signal })
   if (!answer.ok || !answer.body) throw refusal(await answer.text(), answer.status)
   let buffer = ''
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
