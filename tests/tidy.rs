@@ -24,7 +24,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store"]),
     ("tokio", &["store", "upstream", "gateway", "mcp"]),
-    ("hyper", &["upstream", "mcp"]),
+    ("hyper", &["mcp"]),
+    ("httparse", &["upstream"]),
     ("axum", &[]),
     ("reqwest", &["upstream"]),
     ("rmcp", &["upstream"]),

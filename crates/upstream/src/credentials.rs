@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
-use hyper::header::HeaderValue;
+use http::header::HeaderValue;
 use tokio::time::Instant;
 
 use super::Options;

@@ -52,7 +52,7 @@ pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, RelatedTask, Replier};
 pub use failures::FailureNote;
 pub use handle::{LinkState, ServerEvent, Upstream};
-pub use http::Tls;
+pub use http::{Tls, read_response};
 pub use inbound::Inbound;
 pub use kind::kind_of;
 pub use link::Link;

@@ -4,18 +4,19 @@
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use hyper::Method;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use tokio::sync::{Notify, mpsc};
 
 use super::error::{CallError, too_large};
-use super::http::{EVENTS, EventReader, HttpClient, JSON, Received, Target, is_event_stream};
+use super::http::{EVENTS, EventReader, HttpClient, JSON, Method, Received, Target, render};
 use super::link::Link;
 
 pub struct EventStream {
     client: Arc<HttpClient>,
     /// Where messages are posted to.
     address: Target,
+    /// The header lines of every message.
+    fields: Bytes,
     outbox: mpsc::UnboundedSender<(Bytes, Option<u64>)>,
     flushed: Arc<Notify>,
 }
@@ -27,6 +28,7 @@ pub struct Incoming {
     outbox: mpsc::UnboundedReceiver<(Bytes, Option<u64>)>,
     client: Arc<HttpClient>,
     address: Target,
+    fields: Bytes,
     flushed: Arc<Notify>,
 }
 
@@ -34,12 +36,12 @@ impl EventStream {
     /// Opens the stream and waits for the address.
     pub async fn open(client: HttpClient) -> Result<(Self, Incoming), CallError> {
         let client = Arc::new(client);
-        let headers = || with(client.headers(), ACCEPT, EVENTS);
-        let received = client.send(Method::GET, &client.target, &headers, &Bytes::new()).await?;
-        if received.status != 200 {
+        let fields = fields_with(&client, ACCEPT, EVENTS);
+        let received = client.send(Method::Get, &client.target, &fields, &Bytes::new()).await?;
+        if received.head.status != 200 {
             return Err(client.status_error(received).await);
         }
-        if !is_event_stream(&received.headers) {
+        if !received.head.is_event_stream() {
             return Err(client.lost("does not answer with an event stream; is it a streamable_http server?"));
         }
         let mut reader = EventReader::new(client.clone(), received.body);
@@ -62,6 +64,7 @@ impl EventStream {
             return Err(client.lost("names an endpoint of another origin"));
         }
         let address = Target::new(address);
+        let fields = fields_with(&client, CONTENT_TYPE, JSON);
         let (outbox, waiting) = mpsc::unbounded_channel();
         let flushed = Arc::new(Notify::new());
         let incoming = Incoming {
@@ -69,13 +72,14 @@ impl EventStream {
             outbox: waiting,
             client: client.clone(),
             address: address.clone(),
+            fields: fields.clone(),
             flushed: flushed.clone(),
         };
-        Ok((Self { client, address, outbox, flushed }, incoming))
+        Ok((Self { client, address, fields, outbox, flushed }, incoming))
     }
 
     pub async fn send(&self, body: Bytes) -> Result<(), CallError> {
-        submit(&self.client, &self.address, &body).await
+        submit(&self.client, &self.address, &self.fields, &body).await
     }
 
     pub fn post(&self, message: Bytes, call: Option<u64>) {
@@ -99,7 +103,7 @@ impl Incoming {
                     self.flushed.notify_one();
                     continue;
                 }
-                if let Err(error) = submit(&self.client, &self.address, &message).await {
+                if let Err(error) = submit(&self.client, &self.address, &self.fields, &message).await {
                     tracing::debug!(%error, "a notice did not reach its upstream");
                     if let Some(link) = link.upgrade() {
                         link.calls.answer_lost(call, &error);
@@ -136,10 +140,9 @@ impl Incoming {
     }
 }
 
-async fn submit(client: &HttpClient, address: &Target, body: &Bytes) -> Result<(), CallError> {
-    let headers = || with(client.headers(), CONTENT_TYPE, JSON);
-    let received = client.send(Method::POST, address, &headers, body).await?;
-    match received.status {
+async fn submit(client: &HttpClient, address: &Target, fields: &[u8], body: &Bytes) -> Result<(), CallError> {
+    let received = client.send(Method::Post, address, fields, body).await?;
+    match received.head.status {
         200..=299 => {
             received.body.discard().await;
             Ok(())
@@ -149,7 +152,9 @@ async fn submit(client: &HttpClient, address: &Target, body: &Bytes) -> Result<(
     }
 }
 
-fn with(mut headers: HeaderMap, name: HeaderName, value: HeaderValue) -> HeaderMap {
+/// The header lines of a request: those of the registration, and one more.
+fn fields_with(client: &HttpClient, name: HeaderName, value: HeaderValue) -> Bytes {
+    let mut headers = client.headers();
     headers.insert(name, value);
-    headers
+    render(&headers)
 }

@@ -1,14 +1,13 @@
 //! The response to one POST: a JSON message, or a stream of events that ends with the answer. A broken legacy stream is
 //! resumed if the upstream gave it an event id.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::HeaderMap;
 
-use super::client::{BodyError, HttpClient, IncomingBody};
+use super::body::{IncomingBody, IncomingMessage};
+use super::client::HttpClient;
 // A circular import: a broken stream is resumed by the transport that opened it.
 use super::streamable::Resumer;
 use crate::charge::Charge;
@@ -21,11 +20,13 @@ const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 /// After this many resumes in a row without a new event the answer is considered lost.
 const MAX_EMPTY_RESUMES: usize = 5;
 
+// The largest variant is the usual one, and boxing it would cost an allocation for each call.
+#[allow(clippy::large_enum_variant)]
 pub enum AnswerStream {
-    /// One message. The future that reads it is kept, because its caller waits for other things at the same time.
+    /// One message; `None` after it.
     Json {
         client: Arc<HttpClient>,
-        reading: Option<BodyFuture>,
+        reading: Option<IncomingMessage>,
     },
     /// A JSON-RPC error that came with an HTTP error status; already read.
     Refused {
@@ -35,15 +36,13 @@ pub enum AnswerStream {
     Events(Box<AnswerEvents>),
 }
 
-pub type BodyFuture = Pin<Box<dyn Future<Output = Result<Bytes, BodyError>> + Send>>;
-
 impl AnswerStream {
     /// The next message on this stream; an error when there is none left.
     pub async fn next_message(&mut self) -> Result<Bytes, CallError> {
         match self {
             AnswerStream::Json { client, reading } => match reading {
                 Some(body) => {
-                    let message = body.await;
+                    let message = body.complete().await;
                     *reading = None;
                     message.map_err(|error| client.unread(error))
                 }
@@ -158,12 +157,4 @@ impl EventReader {
     pub fn retry(&self) -> Duration {
         self.scanner.retry().unwrap_or(DEFAULT_RETRY)
     }
-}
-
-pub fn is_event_stream(headers: &HeaderMap) -> bool {
-    content_type(headers).starts_with("text/event-stream")
-}
-
-pub fn content_type(headers: &HeaderMap) -> &str {
-    headers.get(hyper::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

@@ -1,18 +1,27 @@
-//! HTTP to upstreams: hyper's connections with a small pool of our own (`client`, `pool`, `dial`), and MCP's streamable
-//! transport on top (`streamable`, `answer`). No header of a client's request is passed on to an upstream.
+//! HTTP to upstreams: connections of our own (`stream`, `dial`, `connection`) with their heads (`fields`, `head`) and bodies
+//! (`framing`, `body`), a small pool of them (`pool`, `client`), and MCP's streamable transport on top (`streamable`,
+//! `answer`). No header of a client's request is passed on to an upstream.
 
 mod answer;
+mod body;
 mod client;
+mod connection;
 mod dial;
+mod fields;
+mod framing;
+mod head;
 mod pool;
+mod stream;
 mod streamable;
 
-pub use answer::{AnswerStream, EventReader, Received, is_event_stream};
-pub use client::{HttpClient, Target};
+pub use answer::{AnswerStream, EventReader, Received};
+pub use client::HttpClient;
+pub use connection::read_response;
 pub use dial::Tls;
+pub use fields::{Method, Target, render};
 pub use streamable::{Streamable, start_listening};
 
-use hyper::header::HeaderValue;
+use http::header::HeaderValue;
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");

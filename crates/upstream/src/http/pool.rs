@@ -1,10 +1,10 @@
 //! Idle connections to one origin, ready for the next request.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::dial::Connection;
+use super::connection::Connection;
 
 /// Common servers close idle connections after 5 s; dropping them earlier avoids using one while it is being closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -19,23 +19,35 @@ pub struct ConnectionPool {
 impl ConnectionPool {
     /// Takes the most recently used connection, so that the surplus of a burst stays idle and is dropped.
     pub fn take(&self) -> Option<Connection> {
-        let mut idle = self.idle.lock().expect("no code panics while it holds the pool");
         let now = Instant::now();
-        while idle.front().is_some_and(|(_, since)| now - *since >= IDLE_LIMIT) {
-            idle.pop_front();
-        }
-        while let Some((mut connection, _)) = idle.pop_back() {
-            if connection.is_open() {
+        let is_over = |since: &Instant| now.saturating_duration_since(*since) >= IDLE_LIMIT;
+        loop {
+            let mut idle = self.lock();
+            let expired = match idle.front() {
+                Some((_, since)) if is_over(since) => idle.partition_point(|(_, since)| is_over(since)),
+                Some(_) | None => 0,
+            };
+            // They are closed after the lock is released.
+            let expired: Vec<_> = idle.drain(..expired).collect();
+            let taken = idle.pop_back();
+            drop(idle);
+            drop(expired);
+            let (mut connection, _) = taken?;
+            if connection.is_usable() {
                 return Some(connection);
             }
         }
-        None
     }
 
     pub fn put(&self, connection: Connection) {
-        let mut idle = self.idle.lock().expect("no code panics while it holds the pool");
-        if idle.len() < MAX_IDLE && !connection.sender.is_closed() {
-            idle.push_back((connection, Instant::now()));
+        let now = Instant::now();
+        let mut idle = self.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push_back((connection, now));
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Connection, Instant)>> {
+        self.idle.lock().expect("no code panics while it holds the pool")
     }
 }

@@ -1,17 +1,20 @@
 //! MCP's streamable HTTP transport, client side: POST for every message, one GET stream for messages outside of calls,
 //! DELETE at the end of a session.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::Method;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{Notify, mpsc};
 
-use super::answer::{AnswerEvents, AnswerStream, EventReader, Received, content_type, is_event_stream};
-use super::client::{HttpClient, HttpResponse, IncomingBody};
+use super::answer::{AnswerEvents, AnswerStream, EventReader, Received};
+use super::body::IncomingBody;
+use super::client::{HttpClient, HttpResponse};
+use super::fields::{Method, put, render};
+use super::head::{MediaType, ResponseHead};
 use super::{EVENTS, JSON, JSON_OR_EVENTS};
 use crate::calls::Calls;
 use crate::error::CallError;
@@ -27,13 +30,20 @@ const END_SESSION_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Streamable {
     client: Arc<HttpClient>,
-    /// The session id that the upstream gave us with the answer to `initialize`.
-    session: Arc<OnceLock<HeaderValue>>,
-    /// The headers of every message of a legacy session.
-    posting: Arc<OnceLock<HeaderMap>>,
+    session: Arc<SessionHeaders>,
     /// Notices and answers, sent one after the other by a task of the link.
     outbox: mpsc::UnboundedSender<Posted>,
     flushed: Arc<Notify>,
+}
+
+/// What the headers of a session's requests say.
+#[derive(Default)]
+struct SessionHeaders {
+    /// The session id that the upstream gave us with the answer to `initialize`.
+    id: OnceLock<HeaderValue>,
+    /// The header lines that are the same in every message after the handshake, in each era.
+    legacy: OnceLock<Bytes>,
+    modern: OnceLock<Bytes>,
 }
 
 /// Messages that wait to be sent by [`Streamable::deliver`].
@@ -51,8 +61,8 @@ pub struct Posted {
 impl Streamable {
     pub fn new(client: HttpClient) -> (Self, Outbox) {
         let (outbox, waiting) = mpsc::unbounded_channel();
-        let (session, posting, flushed) = (Arc::default(), Arc::default(), Arc::default());
-        (Self { client: Arc::new(client), session, posting, outbox, flushed }, waiting)
+        let (session, flushed) = (Arc::default(), Arc::default());
+        (Self { client: Arc::new(client), session, outbox, flushed }, waiting)
     }
 
     pub async fn send(
@@ -61,39 +71,38 @@ impl Streamable {
         version: Option<Version>,
         params: &HashMap<String, Vec<HeaderParam>>,
     ) -> Result<AnswerStream, CallError> {
-        let headers = || self.headers_of(&body, version, params);
-        let received = self.client.send(Method::POST, &self.client.target, &headers, &body).await?;
-        if received.status == 200 && is_event_stream(&received.headers) {
+        let fields = self.fields_of(&body, version, params);
+        let received = self.client.send(Method::Post, &self.client.target, &fields, &body).await?;
+        let HttpResponse { head, .. } = &received;
+        if head.status == 200 && head.content == MediaType::Json {
+            self.learn_session(head);
+            let reading = Some(self.client.message(received.body));
+            return Ok(AnswerStream::Json { client: self.client.clone(), reading });
+        }
+        if head.is_event_stream() {
             let resumer = (version.map(Version::era) != Some(Era::Modern))
                 .then(|| Resumer { streamable: self.clone(), version });
-            self.learn_session(&received.headers);
+            self.learn_session(head);
             return Ok(AnswerStream::Events(Box::new(AnswerEvents::new(
                 self.client.clone(),
                 received.body,
                 resumer,
             ))));
         }
-        self.read_json(received, version).await
+        Box::pin(self.read_refusal(received, version)).await
     }
 
-    async fn read_json(
+    /// Reads a response that is not a success.
+    async fn read_refusal(
         &self,
         received: HttpResponse,
         version: Option<Version>,
     ) -> Result<AnswerStream, CallError> {
-        let has_session = version.map(Version::era) == Some(Era::Legacy) && self.session.get().is_some();
-        if has_session && received.status == 404 {
+        let has_session = version.map(Version::era) == Some(Era::Legacy) && self.session.id.get().is_some();
+        if has_session && received.head.status == 404 {
             return Err(self.client.session_lost());
         }
-        let is_json = content_type(&received.headers).starts_with("application/json");
-        if received.status == 200 && is_json {
-            self.learn_session(&received.headers);
-            return Ok(AnswerStream::Json {
-                client: self.client.clone(),
-                reading: Some(Box::pin(self.client.message(received.body))),
-            });
-        }
-        if is_json && !matches!(received.status, 401 | 403) {
+        if received.head.content == MediaType::Json && !matches!(received.head.status, 401 | 403) {
             return self.read_error(received).await;
         }
         match self.client.status_error(received).await {
@@ -107,12 +116,12 @@ impl Streamable {
 
     /// Reads a response with an error status. If it carries a JSON-RPC error, that is the answer.
     async fn read_error(&self, received: HttpResponse) -> Result<AnswerStream, CallError> {
-        let status = received.status;
-        let body = self.client.message(received.body).await;
+        let status = received.head.status;
+        let body = self.client.message(received.body).complete().await;
         let body = body.map_err(|error| self.client.unread(error))?;
         match Head::parse(&body) {
             Ok(Head { kind: MessageKind::Error, id: None, .. })
-                if status == 400 && self.session.get().is_some() && blames_session(&body) =>
+                if status == 400 && self.session.id.get().is_some() && blames_session(&body) =>
             {
                 Err(self.client.session_lost())
             }
@@ -153,9 +162,9 @@ impl Streamable {
 
     /// Sends a notice or an answer and waits until the upstream has received it.
     pub async fn tell(&self, message: &Bytes, version: Option<Version>) -> Result<(), CallError> {
-        let headers = || self.headers_of(message, version, &HashMap::new());
-        let received = self.client.send(Method::POST, &self.client.target, &headers, message).await?;
-        match received.status {
+        let fields = self.fields_of(message, version, &HashMap::new());
+        let received = self.client.send(Method::Post, &self.client.target, &fields, message).await?;
+        match received.head.status {
             404 => Err(self.client.session_lost()),
             400.. => Err(self.client.status_error(received).await),
             _ => {
@@ -173,10 +182,10 @@ impl Streamable {
         loop {
             let after = reader.as_ref().and_then(EventReader::last_event_id);
             let received = match self.open_stream(after, Some(version)).await {
-                Ok(received) if received.status == 200 && is_event_stream(&received.headers) => received,
+                Ok(received) if received.head.is_event_stream() => received,
                 Ok(received) => {
                     // A server need not offer such a stream, but it must know the session.
-                    let error = self.read_json(received, Some(version)).await.err();
+                    let error = self.read_refusal(received, Some(version)).await.err();
                     return suspect(&link, error.filter(|error| matches!(error, CallError::SessionLost(_))));
                 }
                 Err(error @ CallError::NotSent(_)) => return suspect(&link, Some(error)),
@@ -220,12 +229,12 @@ impl Streamable {
     }
 
     pub async fn end_session(&self, version: Option<Version>) {
-        if self.session.get().is_none() {
+        if self.session.id.get().is_none() {
             return;
         }
         let nothing = Bytes::new();
-        let headers = || self.identified(version);
-        let end = self.client.send(Method::DELETE, &self.client.target, &headers, &nothing);
+        let fields = render(&self.identified(version));
+        let end = self.client.send(Method::Delete, &self.client.target, &fields, &nothing);
         // Servers may refuse to end sessions; there is nothing more to do then.
         let _ = tokio::time::timeout(END_SESSION_LIMIT, end).await;
     }
@@ -235,45 +244,31 @@ impl Streamable {
         after: Option<&str>,
         version: Option<Version>,
     ) -> Result<HttpResponse, CallError> {
-        let headers = || {
-            let mut headers = self.identified(version);
-            headers.insert(ACCEPT, EVENTS);
-            if let Some(id) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
-                headers.insert(HeaderName::from_static(headers::LAST_EVENT_ID), id);
-            }
-            headers
-        };
-        self.client.send(Method::GET, &self.client.target, &headers, &Bytes::new()).await
+        let mut headers = self.identified(version);
+        headers.insert(ACCEPT, EVENTS);
+        if let Some(id) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert(HeaderName::from_static(headers::LAST_EVENT_ID), id);
+        }
+        self.client.send(Method::Get, &self.client.target, &render(&headers), &Bytes::new()).await
     }
 
-    fn headers_of(
+    /// The header lines of a message.
+    fn fields_of(
         &self,
         body: &[u8],
         version: Option<Version>,
         params: &HashMap<String, Vec<HeaderParam>>,
-    ) -> HeaderMap {
-        if version.is_some_and(|version| version.era() == Era::Legacy) {
-            // After the handshake these are the same for every message.
-            return self.posting.get_or_init(|| self.posted(version)).clone();
-        }
-        let mut sent = self.posted(version);
-        if version.is_some()
-            && let Ok(head) = Head::of_own(body)
-        {
-            let (method, name) = headers::standard(&head);
-            put(&mut sent, headers::METHOD, &method);
-            if let Some(name) = name {
-                put(&mut sent, headers::NAME, &name);
-            }
-            if let Some(call) = &head.params
-                && let Some(wanted) = call.name.as_ref().and_then(|name| params.get(&*name.value))
-            {
-                for (name, value) in headers::param_headers(body, call.arguments.as_ref(), wanted) {
-                    put(&mut sent, &name, &value);
-                }
+    ) -> Cow<'_, [u8]> {
+        let posted = || render(&self.posted(version));
+        match version.map(Version::era) {
+            None => Cow::Owned(posted().to_vec()),
+            Some(Era::Legacy) => Cow::Borrowed(self.session.legacy.get_or_init(posted)),
+            Some(Era::Modern) => {
+                let mut fields = self.session.modern.get_or_init(posted).to_vec();
+                add_routing(&mut fields, body, params);
+                Cow::Owned(fields)
             }
         }
-        sent
     }
 
     fn posted(&self, version: Option<Version>) -> HeaderMap {
@@ -286,9 +281,10 @@ impl Streamable {
     fn identified(&self, version: Option<Version>) -> HeaderMap {
         let mut headers = self.client.headers();
         if let Some(version) = version {
-            put(&mut headers, headers::PROTOCOL_VERSION, version.as_str());
+            let version = HeaderValue::from_static(version.as_str());
+            headers.insert(HeaderName::from_static(headers::PROTOCOL_VERSION), version);
         }
-        if let Some(session) = self.session.get()
+        if let Some(session) = self.session.id.get()
             && version.map(Version::era) != Some(Era::Modern)
         {
             headers.insert(HeaderName::from_static(headers::SESSION_ID), session.clone());
@@ -296,21 +292,34 @@ impl Streamable {
         headers
     }
 
-    fn learn_session(&self, headers: &HeaderMap) {
-        if let Some(id) = headers.get(headers::SESSION_ID) {
-            let _ = self.session.set(id.clone());
+    fn learn_session(&self, head: &ResponseHead) {
+        if self.session.id.get().is_none()
+            && let Some(id) = head.session.as_ref().and_then(|id| HeaderValue::from_bytes(id).ok())
+        {
+            let _ = self.session.id.set(id);
+        }
+    }
+}
+
+/// Adds the header lines in which a modern message repeats parts of its body.
+fn add_routing(fields: &mut Vec<u8>, body: &[u8], params: &HashMap<String, Vec<HeaderParam>>) {
+    let Ok(head) = Head::of_own(body) else { return };
+    let (method, name) = headers::standard(&head);
+    put(fields, headers::METHOD, &method);
+    if let Some(name) = name {
+        put(fields, headers::NAME, &name);
+    }
+    if let Some(call) = &head.params
+        && let Some(wanted) = call.name.as_ref().and_then(|name| params.get(&*name.value))
+    {
+        for (name, value) in headers::param_headers(body, call.arguments.as_ref(), wanted) {
+            put(fields, &name, &value);
         }
     }
 }
 
 fn blames_session(error: &[u8]) -> bool {
     String::from_utf8_lossy(error).to_ascii_lowercase().contains("session")
-}
-
-fn put(headers: &mut HeaderMap, name: &str, value: &str) {
-    if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
-        headers.insert(name, value);
-    }
 }
 
 fn suspect(link: &std::sync::Weak<Link>, error: Option<CallError>) {
@@ -328,7 +337,7 @@ pub struct Resumer {
 impl Resumer {
     pub async fn resume(&self, last_event_id: &str) -> Result<IncomingBody, CallError> {
         let received = self.streamable.open_stream(Some(last_event_id), self.version).await?;
-        if received.status == 200 && is_event_stream(&received.headers) {
+        if received.head.is_event_stream() {
             return Ok(received.body);
         }
         Err(self.streamable.client.status_error(received).await)

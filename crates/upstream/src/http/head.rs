@@ -1,0 +1,370 @@
+//! The head of a response: its status, the few headers that matter here, and where its body ends. A head of which two
+//! readers could disagree where the body ends is refused. Does no I/O.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use bytes::{Buf, Bytes, BytesMut};
+use httparse::{Header, ParserConfig, Response, Status};
+
+use super::framing::Framing;
+use wire::headers::SESSION_ID;
+
+const HEAD_LIMIT: usize = 64 * 1024;
+const MAX_HEADERS: usize = 100;
+/// The length of a version and a status.
+const BEGINNING: usize = "HTTP/1.1 200".len();
+
+#[derive(Debug)]
+pub struct ResponseHead {
+    pub status: u16,
+    pub content: MediaType,
+    /// The value of `Mcp-Session-Id`.
+    pub session: Option<Bytes>,
+    pub location: Option<String>,
+    /// The values of `WWW-Authenticate`.
+    pub challenges: Vec<String>,
+    pub framing: Framing,
+    /// Whether the server keeps the connection open after the body.
+    pub keeps_open: bool,
+}
+
+impl ResponseHead {
+    /// Whether the body is a stream of events.
+    pub fn is_event_stream(&self) -> bool {
+        self.status == 200 && self.content == MediaType::Events
+    }
+}
+
+/// The type of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaType {
+    Json,
+    Events,
+    Other,
+}
+
+/// Takes heads out of a buffer as it fills.
+#[derive(Default)]
+pub struct HeadReader {
+    /// How many bytes of the buffer contain no end of a head.
+    seen: usize,
+}
+
+impl HeadReader {
+    /// Takes the head of the final response out of the buffer; `None` if it is not complete. Informational ones before it
+    /// are skipped.
+    pub fn take(&mut self, buffer: &mut BytesMut) -> Result<Option<ResponseHead>, String> {
+        loop {
+            // The beginning is parsed at once, since it shows whether this is HTTP. After that a head is parsed only
+            // when it is complete: one that comes in many small pieces would be parsed as often.
+            let is_due = self.seen < BEGINNING || has_end(&buffer[self.seen.saturating_sub(2)..]);
+            let parsed = if is_due && !buffer.is_empty() { parse(buffer)? } else { None };
+            let Some(Parsed { length, mut head, session }) = parsed else {
+                self.seen = buffer.len();
+                return if self.seen <= HEAD_LIMIT { Ok(None) } else { Err(too_long()) };
+            };
+            if length > HEAD_LIMIT {
+                return Err(too_long());
+            }
+            self.seen = 0;
+            match (head.status, session) {
+                (101, _) => return Err("switches to another protocol, which it was not asked to".into()),
+                (100..200, _) => buffer.advance(length),
+                (_, None) => {
+                    buffer.advance(length);
+                    return Ok(Some(head));
+                }
+                (_, Some(session)) => {
+                    head.session = Some(buffer.split_to(length).freeze().slice(session));
+                    return Ok(Some(head));
+                }
+            }
+        }
+    }
+}
+
+/// Whether an empty line follows a line.
+fn has_end(bytes: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', bytes).any(|at| matches!(&bytes[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
+}
+
+/// A head that is still in the buffer.
+struct Parsed {
+    length: usize,
+    head: ResponseHead,
+    /// Where the session's id stands.
+    session: Option<Range<usize>>,
+}
+
+fn parse(buffer: &[u8]) -> Result<Option<Parsed>, String> {
+    let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_HEADERS];
+    let mut response = Response::new(&mut []);
+    let length = match ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        buffer,
+        &mut fields,
+    ) {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(format!("the answer has more than {MAX_HEADERS} headers"));
+        }
+        Err(error) => return Err(format!("the answer is not valid HTTP/1.1: {error}")),
+    };
+    let status = response.code.filter(|code| *code >= 100);
+    let status = status.ok_or("the answer is not valid HTTP/1.1: its status is not between 100 and 999")?;
+    let is_current = response.version == Some(1);
+    let mut content = None;
+    let mut session = None;
+    let mut location = None;
+    let mut challenges = Vec::new();
+    let mut ends = BodyEnds::default();
+    let mut closes = !is_current;
+    for Header { name, value } in response.headers.iter() {
+        let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
+        // Most headers differ from all of these in length already.
+        match name.len() {
+            8 if is("location") && location.is_none() => location = text(value),
+            10 if is("connection") => {
+                closes |= value
+                    .split(|byte| *byte == b',')
+                    .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
+            }
+            12 if is("content-type") => content = content.or(Some(MediaType::of(value))),
+            14 if is("content-length") => ends.add_length(value)?,
+            14 if is(SESSION_ID) && session.is_none() => session = Some(place(buffer, value)),
+            16 if is("www-authenticate") => challenges.extend(text(value)),
+            17 if is("transfer-encoding") => ends.add_coding(value)?,
+            _ => {}
+        }
+    }
+    let framing = match status {
+        100..200 | 204 | 304 => Framing::Length(0),
+        _ => ends.framing(is_current)?,
+    };
+    let content = content.unwrap_or(MediaType::Other);
+    let head =
+        ResponseHead { status, content, session: None, location, challenges, framing, keeps_open: !closes };
+    Ok(Some(Parsed { length, head, session }))
+}
+
+impl MediaType {
+    fn of(value: &[u8]) -> Self {
+        let begins = |with: &str| {
+            value.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+        };
+        if begins("application/json") {
+            MediaType::Json
+        } else if begins("text/event-stream") {
+            MediaType::Events
+        } else {
+            MediaType::Other
+        }
+    }
+}
+
+/// What the headers say about the end of the body.
+#[derive(Default)]
+struct BodyEnds {
+    length: Option<u64>,
+    is_chunked: bool,
+}
+
+impl BodyEnds {
+    fn add_length(&mut self, value: &[u8]) -> Result<(), String> {
+        let digits =
+            std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let length = digits.and_then(|digits| digits.parse().ok());
+        let length = length.ok_or("the answer has a Content-Length that is not a number")?;
+        match self.length.replace(length) {
+            Some(earlier) if earlier != length => Err("the answer has two values of Content-Length".into()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn add_coding(&mut self, value: &[u8]) -> Result<(), String> {
+        if self.is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
+            return Err("the answer has a Transfer-Encoding other than chunked".into());
+        }
+        self.is_chunked = true;
+        Ok(())
+    }
+
+    fn framing(&self, is_current: bool) -> Result<Framing, String> {
+        match (self.is_chunked, self.length) {
+            (true, Some(_)) => Err("the answer has both Transfer-Encoding and Content-Length".into()),
+            (true, None) if !is_current => Err("the answer has a Transfer-Encoding, but is HTTP/1.0".into()),
+            (true, None) => Ok(Framing::CHUNKED),
+            (false, Some(length)) => Ok(Framing::Length(length)),
+            (false, None) => Ok(Framing::UntilClose),
+        }
+    }
+}
+
+/// A value that is readable text.
+fn text(value: &[u8]) -> Option<String> {
+    let is_readable = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+    String::from_utf8(value.to_vec()).ok().filter(|_| is_readable)
+}
+
+/// Where a part of a buffer stands in it.
+fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    start..start + part.len()
+}
+
+fn too_long() -> String {
+    format!("the headers of the answer are larger than {} KiB", HEAD_LIMIT / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(head: &[u8], size: usize) -> Result<Option<(ResponseHead, BytesMut)>, String> {
+        let mut reader = HeadReader::default();
+        let mut buffer = BytesMut::new();
+        for piece in head.chunks(size) {
+            buffer.extend_from_slice(piece);
+            if let Some(head) = reader.take(&mut buffer)? {
+                return Ok(Some((head, buffer)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn taken(head: &str) -> ResponseHead {
+        for size in 1..head.len() {
+            let (head, _) = take(head.as_bytes(), size).unwrap().unwrap();
+            assert!(head.status >= 200);
+        }
+        let (head, left) = take(head.as_bytes(), head.len()).unwrap().unwrap();
+        assert_eq!(left, "");
+        head
+    }
+
+    fn refusal(head: &str) -> String {
+        for size in 1..head.len() {
+            assert!(take(head.as_bytes(), size).is_err(), "{size}: {head:?}");
+        }
+        take(head.as_bytes(), head.len()).unwrap_err()
+    }
+
+    #[test]
+    fn a_head_gives_what_is_needed_of_it() {
+        let head = taken(
+            "HTTP/1.1 401 No\r\nServer: x\r\nContent-Type: Application/JSON; charset=utf-8\r\nMCP-Session-ID:  a-b \r\n\
+             Location: /there\r\nWWW-Authenticate: Basic\r\nwww-authenticate: Bearer x\r\nContent-Length: 12\r\n\r\n",
+        );
+        assert_eq!((head.status, head.content, head.keeps_open), (401, MediaType::Json, true));
+        assert_eq!(head.session.as_deref(), Some(b"a-b".as_slice()));
+        assert_eq!(head.location.as_deref(), Some("/there"));
+        assert_eq!(head.challenges, ["Basic", "Bearer x"]);
+        assert_eq!(head.framing, Framing::Length(12));
+        let bare = taken("HTTP/1.1 200\n\n");
+        assert_eq!((bare.content, bare.framing), (MediaType::Other, Framing::UntilClose));
+        assert!(bare.session.is_none() && bare.location.is_none() && bare.challenges.is_empty());
+    }
+
+    #[test]
+    fn of_several_values_the_first_counts() {
+        let head = taken(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-type: application/json\r\n\
+             mcp-session-id: 1\r\nmcp-session-id: 2\r\nlocation: a\r\nlocation: b\r\n\r\n",
+        );
+        assert!(head.is_event_stream());
+        assert_eq!(head.session.as_deref(), Some(b"1".as_slice()));
+        assert_eq!(head.location.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn informational_responses_are_skipped() {
+        let head =
+            taken("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 x\r\nlink: y\r\n\r\nHTTP/1.1 202 A\r\n\r\n");
+        assert_eq!(head.status, 202);
+        assert!(refusal("HTTP/1.1 101 x\r\nupgrade: y\r\n\r\n").contains("another protocol"));
+    }
+
+    #[test]
+    fn the_end_of_the_body_is_never_ambiguous() {
+        for (lines, framing) in [
+            ("content-length: 0", Some(Framing::Length(0))),
+            ("content-length: 007", Some(Framing::Length(7))),
+            ("content-length: 18446744073709551615", Some(Framing::Length(u64::MAX))),
+            ("content-length: 5\r\nContent-Length: 5", Some(Framing::Length(5))),
+            ("transfer-encoding: Chunked", Some(Framing::CHUNKED)),
+            ("x: y", Some(Framing::UntilClose)),
+            ("content-length: 5\r\ncontent-length: 6", None),
+            ("content-length: 5, 5", None),
+            ("content-length: +5", None),
+            ("content-length: -5", None),
+            ("content-length: 0x5", None),
+            ("content-length:", None),
+            ("content-length: 5 5", None),
+            ("content-length: 18446744073709551616", None),
+            ("content-length: 5\r\ntransfer-encoding: chunked", None),
+            ("transfer-encoding: chunked\r\ncontent-length: 5", None),
+            ("transfer-encoding: chunked\r\ntransfer-encoding: chunked", None),
+            ("transfer-encoding: gzip, chunked", None),
+            ("transfer-encoding: chunked, chunked", None),
+            ("transfer-encoding: chunked;q=1", None),
+            ("transfer-encoding: identity", None),
+            ("transfer-encoding:", None),
+            ("transfer-encoding : chunked", None),
+            ("content-length: 5\r\n folded: 6", None),
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
+            match framing {
+                Some(framing) => assert_eq!(taken(&text).framing, framing, "{lines:?}"),
+                None => drop(refusal(&text)),
+            }
+        }
+        assert!(refusal("HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").contains("HTTP/1.0"));
+        for status in [204, 304] {
+            let head = taken(&format!("HTTP/1.1 {status} x\r\ncontent-length: 5\r\n\r\n"));
+            assert_eq!(head.framing, Framing::Length(0));
+        }
+    }
+
+    #[test]
+    fn a_connection_is_kept_only_if_the_server_keeps_it() {
+        for (head, keeps_open) in [
+            ("HTTP/1.1 200 OK\r\nconnection: keep-alive\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nconnection: closed\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nConnection: x , Close\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\nconnection: x\r\nconnection: close\r\n\r\n", false),
+            ("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n\r\n", false),
+        ] {
+            assert_eq!(taken(head).keeps_open, keeps_open, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_http_is_refused_at_once() {
+        for head in [
+            "SSH-2.0-x\r\n",
+            "HTTP/2 200\r\n\r\n",
+            "HTTP/1.1 20x\r\n",
+            "HTTP/1.1 099 x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\na b: c\r\n\r\n",
+        ] {
+            assert!(take(head.as_bytes(), head.len()).is_err(), "{head:?}");
+        }
+        assert!(take(b"SSH-2.0-OpenSSH_9.9\r\n", 1).is_err());
+    }
+
+    #[test]
+    fn heads_are_bounded() {
+        let long = |length: usize| format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(length));
+        let many = |count: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(count));
+        for size in [1000, 100_000] {
+            assert!(take(long(65_000).as_bytes(), size).unwrap().is_some());
+            assert!(take(long(66_000).as_bytes(), size).unwrap_err().contains("64 KiB"));
+            assert!(take(many(100).as_bytes(), size).unwrap().is_some());
+            assert!(take(many(101).as_bytes(), size).unwrap_err().contains("100 headers"));
+        }
+        let endless = "HTTP/1.1 200 OK\r\nx: ".to_owned() + &"y".repeat(100_000);
+        assert!(take(endless.as_bytes(), 1000).unwrap_err().contains("64 KiB"));
+    }
+}
