@@ -207,7 +207,10 @@ mod tests {
     use super::super::stream::ServerStream;
     use super::*;
     use budget::{Bound, Refusals};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     async fn pair() -> (Connection, TcpStream) {
@@ -218,10 +221,36 @@ mod tests {
         (Connection::new(stream, Security::Plain, None), server.unwrap().0)
     }
 
+    async fn pair_with_tls() -> (Connection, tokio_rustls::server::TlsStream<TcpStream>) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/it/support/tls");
+        let certificate = CertificateDer::from_pem_file(format!("{folder}/first.cert.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(format!("{folder}/first.key.pem")).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client = ClientConfig::builder_with_provider(provider.clone());
+        let client = client.with_safe_default_protocol_versions().unwrap();
+        let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
+        let server = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let server = server.unwrap().with_no_client_auth().with_single_cert(vec![certificate], key);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = async {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let name = ServerName::try_from("localhost").unwrap();
+            tokio_rustls::TlsConnector::from(client).connect(name, stream).await.unwrap()
+        };
+        let accept = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio_rustls::TlsAcceptor::from(Arc::new(server.unwrap())).accept(stream).await.unwrap()
+        };
+        let (client, server) = tokio::join!(connect, accept);
+        (Connection::new(ServerStream::Tls(Box::new(client)), Security::Tls, None), server)
+    }
+
     /// The body of a response to a request on this connection.
     async fn answered(
         mut connection: Connection,
-        server: &mut TcpStream,
+        server: &mut (impl AsyncRead + AsyncWrite + Unpin),
         response: &[u8],
         pool: &Arc<ConnectionPool>,
     ) -> IncomingBody {
@@ -375,5 +404,42 @@ mod tests {
             drop(body);
             assert_eq!(pool.take().is_some(), is_kept);
         }
+    }
+
+    #[tokio::test]
+    async fn tls_carries_large_messages_both_ways_and_shows_the_end() {
+        let (pool, budget) = (Arc::<ConnectionPool>::default(), buffered(10_000_000));
+        let (mut connection, mut server) = pair_with_tls().await;
+        let target = Target::new("https://h/".parse().unwrap());
+        let message = Bytes::from(vec![b'x'; 3_000_000]);
+        for _ in 0..2 {
+            let request = Request {
+                method: Method::Post,
+                target: &target,
+                fields: b"",
+                authorization: None,
+                body: &message,
+            };
+            let [response, ..] = framed(&message);
+            let echo = async {
+                let mut received =
+                    vec![0; "POST / HTTP/1.1\r\ncontent-length: 3000000\r\n\r\n".len() + 3_000_000];
+                server.read_exact(&mut received).await.unwrap();
+                assert!(received.ends_with(&message));
+                server.write_all(&response).await.unwrap();
+                server.flush().await.unwrap();
+            };
+            let exchange = async {
+                let head = connection.send(&request).await.unwrap();
+                let body = IncomingBody::new(connection, &head, pool.clone());
+                let mut reading = IncomingMessage::new(body, 10_000_000, &budget);
+                assert!(reading.complete().await.is_ok_and(|read| read == message));
+                pool.take().unwrap()
+            };
+            connection = tokio::join!(exchange, echo).0;
+        }
+        assert!(connection.is_usable());
+        server.shutdown().await.unwrap();
+        eventually(|| !connection.is_usable()).await;
     }
 }
