@@ -2,11 +2,15 @@
 //! `shutdown` token of [`App::serve`] is cancelled.
 
 mod connection;
+mod events;
 mod front;
+mod in_use;
+mod plain;
 mod response;
 mod resting;
 mod stream;
 mod tls;
+mod unusual;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -31,9 +35,12 @@ use telemetry::Metrics;
 use upstream::stdio::{ChildSettings, ChildUser, Guards};
 
 use front::Front;
+use in_use::Shared;
 use resting::Connections;
 use tls::Tls;
 
+/// What the gateway reads of a plain request, for fuzzing.
+pub use plain::head::{PlainRequest, read_plain};
 /// Makes this process the subreaper of processes whose guard was killed, so that the gateway can end them. Only for a
 /// process that runs nothing but a gateway.
 pub use upstream::stdio::adopt_orphans;
@@ -151,13 +158,13 @@ impl App {
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();
         let budgets = self.gateway.budgets().clone();
-        let shared = connection::Shared {
+        let shared = Arc::new(Shared {
             front: self.front.clone(),
             tls: self.tls.clone(),
             connections: Connections::new(budgets.connections.clone()),
             budgets,
             shutdown: shutdown.clone(),
-        };
+        });
         for listener in self.listeners {
             connections.spawn(accept(listener, connections.clone(), shared.clone()));
         }
@@ -223,7 +230,7 @@ fn store_options(config: &Config) -> OpenOptions {
     OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() }
 }
 
-async fn accept(listener: TcpListener, tasks: TaskTracker, shared: connection::Shared) {
+async fn accept(listener: TcpListener, tasks: TaskTracker, shared: Arc<Shared>) {
     while let Some(accepted) = shared.shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {

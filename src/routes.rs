@@ -201,10 +201,12 @@ fn methods(transport: ClientTransport) -> &'static [Method] {
 /// Finds the MCP endpoint of a path, with its access level. Returns `None` for paths that the router serves.
 pub fn find_endpoint(path: &str) -> Option<(EndpointPath, AccessLevel)> {
     MCP.iter().find_map(|route| {
-        let name = match route.path.split_once("{name}") {
-            None => (path == route.path).then_some("")?,
+        let name = match route.path.find('{') {
+            _ if path == route.path => "",
+            None => return None,
             // Names need no percent-encoding, so an encoded one cannot exist.
-            Some((before, after)) => {
+            Some(at) => {
+                let (before, after) = (&route.path[..at], &route.path[at + "{name}".len()..]);
                 let name = path.strip_prefix(before)?.strip_suffix(after)?;
                 Some(name).filter(|name| !name.is_empty() && !name.contains('/'))?
             }

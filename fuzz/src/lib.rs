@@ -8,7 +8,7 @@ pub mod runner;
 pub mod supervisor;
 mod targets;
 
-use targets::{body, head, import, input, patch, response, session, sse, state, template};
+use targets::{body, head, import, input, patch, request, response, session, sse, state, template};
 
 pub struct Target {
     pub name: &'static str,
@@ -22,6 +22,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "head", run: head::run, dictionary: head::DICTIONARY },
     Target { name: "patch", run: patch::run, dictionary: head::DICTIONARY },
     Target { name: "sse", run: sse::run, dictionary: sse::DICTIONARY },
+    Target { name: "request", run: request::run, dictionary: request::DICTIONARY },
     Target { name: "response", run: response::run, dictionary: response::DICTIONARY },
     Target { name: "template", run: template::run, dictionary: template::DICTIONARY },
     Target { name: "import", run: import::run, dictionary: import::DICTIONARY },

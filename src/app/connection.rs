@@ -1,83 +1,51 @@
-//! Serves one client connection until it closes. An active connection is served by hyper; when it becomes idle, hyper
-//! and its buffers are dropped and only the stream is kept, so that idle connections need little memory.
+//! Serves one client connection until it closes. Plain requests are served on the socket itself (`plain`), all others by
+//! hyper (`unusual`). When a connection becomes idle, its buffers are dropped and only the stream is kept, so that idle
+//! connections need little memory.
 
-use std::convert::Infallible;
-use std::error::Error;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper::server::conn::http1;
-use hyper::service::Service;
-use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_util::sync::CancellationToken;
 
-use super::front::Front;
-use super::response::ResponseBody;
-use super::resting::Connections;
+use super::events::AfterEvents;
+use super::in_use::{Begun, HEAD_TIME, READ_BUFFER, Shared};
+use super::plain::{self, Next};
 use super::stream::ClientStream;
 use super::tls::Tls;
+use super::unusual;
 use crate::http::error::ErrorResponse;
-use budget::{Bound, Budgets, Exceeded, Taken};
+use budget::{Bound, Budgets, Exceeded};
 
 /// Idle timeout: a connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(75);
-/// Time to send the head of a request, from its first byte. A TLS handshake counts as a part of the first head.
-const HEAD_TIME: Duration = Duration::from_secs(15);
-/// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
-/// first check comes soon, since many agents send a single request: connections that come one after another can then
-/// reuse the same memory. The interval doubles up to the longest while a connection is busy.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-/// What a connection costs while a request is received or answered: the size of hyper's first read buffer. It is charged
-/// for more when hyper's buffer grows.
-const READ_BUFFER: u64 = 8 * 1024;
 /// What TLS costs besides: a record that is being received.
 const RECORD_BUFFER: u64 = 20 * 1024;
-/// Largest head of a request, and the most that hyper buffers.
-const MAX_BUFFER: usize = 64 * 1024;
 /// How long a client may not read anything of what is sent to it.
 const SEND_TIME: Duration = Duration::from_secs(30);
 /// How long a connection that is turned away may take to read why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Everything that connections share.
-#[derive(Clone)]
-pub struct Shared {
-    pub front: Front,
-    /// `None` if plain HTTP is served.
-    pub tls: Option<Arc<Tls>>,
-    pub connections: Connections,
-    pub budgets: Budgets,
-    pub shutdown: CancellationToken,
-}
-
-pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Shared) {
+pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Arc<Shared>) {
     let mut taken = match shared.connections.admit().await {
         Ok(taken) => taken,
-        Err(exceeded) => return turn_away(ClientStream::Plain(socket), &shared, exceeded).await,
+        Err(exceeded) => return Box::pin(turn_away(ClientStream::Plain(socket), &shared, exceeded)).await,
     };
     // Responses are written as a whole, and Nagle's algorithm would delay event streams.
     let _ = socket.set_nodelay(true);
     // The kernel closes a connection whose client reads nothing, whatever is being sent by whom.
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(&socket).set_tcp_user_timeout(Some(SEND_TIME));
-    let (mut stream, mut tls) = (ClientStream::Plain(socket), shared.tls.clone());
+    let mut stream = ClientStream::Plain(socket);
+    let mut is_new = true;
     loop {
         let place = shared.connections.rest(taken);
         // Browsers open connections in advance; one without a request must not delay a shutdown.
         let readable = tokio::select! {
-            readable = tokio::time::timeout(IDLE, stream.readable()) => readable,
+            readable = tokio::time::timeout(IDLE, wait_for_bytes(&stream, is_new)) => readable,
             () = place.evicted() => return,
             () = shared.shutdown.cancelled() => return,
         };
@@ -85,28 +53,64 @@ pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Shared) {
             (Ok(Ok(())), Some(taken)) => taken,
             _ => return,
         };
-        let head_begun = Instant::now();
-        let buffered = &shared.budgets.buffered;
-        let charge = match buffered.take(READ_BUFFER) {
-            Ok(charge) => charge,
-            Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
-        };
-        if let Some(tls) = tls.take() {
-            let shaken = Box::pin(shake_hands(stream, &tls, &shared.budgets));
-            match shared.shutdown.run_until_cancelled(shaken).await.flatten() {
-                Some(ready) => stream = ready,
-                None => return,
+        is_new = false;
+        // Boxed, so that idle connections do not reserve memory for these futures.
+        let mut next = Box::pin(serve_until_rest(stream, peer, &shared)).await;
+        stream = loop {
+            match next {
+                Next::Rest(stream) => break stream,
+                Next::Closed => return,
+                Next::Begun(begun) => next = Box::pin(serve_begun(*begun, peer, &shared)).await,
+                Next::Events(events) => match Box::pin(events.send(&shared)).await {
+                    AfterEvents::Rest(stream) => break stream,
+                    AfterEvents::Closed => return,
+                    AfterEvents::Begun(begun) => next = Next::Begun(begun),
+                },
             }
-        }
-        let _record = match stream.is_tls().then(|| buffered.take(RECORD_BUFFER)).transpose() {
-            Ok(record) => record,
-            Err(exceeded) => return turn_away(stream, &shared, exceeded).await,
         };
-        // Boxed, so that idle connections do not reserve memory for this future.
-        match Box::pin(serve_until_rest(stream, head_begun, peer, charge, &shared)).await {
-            Some(resting) => stream = resting,
-            None => return,
+    }
+}
+
+async fn wait_for_bytes(stream: &ClientStream, is_new: bool) -> std::io::Result<()> {
+    if is_new { stream.first_byte().await } else { stream.readable().await }
+}
+
+/// Serves a connection that has something to read, until it rests or its response becomes a stream of events.
+async fn serve_until_rest(mut stream: ClientStream, peer: IpAddr, shared: &Shared) -> Next {
+    let head_begun = Instant::now();
+    let charge = match shared.budgets.buffered.take(READ_BUFFER as u64) {
+        Ok(charge) => charge,
+        Err(exceeded) => {
+            turn_away(stream, shared, exceeded).await;
+            return Next::Closed;
         }
+    };
+    if let Some(tls) = shared.tls.as_ref().filter(|_| !stream.is_tls()) {
+        let shaken = Box::pin(shake_hands(stream, tls, &shared.budgets));
+        match shared.shutdown.run_until_cancelled(shaken).await.flatten() {
+            Some(ready) => stream = ready,
+            None => return Next::Closed,
+        }
+    }
+    serve_begun(Begun { stream, unread: Bytes::new(), head_begun, charge }, peer, shared).await
+}
+
+async fn serve_begun(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
+    let record = begun.stream.is_tls().then(|| shared.budgets.buffered.take(RECORD_BUFFER)).transpose();
+    let _record = match record {
+        Ok(record) => record,
+        Err(exceeded) => {
+            turn_away(begun.stream, shared, exceeded).await;
+            return Next::Closed;
+        }
+    };
+    match plain::serve(begun, peer, shared).await {
+        Next::Begun(unusual) => {
+            // Boxed, since plain requests are more frequent.
+            let rested = Box::pin(unusual::serve_until_rest(*unusual, peer, shared)).await;
+            rested.map_or(Next::Closed, Next::Rest)
+        }
+        next => next,
     }
 }
 
@@ -148,240 +152,5 @@ async fn shake_hands(stream: ClientStream, tls: &Tls, budgets: &Budgets) -> Opti
             budgets.refusals.count(Bound::HeadTime);
             None
         }
-    }
-}
-
-/// Serves requests until the connection is idle, and then returns its stream. Returns `None` when it was closed.
-async fn serve_until_rest(
-    stream: ClientStream,
-    mut head_begun: Instant,
-    peer: IpAddr,
-    charge: Taken,
-    shared: &Shared,
-) -> Option<ClientStream> {
-    let (mut stream, mut unread, mut charge) = (stream, Bytes::new(), charge);
-    let mut first_look = FIRST_LOOK;
-    loop {
-        let activity = Arc::<Activity>::default();
-        let io = WatchedIo { io: TokioIo::new(stream), unread, charge, activity: activity.clone() };
-        let service = ConnectionService { front: shared.front.clone(), peer, activity: activity.clone() };
-        let mut builder = http1::Builder::new();
-        let head_time = HEAD_TIME.saturating_sub(head_begun.elapsed());
-        builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_buf_size(MAX_BUFFER);
-        let mut connection = builder.serve_connection(io, service);
-        // The request that woke the connection up does not count as activity.
-        let (mut seen, mut look) = (1, first_look);
-        loop {
-            tokio::select! {
-                served = &mut connection => return end(served, shared),
-                () = shared.shutdown.cancelled() => {
-                    Pin::new(&mut connection).graceful_shutdown();
-                    return end(connection.await, shared);
-                }
-                () = tokio::time::sleep(look) => {}
-            }
-            let begun = activity.begun.load(Ordering::Relaxed);
-            if begun == seen && activity.rests() {
-                break;
-            }
-            (seen, look) = (begun, (look * 2).min(LONGEST_LOOK));
-        }
-        // After a complete request the rest is the beginning of the next one; else it is still the same head.
-        let has_served = activity.begun.load(Ordering::Relaxed) > 0;
-        if has_served {
-            head_begun = Instant::now();
-        }
-        let parts = connection.into_parts();
-        stream = parts.io.io.into_inner();
-        charge = parts.io.charge;
-        // Keeps the part of the next request that was already read.
-        unread = [parts.io.unread, parts.read_buf].concat().into();
-        // What arrived over TLS without being a request is a handshake or a part of a head, too.
-        let is_between_heads = !stream.is_tls() || has_served && !stream.has_begun_record();
-        if unread.is_empty() && is_between_heads {
-            return Some(stream);
-        }
-        // Dropping the buffers of half a head frees nothing, so it need not be tried often.
-        first_look = LONGEST_LOOK;
-    }
-}
-
-fn end(served: hyper::Result<()>, shared: &Shared) -> Option<ClientStream> {
-    if let Err(error) = served {
-        let is_unread = error
-            .source()
-            .and_then(|cause| cause.downcast_ref::<std::io::Error>())
-            .is_some_and(|cause| cause.kind() == std::io::ErrorKind::TimedOut);
-        if error.is_timeout() {
-            shared.budgets.refusals.count(Bound::HeadTime);
-        } else if is_unread {
-            shared.budgets.refusals.count(Bound::SendTime);
-        }
-        tracing::debug!(%error, "connection ended early");
-    }
-    None
-}
-
-/// Activity of a connection, as the idle check sees it.
-#[derive(Default)]
-struct Activity {
-    /// Number of requests received, and of responses sent completely.
-    begun: AtomicU64,
-    ended: AtomicU64,
-    reading_waits: AtomicBool,
-    writing_waits: AtomicBool,
-}
-
-impl Activity {
-    /// Tells whether no request is in flight, no write is blocked, and no further bytes have arrived.
-    fn rests(&self) -> bool {
-        self.begun.load(Ordering::Relaxed) == self.ended.load(Ordering::Relaxed)
-            && self.reading_waits.load(Ordering::Relaxed)
-            && !self.writing_waits.load(Ordering::Relaxed)
-    }
-}
-
-struct ConnectionService {
-    front: Front,
-    peer: IpAddr,
-    activity: Arc<Activity>,
-}
-
-impl Service<Request<Incoming>> for ConnectionService {
-    type Response = Response<CountedBody>;
-    type Error = Infallible;
-    /// Boxed, since the connection reserves memory for it between requests, too.
-    type Future = Pin<Box<dyn Future<Output = Result<Response<CountedBody>, Infallible>> + Send>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.activity.begun.fetch_add(1, Ordering::Relaxed);
-        let until_sent = UntilSent(self.activity.clone());
-        let (front, peer) = (self.front.clone(), self.peer);
-        // The answering future is made inside, since a captured one would be stored twice: it is several KiB long.
-        Box::pin(async move {
-            let response = front.answer(peer, request).await?;
-            Ok(response.map(|body| CountedBody { body, _until_sent: until_sent }))
-        })
-    }
-}
-
-/// Counts a response as sent when it is dropped: hyper has taken all of it, or the connection is gone.
-struct UntilSent(Arc<Activity>);
-
-impl Drop for UntilSent {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// A response body that counts as in flight until it is dropped.
-pub struct CountedBody {
-    body: ResponseBody,
-    _until_sent: UntilSent,
-}
-
-impl Body for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// The stream of the client, with bytes that were read from it earlier and not used yet.
-struct WatchedIo {
-    io: TokioIo<ClientStream>,
-    unread: Bytes,
-    /// The part of the budget that hyper's read buffer takes.
-    charge: Taken,
-    activity: Arc<Activity>,
-}
-
-impl Read for WatchedIo {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        if !self.unread.is_empty() {
-            let length = self.unread.len().min(buffer.remaining());
-            buffer.put_slice(&self.unread.split_to(length));
-            return Poll::Ready(Ok(()));
-        }
-        let capacity = buffer.remaining() as u64;
-        if capacity > self.charge.amount() {
-            let more = capacity.next_power_of_two() - self.charge.amount();
-            self.charge.grow(more).map_err(std::io::Error::other)?;
-        }
-        let polled = Pin::new(&mut self.io).poll_read(context, buffer);
-        self.activity.reading_waits.store(polled.is_pending(), Ordering::Relaxed);
-        polled
-    }
-}
-
-impl WatchedIo {
-    /// Writes our response instead of hyper's own to a request that hyper cannot read. The connection is closed after it,
-    /// so what does not fit into the socket at once is given up.
-    fn replace(&mut self, context: &mut Context<'_>, data: &[u8]) -> Option<usize> {
-        let words = ErrorResponse::instead_of(data)?.into_last_words();
-        let _ = Pin::new(&mut self.io).poll_write(context, &words);
-        Some(data.len())
-    }
-
-    fn note<T>(&self, written: Poll<T>) -> Poll<T> {
-        self.activity.writing_waits.store(written.is_pending(), Ordering::Relaxed);
-        written
-    }
-}
-
-impl Write for WatchedIo {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        if let Some(count) = self.replace(context, data) {
-            return Poll::Ready(Ok(count));
-        }
-        let written = Pin::new(&mut self.io).poll_write(context, data);
-        self.note(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        if let Some(count) = data.first().and_then(|first| self.replace(context, first)) {
-            return Poll::Ready(Ok(count));
-        }
-        let written = Pin::new(&mut self.io).poll_write_vectored(context, data);
-        self.note(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        // A TLS session accepts bytes that the socket does not.
-        let flushed = Pin::new(&mut self.io).poll_flush(context);
-        self.note(flushed)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }

@@ -14,10 +14,12 @@ use hyper::header::{
     ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::plain::head::PlainHead;
 use super::response::{ResponseBody, charged, respond};
-use crate::http::access::{AccessLevel, AccessRequest, Peer};
+use crate::http::access::{AccessLevel, AccessRequest, Peer, token_in};
 use crate::http::error::ErrorResponse;
 use crate::http::origin_check::LocalPages;
 use crate::http::reply::NoContent;
@@ -25,13 +27,16 @@ use crate::http::revocable::until_revoked;
 use crate::http::{Face, body, origin_check, system};
 use crate::routes;
 use gateway::principals::Principal;
-use mcp::{Ask, EndpointPath, Mcp, Routing, Viewer};
+use mcp::{Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
 use model::Mode;
 use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 
 /// Headers of every response. A response with a `Cache-Control` of its own keeps that.
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// What nearly all agents accept.
+const USUAL_ACCEPT: &str = "application/json, text/event-stream";
 
 #[derive(Clone)]
 pub struct Front {
@@ -125,9 +130,7 @@ impl Front {
         head: &Parts,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, ErrorResponse> {
-        let (method, path) = (head.method.as_str(), head.uri.path());
-        let asked = AccessRequest { method, path, headers: &head.headers, peer };
-        let caller = match self.face.admit(access, &asked).await {
+        let caller = match self.face.admit(access, &AccessRequest::of(head, peer)).await {
             Ok(caller) => caller.0,
             Err(error) => {
                 body::discard(body, 0).await;
@@ -147,6 +150,54 @@ impl Front {
     }
 }
 
+/// The reply to a plain request.
+pub struct AgentReply {
+    pub reply: Reply,
+    /// Cancelled when the token of the request is revoked.
+    pub revoked: Option<CancellationToken>,
+}
+
+/// Plain requests are those of agents, without anything that only browsers send. They pass the same checks as all others.
+impl Front {
+    pub async fn admit_plain(
+        &self,
+        peer: IpAddr,
+        head: &PlainHead<'_>,
+    ) -> Result<Option<Principal>, ErrorResponse> {
+        if self.face.gateway.mode == Mode::Development {
+            origin_check::check_name(&self.face.settings, head.headers.host.unwrap_or_default())?;
+        }
+        let token = head.headers.authorization.and_then(|value| token_in(value.as_bytes()));
+        let PlainHead { method, path, .. } = *head;
+        let forwarded_for = head.headers.forwarded_for;
+        let asked = AccessRequest { method, path, token, forwarded_for, peer };
+        self.face.admit(head.access, &asked).await.map(|caller| caller.0)
+    }
+
+    pub async fn answer_plain(
+        &self,
+        head: PlainHead<'_>,
+        caller: Option<&Principal>,
+        body: Bytes,
+    ) -> Result<AgentReply, ErrorResponse> {
+        let revoked = caller.map(Principal::revoked);
+        let ask = Ask {
+            method: head.method,
+            transport: head.place.transport,
+            viewer: Viewer { scope: head.place.scope, client: caller.map(Principal::id) },
+            revoked: revoked.cloned(),
+            session: head.headers.session,
+            version: head.headers.version,
+            routing: head.routing,
+            accepts_events: accepts_events(head.headers.accept.into_iter()),
+            query: head.query,
+            body,
+        };
+        let reply = until_revoked(revoked, self.mcp.serve(ask)).await?;
+        Ok(AgentReply { reply, revoked: revoked.cloned() })
+    }
+}
+
 fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, body: Bytes) -> Ask<'a> {
     Ask {
         method: head.method.as_str(),
@@ -156,7 +207,9 @@ fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, bod
         session: single(&head.headers, SESSION_ID),
         version: single(&head.headers, PROTOCOL_VERSION),
         routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),
-        accepts_events: accepts_events(&head.headers),
+        accepts_events: accepts_events(
+            head.headers.get_all(ACCEPT).iter().map(|value| value.to_str().unwrap_or_default()),
+        ),
         query: head.uri.query(),
         body,
     }
@@ -164,14 +217,17 @@ fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, bod
 
 /// Tells whether the client accepts an event stream. Without an `Accept` header it accepts anything; several such
 /// headers count as one.
-fn accepts_events(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(ACCEPT);
-    let mut medias = accepted.iter().flat_map(|value| value.to_str().unwrap_or_default().split(','));
-    let is_event_stream = |media: &str| {
-        let media = media.split(';').next().unwrap_or_default().trim();
-        ["text/event-stream", "text/*", "*/*"].iter().any(|wanted| media.eq_ignore_ascii_case(wanted))
+fn accepts_events<'a>(accepted: impl Iterator<Item = &'a str>) -> bool {
+    let is_event_stream = |media: &[u8]| {
+        let end = media.iter().position(|byte| *byte == b';').unwrap_or(media.len());
+        let media = media[..end].trim_ascii();
+        [&b"text/event-stream"[..], b"text/*", b"*/*"].iter().any(|wanted| media.eq_ignore_ascii_case(wanted))
     };
-    accepted.iter().next().is_none() || medias.any(is_event_stream)
+    let accepts = |value: &str| {
+        value == USUAL_ACCEPT || value.as_bytes().split(|byte| *byte == b',').any(is_event_stream)
+    };
+    let mut accepted = accepted.peekable();
+    accepted.peek().is_none() || accepted.any(accepts)
 }
 
 /// Returns the value of a header that may be sent once. Sent twice or with a value that is not text, it counts as

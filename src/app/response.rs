@@ -36,10 +36,7 @@ pub fn respond(reply: Reply, revoked: Option<&CancellationToken>, budget: &Budge
         mcp::ReplyBody::Events(events) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-            match revoked {
-                None => ResponseBody::Events(events),
-                Some(revoked) => ResponseBody::Revocable(UntilRevoked::new(events, revoked)),
-            }
+            events_body(events, revoked)
         }
     };
     if let Some(session) = reply.session.and_then(|session| HeaderValue::try_from(session).ok()) {
@@ -57,6 +54,14 @@ pub fn respond(reply: Reply, revoked: Option<&CancellationToken>, budget: &Budge
     response
 }
 
+/// The body of an event stream, which ends when the token of its request is revoked.
+pub fn events_body(events: mcp::EventBody, revoked: Option<&CancellationToken>) -> ResponseBody {
+    match revoked {
+        None => ResponseBody::Events(events),
+        Some(revoked) => ResponseBody::Revocable(UntilRevoked::new(events, revoked)),
+    }
+}
+
 /// Charges the budget for a response of the router. One that does not fit becomes an error.
 pub fn charged(response: Response<RouterBody>, budget: &Budget) -> Response<ResponseBody> {
     match response.body().size_hint().exact() {
@@ -70,7 +75,7 @@ pub fn charged(response: Response<RouterBody>, budget: &Budget) -> Response<Resp
 
 /// Charges the budget for each large piece of a message. A shared one is not charged, since it is held anyway. A message
 /// that does not fit becomes an error.
-fn charge_pieces(mut pieces: Vec<Bytes>, budget: &Budget) -> VecDeque<Bytes> {
+pub fn charge_pieces(mut pieces: Vec<Bytes>, budget: &Budget) -> VecDeque<Bytes> {
     for index in 0..pieces.len() {
         let piece = &mut pieces[index];
         if piece.len() <= UNCHARGED || !piece.is_unique() {

@@ -16,22 +16,36 @@ pub enum ClientStream {
 }
 
 impl ClientStream {
-    /// Waits until there is something to read. Only for a new stream, or one whose last read had to wait: then a TLS
-    /// session has no decrypted bytes left, and the next ones come over the socket.
+    /// Waits until a new stream has something to read: tokio takes a new socket for readable until a read has failed.
+    pub async fn first_byte(&self) -> io::Result<()> {
+        self.socket().peek(&mut [0]).await.map(drop)
+    }
+
+    /// Waits until there is something to read. Only for a stream whose last read had to wait: then a TLS session has no
+    /// decrypted bytes left, and the next ones come over the socket.
     pub async fn readable(&self) -> io::Result<()> {
+        self.socket().readable().await
+    }
+
+    fn socket(&self) -> &TcpStream {
         match self {
-            // tokio takes a new socket for readable until a read has failed.
-            ClientStream::Plain(socket) => socket.peek(&mut [0]).await.map(drop),
-            ClientStream::Tls(tls) => tls.get_ref().0.socket.readable().await,
+            ClientStream::Plain(socket) => socket,
+            ClientStream::Tls(tls) => &tls.get_ref().0.socket,
         }
     }
 
     /// Tells whether the client has begun to send something that cannot be read yet: a part of a TLS record.
-    pub fn has_begun_record(&self) -> bool {
+    fn has_begun_record(&self) -> bool {
         match self {
             ClientStream::Plain(_) => false,
             ClientStream::Tls(tls) => tls.get_ref().0.is_inside(),
         }
+    }
+
+    /// Tells whether the client has begun no further head. What arrives over TLS without being a request is a handshake or a
+    /// part of a head, too.
+    pub fn is_between_heads(&self, has_served: bool) -> bool {
+        !self.is_tls() || has_served && !self.has_begun_record()
     }
 
     pub fn is_tls(&self) -> bool {
@@ -202,9 +216,9 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let stream = ClientStream::Plain(listener.accept().await.unwrap().0);
         let wait = std::time::Duration::from_millis(50);
-        assert!(tokio::time::timeout(wait, stream.readable()).await.is_err());
+        assert!(tokio::time::timeout(wait, stream.first_byte()).await.is_err());
         client.write_all(b"x").await.unwrap();
-        stream.readable().await.unwrap();
+        stream.first_byte().await.unwrap();
     }
 
     #[test]

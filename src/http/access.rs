@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -105,8 +106,7 @@ impl Face {
         let Entrance { access, takes_body } = entrance;
         let (mut head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
-        let (method, path) = (head.method.as_str(), head.uri.path());
-        let asked = AccessRequest { method, path, headers: &head.headers, peer };
+        let asked = AccessRequest::of(&head, peer);
         if let Err(error) = self.admit(access, &asked).await {
             body::discard(body, 0).await;
             return Err(error);
@@ -127,12 +127,12 @@ impl Face {
         access: AccessLevel,
         request: &AccessRequest<'_>,
     ) -> Result<Principal, ErrorResponse> {
-        let token = bearer_token(request.headers).ok_or_else(ErrorResponse::no_token)?;
+        let token = request.token.ok_or_else(ErrorResponse::no_token)?;
         let Some(principal) = self.gateway.identify(token).await else {
             let error = ErrorResponse::wrong_token();
             return Err(match self.gateway.was_valid_lately(token) {
                 true => error,
-                false => self.guessed(request.headers, request.peer, error),
+                false => self.guessed(request.forwarded_for, request.peer, error),
             });
         };
         match (access, &principal) {
@@ -156,13 +156,13 @@ impl Face {
         let token = bearer_token(headers).ok_or_else(ErrorResponse::no_init_secret)?;
         match is_same(token, secret.expose().as_bytes()) {
             true => Ok(()),
-            false => Err(self.guessed(headers, peer.0, ErrorResponse::wrong_init_secret())),
+            false => Err(self.guessed(forwarded_for(headers), peer.0, ErrorResponse::wrong_init_secret())),
         }
     }
 
     /// Counts a wrong token. Returns its error, or that of too many.
-    fn guessed(&self, headers: &HeaderMap, peer: IpAddr, error: ErrorResponse) -> ErrorResponse {
-        match self.guesses.count(source(&self.settings, headers, peer), Instant::now()) {
+    fn guessed(&self, forwarded_for: Option<&str>, peer: IpAddr, error: ErrorResponse) -> ErrorResponse {
+        match self.guesses.count(source(&self.settings, forwarded_for, peer), Instant::now()) {
             true => error,
             false => {
                 self.gateway.budgets().refusals.count(Bound::WrongTokens);
@@ -182,8 +182,18 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 pub struct AccessRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
-    pub headers: &'a HeaderMap,
+    /// The bearer token; `None` if it is missing or malformed.
+    pub token: Option<&'a [u8]>,
+    /// The last header with the addresses that proxies saw.
+    pub forwarded_for: Option<&'a str>,
     pub peer: IpAddr,
+}
+
+impl<'a> AccessRequest<'a> {
+    pub fn of(head: &'a Parts, peer: IpAddr) -> Self {
+        let (token, forwarded_for) = (bearer_token(&head.headers), forwarded_for(&head.headers));
+        Self { method: head.method.as_str(), path: head.uri.path(), token, forwarded_for, peer }
+    }
 }
 
 /// Middleware of every route: checks the access level, then runs the handler.
@@ -215,20 +225,28 @@ pub async fn pass(
 /// Returns the token of `Authorization: Bearer <token>`; `None` if the header is missing, repeated or malformed.
 fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
-    let (scheme, token) = value.split_at_checked("Bearer".len())?;
+    token_in(values.next().filter(|_| values.next().is_none())?.as_bytes())
+}
+
+/// Returns the token of the value `Bearer <token>`.
+pub fn token_in(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.split_at_checked("Bearer".len())?;
     let token = token.strip_prefix(b" ")?.trim_ascii();
     (scheme.eq_ignore_ascii_case(b"Bearer") && !token.is_empty()).then_some(token)
 }
 
+/// Returns the last header with the addresses that proxies saw.
+fn forwarded_for(headers: &HeaderMap) -> Option<&str> {
+    headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()
+}
+
 /// Returns the address of the client. Behind a trusted proxy that is the last entry of `X-Forwarded-For`, which the
 /// proxy added itself; earlier entries come from the client and prove nothing.
-fn source(settings: &WebSettings, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+fn source(settings: &WebSettings, forwarded_for: Option<&str>, peer: IpAddr) -> IpAddr {
     if !settings.trust_proxy {
         return peer;
     }
-    let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
-    let last = forwarded.and_then(|value| value.to_str().ok()?.rsplit(',').next());
+    let last = forwarded_for.and_then(|value| value.rsplit(',').next());
     let address = last.map(str::trim).and_then(|text| {
         let bare = text.trim_start_matches('[').trim_end_matches(']');
         bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
@@ -267,7 +285,7 @@ mod tests {
                 headers.append("x-forwarded-for", value.parse().unwrap());
             }
             let settings = WebSettings { trust_proxy, ..WebSettings::default() };
-            source(&settings, &headers, [9, 9, 9, 9].into()).to_string()
+            source(&settings, forwarded_for(&headers), [9, 9, 9, 9].into()).to_string()
         };
         assert_eq!(proxied(false, &["1.1.1.1"]), "9.9.9.9");
         assert_eq!(proxied(true, &[]), "9.9.9.9");

@@ -134,14 +134,19 @@ impl ErrorResponse {
         ))
     }
 
+    /// The status, an extra header, and the JSON body.
+    pub fn into_parts(self) -> (StatusCode, Option<(HeaderName, HeaderValue)>, String) {
+        let body = json!({ "error": self.sentence }).to_string();
+        (self.status, self.header, body)
+    }
+
     /// The bytes of the response, for a connection on which hyper does not respond and which is closed after it.
     pub fn into_last_words(self) -> Vec<u8> {
-        let body = json!({ "error": self.sentence }).to_string();
-        let header = self
-            .header
+        let (status, header, body) = self.into_parts();
+        let header = header
             .map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap_or_default()))
             .unwrap_or_default();
-        let (status, length) = (self.status, body.len());
+        let length = body.len();
         let head = format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\n\
              cache-control: no-store\r\n{header}connection: close\r\ncontent-length: {length}\r\n\r\n"
@@ -190,8 +195,9 @@ impl From<FieldError> for ErrorResponse {
 
 impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
-        let mut response = json_response(self.status, json!({ "error": self.sentence }).to_string());
-        if let Some((name, value)) = self.header {
+        let (status, header, body) = self.into_parts();
+        let mut response = json_response(status, body);
+        if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }
         response

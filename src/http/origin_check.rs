@@ -34,9 +34,14 @@ pub fn check_host(settings: &WebSettings, head: &Parts) -> Result<(), ErrorRespo
     let named = named.map(|host| String::from_utf8_lossy(host.as_bytes()));
     // A request target in absolute form names a host, too.
     let mut hosts = named.chain(head.uri.authority().map(|authority| authority.as_str().into()));
-    match hosts.find(|host| !is_own_host(settings, host_of(host))) {
-        None => Ok(()),
-        Some(host) => Err(ErrorResponse::forbidden(format!(
+    hosts.try_for_each(|host| check_name(settings, &host))
+}
+
+/// Refuses one host as [`check_host`] does.
+pub fn check_name(settings: &WebSettings, host: &str) -> Result<(), ErrorResponse> {
+    match is_own_host(settings, host_of(host)) {
+        true => Ok(()),
+        false => Err(ErrorResponse::forbidden(format!(
             "the host {host:?} is not known to be this gateway; use localhost, or add the name to ALLOWED_HOSTS"
         ))),
     }

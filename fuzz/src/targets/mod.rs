@@ -5,6 +5,7 @@ pub mod head;
 pub mod import;
 pub mod input;
 pub mod patch;
+pub mod request;
 pub mod response;
 pub mod session;
 pub mod sse;

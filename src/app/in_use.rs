@@ -1,0 +1,52 @@
+//! A client connection in use: what the files that serve it have in common.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::front::Front;
+use super::resting::Connections;
+use super::stream::ClientStream;
+use super::tls::Tls;
+use budget::{Bound, Budgets, Taken};
+
+/// Time to send the head of a request, from its first byte. A TLS handshake counts as a part of the first head.
+pub const HEAD_TIME: Duration = Duration::from_secs(15);
+/// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
+/// first check comes soon, since many agents send a single request: connections that come one after another can then
+/// reuse the same memory. The interval doubles while a connection is busy.
+pub const FIRST_LOOK: Duration = Duration::from_millis(20);
+/// What a connection costs while a request is received or answered: the size of its first read buffer. It is charged for
+/// more when the buffer of hyper grows.
+pub const READ_BUFFER: usize = 8 * 1024;
+
+/// Everything that connections share.
+pub struct Shared {
+    pub front: Front,
+    /// `None` if plain HTTP is served.
+    pub tls: Option<Arc<Tls>>,
+    pub connections: Connections,
+    pub budgets: Budgets,
+    pub shutdown: CancellationToken,
+}
+
+/// A connection with a request, or a part of one.
+pub struct Begun {
+    pub stream: ClientStream,
+    /// What was read of it and not used yet.
+    pub unread: Bytes,
+    /// When the first byte of its head arrived.
+    pub head_begun: Instant,
+    /// The part of the budget that its read buffer takes.
+    pub charge: Taken,
+}
+
+/// Counts a connection that was closed since its client read nothing for too long.
+pub fn note_unread(cause: Option<&io::Error>, shared: &Shared) {
+    if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut) {
+        shared.budgets.refusals.count(Bound::SendTime);
+    }
+}

@@ -1,0 +1,286 @@
+//! The head of a plain request: one to an MCP endpoint, in the form in which nearly all agents send it. Everything else
+//! is left to hyper: other paths and methods, other versions of HTTP, bodies in chunks, requests of browsers, repeated
+//! headers, unusual characters. So a request is plain only if there is one way to read it.
+
+use std::mem::MaybeUninit;
+use std::str;
+
+use httparse::{Header, Request, Status};
+
+use crate::http::access::AccessLevel;
+use crate::routes;
+use mcp::{EndpointPath, Routing};
+use wire::headers::{METHOD, NAME, PARAM_PREFIX, PROTOCOL_VERSION, SESSION_ID};
+
+/// Requests with more headers are unusual.
+const MOST_HEADERS: usize = 32;
+/// Requests with larger bodies are unusual.
+const LARGEST_BODY: usize = 64 * 1024;
+
+/// The head of a plain request; it borrows from the bytes that were read.
+pub struct PlainHead<'a> {
+    pub method: &'static str,
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    pub place: EndpointPath,
+    pub access: AccessLevel,
+    pub headers: PlainHeaders<'a>,
+    /// The routing headers, which only modern clients send.
+    pub routing: Option<Routing>,
+    /// Length of the head, in bytes.
+    pub length: usize,
+    pub body_length: usize,
+}
+
+/// The headers that matter. Each is sent at most once, and its value is text.
+#[derive(Default)]
+pub struct PlainHeaders<'a> {
+    pub host: Option<&'a str>,
+    pub accept: Option<&'a str>,
+    pub authorization: Option<&'a str>,
+    pub forwarded_for: Option<&'a str>,
+    pub session: Option<&'a str>,
+    pub version: Option<&'a str>,
+    connection: Option<&'a str>,
+    content_length: Option<&'a str>,
+    method: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+/// Headers that make a request unusual: they change how it is read, or come from a browser.
+const UNUSUAL: [&str; 10] = [
+    "access-control-request-headers",
+    "access-control-request-method",
+    "expect",
+    "keep-alive",
+    "origin",
+    "sec-fetch-site",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl<'a> PlainHead<'a> {
+    /// Parses the head of a request. Returns `None` if it is not complete or not plain.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let mut slots = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+        let mut request = Request::new(&mut []);
+        let length = match request.parse_with_uninit_headers(bytes, &mut slots) {
+            Ok(Status::Complete(length)) => length,
+            Ok(Status::Partial) | Err(_) => return None,
+        };
+        // A request line may follow empty lines, which need not be looked at here.
+        if request.version != Some(1) || bytes.first().is_none_or(u8::is_ascii_whitespace) {
+            return None;
+        }
+        let method = ["POST", "GET", "DELETE"].into_iter().find(|method| Some(*method) == request.method)?;
+        let (path, query) = split_target(request.path?)?;
+        let (place, access) = routes::find_endpoint(path)?;
+        let mut headers = PlainHeaders::default();
+        for header in request.headers.iter() {
+            headers.add(header)?;
+        }
+        let (body_length, routing) = (headers.body_length()?, headers.routing(request.headers));
+        let is_plain = headers.host.is_some()
+            && headers.connection.is_none_or(|value| value.eq_ignore_ascii_case("keep-alive"))
+            && (body_length == 0 || method == "POST");
+        is_plain.then_some(Self { method, path, query, place, access, headers, routing, length, body_length })
+    }
+}
+
+impl<'a> PlainHeaders<'a> {
+    /// Notes a header. Returns `None` if the request is not plain because of it.
+    fn add(&mut self, header: &Header<'a>) -> Option<()> {
+        let slot = match header.name.len() {
+            4 if is(header, "host") => &mut self.host,
+            6 if is(header, "accept") => &mut self.accept,
+            8 if is(header, NAME) => &mut self.name,
+            10 if is(header, "connection") => &mut self.connection,
+            10 if is(header, METHOD) => &mut self.method,
+            13 if is(header, "authorization") => &mut self.authorization,
+            14 if is(header, "content-length") => &mut self.content_length,
+            14 if is(header, SESSION_ID) => &mut self.session,
+            15 if is(header, "x-forwarded-for") => &mut self.forwarded_for,
+            20 if is(header, PROTOCOL_VERSION) => &mut self.version,
+            _ => return (!UNUSUAL.iter().any(|name| is(header, name))).then_some(()),
+        };
+        let is_first = slot.replace(text(header.value)?).is_none();
+        is_first.then_some(())
+    }
+
+    /// Returns `None` if the length is not a plain number, or too large.
+    fn body_length(&self) -> Option<usize> {
+        let Some(digits) = self.content_length else { return Some(0) };
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let length: usize = digits.parse().ok().filter(|_| is_number)?;
+        (length <= LARGEST_BODY).then_some(length)
+    }
+
+    fn routing(&self, all: &[Header<'_>]) -> Option<Routing> {
+        self.method?;
+        let mut routing = Routing::default();
+        for header in all {
+            let name = header.name.to_ascii_lowercase();
+            if [METHOD, NAME].contains(&&*name) || name.starts_with(PARAM_PREFIX) {
+                // A value that is not text must match nothing in the body.
+                routing.add(&name, text(header.value).unwrap_or("\u{fffd}"));
+            }
+        }
+        Some(routing)
+    }
+}
+
+/// A plain request as a whole, with the values of its headers by [`PlainRequest::NAMES`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainRequest {
+    pub method: String,
+    pub path: String,
+    pub query: Option<String>,
+    pub headers: [Option<String>; 8],
+    pub body: Vec<u8>,
+}
+
+impl PlainRequest {
+    pub const NAMES: [&str; 8] =
+        ["host", "accept", "authorization", "x-forwarded-for", SESSION_ID, PROTOCOL_VERSION, METHOD, NAME];
+}
+
+/// Reads a plain request. Returns `None` for everything else, and if it is not complete.
+pub fn read_plain(bytes: &[u8]) -> Option<PlainRequest> {
+    let PlainHead { method, path, query, headers, length, body_length, .. } = PlainHead::parse(bytes)?;
+    let PlainHeaders { host, accept, authorization, forwarded_for, session, version, .. } = headers;
+    let values = [host, accept, authorization, forwarded_for, session, version, headers.method, headers.name];
+    Some(PlainRequest {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        query: query.map(str::to_owned),
+        headers: values.map(|value| value.map(str::to_owned)),
+        body: bytes.get(length..length + body_length)?.to_vec(),
+    })
+}
+
+fn is(header: &Header<'_>, name: &str) -> bool {
+    header.name.eq_ignore_ascii_case(name)
+}
+
+/// Returns a value that consists of visible characters, spaces and tabs, as a header should.
+fn text(value: &[u8]) -> Option<&str> {
+    // httparse accepts no control characters but tabs.
+    str::from_utf8(value).ok().filter(|text| text.is_ascii())
+}
+
+/// Splits the target of a request into path and query. Returns `None` for other forms than `/path?query`, and if it has
+/// characters that might be read in different ways.
+fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-.~".contains(&byte);
+    let is_plain_query = |byte: u8| is_plain(byte) || b"=&%+".contains(&byte);
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    let is_plain = path.bytes().all(is_plain) && query.is_none_or(|query| query.bytes().all(is_plain_query));
+    (is_plain && path.starts_with('/')).then_some((path, query))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_plain(request: &str) -> bool {
+        PlainHead::parse(request.as_bytes()).is_some()
+    }
+
+    fn with(headers: &str) -> String {
+        format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")
+    }
+
+    #[test]
+    fn a_plain_head_is_read_completely() {
+        let request = "POST /v0/groups/dev/mcp?a=b HTTP/1.1\r\nhost: h:1\r\nACCEPT: application/json\r\nContent-Length: 12\r\n\
+                       Mcp-Session-Id: s\r\nMCP-Protocol-Version: v\r\nAuthorization: Bearer t\r\nUser-Agent: \u{e9}\r\n\
+                       X-Forwarded-For: 1.1.1.1\r\nconnection: Keep-Alive\r\n\r\n{}";
+        let head = PlainHead::parse(request.as_bytes()).unwrap();
+        assert_eq!((head.method, head.path, head.query), ("POST", "/v0/groups/dev/mcp", Some("a=b")));
+        assert_eq!((head.length, head.body_length), (request.len() - 2, 12));
+        let PlainHeaders { host, accept, authorization, forwarded_for, session, version, .. } = head.headers;
+        let read = [host, accept, authorization, forwarded_for, session, version];
+        let written = ["h:1", "application/json", "Bearer t", "1.1.1.1", "s", "v"];
+        assert_eq!(read, written.map(Some));
+        assert!(head.routing.is_none());
+    }
+
+    #[test]
+    fn whatever_might_be_read_in_two_ways_is_not_plain() {
+        assert!(is_plain(&with("")) && is_plain(&with("Content-Length: 65536\r\n")));
+        for headers in [
+            "Content-Length: 1\r\nContent-Length: 1\r\n",
+            "Content-Length: +1\r\n",
+            "Content-Length: 1, 1\r\n",
+            "Content-Length: \r\n",
+            "Content-Length: 0x1\r\n",
+            "Content-Length: 65537\r\n",
+            "Content-Length: 18446744073709551617\r\n",
+            "Transfer-Encoding: chunked\r\n",
+            "transfer-encoding: identity\r\nContent-Length: 1\r\n",
+            "Host: localhost\r\n",
+            "Connection: close\r\n",
+            "Connection: keep-alive, upgrade\r\n",
+            "Upgrade: h2c\r\n",
+            "Expect: 100-continue\r\n",
+            "Origin: http://localhost\r\n",
+            "Sec-Fetch-Site: none\r\n",
+            "Authorization: Bearer a\r\nauthorization: Bearer b\r\n",
+            "Mcp-Session-Id: \u{e9}\r\n",
+            "Mcp-Session-Id : s\r\n",
+            " folded: x\r\n",
+        ] {
+            assert!(!is_plain(&with(headers)), "{headers}");
+        }
+        for line in [
+            "POST /mcp HTTP/1.0",
+            "post /mcp HTTP/1.1",
+            "PUT /mcp HTTP/1.1",
+            "POST http://localhost/mcp HTTP/1.1",
+            "POST * HTTP/1.1",
+            "POST //mcp HTTP/1.1",
+            "POST /mcp/ HTTP/1.1",
+            "POST /mc%70 HTTP/1.1",
+            "POST /api/v0/servers HTTP/1.1",
+            "POST /mcp?a#b HTTP/1.1",
+            "POST  /mcp HTTP/1.1",
+            "\r\nPOST /mcp HTTP/1.1",
+        ] {
+            assert!(!is_plain(&format!("{line}\r\nHost: localhost\r\n\r\n")), "{line}");
+        }
+        assert!(!is_plain("POST /mcp HTTP/1.1\r\n\r\n"), "no host");
+        assert!(!is_plain("GET /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"), "a body");
+        assert!(!is_plain(&with(&"a: b\r\n".repeat(MOST_HEADERS))), "too many headers");
+    }
+
+    #[test]
+    fn a_head_that_is_not_complete_is_not_plain() {
+        let request = with("Content-Length: 2\r\nAccept: a\r\n");
+        for end in 0..request.len() {
+            assert!(!is_plain(&request[..end]), "{end}");
+        }
+        assert!(is_plain(&request));
+    }
+
+    #[test]
+    fn routing_headers_are_kept_as_sent() {
+        let request =
+            with("Mcp-Method: tools/call\r\nMCP-NAME: a\r\nMcp-Param-Region: x\r\nmcp-param-region: y\r\n");
+        let routing = PlainHead::parse(request.as_bytes()).unwrap().routing.unwrap();
+        let mut expected = Routing::default();
+        for (name, value) in [
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "a"),
+            ("mcp-param-region", "x"),
+            ("mcp-param-region", "y"),
+        ] {
+            expected.add(name, value);
+        }
+        assert_eq!(format!("{routing:?}"), format!("{expected:?}"));
+    }
+}
