@@ -19,9 +19,20 @@ pub enum Settled {
 }
 
 pub struct Answer {
-    pub message: Bytes,
+    /// The message, in pieces that are sent one after the other: a large one is not copied.
+    pub pieces: Vec<Bytes>,
     /// Set only for modern callers, whose HTTP status depends on it.
     pub fault: Option<Fault>,
+}
+
+impl Answer {
+    /// The message in one piece.
+    pub fn message(&self) -> Bytes {
+        match self.pieces.as_slice() {
+            [whole] => whole.clone(),
+            pieces => pieces.concat().into(),
+        }
+    }
 }
 
 /// The error in a response.
@@ -83,7 +94,7 @@ impl Asked<'_> {
             }
             (Era::Modern, None) => self.translate_error(&mut patch, response),
         };
-        Settled::Answer(Answer { message: patch.apply(), fault })
+        Settled::Answer(Answer { pieces: patch.apply_in_pieces(message), fault })
     }
 
     /// Adds the members that every modern result has and a legacy server does not send.
@@ -177,7 +188,7 @@ mod tests {
         let asked =
             Asked { id: b"\"a\"", caller: Era::Modern, server, refused_with: Some(418), reads, links: None };
         match asked.settle(&Response::read(Bytes::from_static(answer.as_bytes())).unwrap()) {
-            Settled::Answer(answer) => (String::from_utf8(answer.message.to_vec()).unwrap(), answer.fault),
+            Settled::Answer(answer) => (String::from_utf8(answer.message().to_vec()).unwrap(), answer.fault),
             Settled::InputRequired(_) => panic!("no input is required"),
         }
     }

@@ -1,5 +1,7 @@
 //! The sender of a request, and the endpoint that it uses.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
 use model::{LogLevel, PrincipalId};
@@ -29,8 +31,8 @@ pub struct Viewer {
 pub struct Caller {
     pub viewer: Viewer,
     pub profile: Profile,
-    pub client_name: String,
-    pub client_version: String,
+    pub client_name: Arc<str>,
+    pub client_version: Arc<str>,
     pub logs: Logs,
     /// Cancelled when the caller's token is no longer valid.
     pub revoked: Option<CancellationToken>,

@@ -24,7 +24,7 @@ use super::tasks::TaskUse;
 use super::wording::{Passed, Wording};
 use model::Mode;
 use upstream::Inbound;
-use wire::{Era, Head, Patch, Response};
+use wire::{Era, Head, OwnedId, Patch, Response};
 
 pub use super::clock::Pause;
 
@@ -53,8 +53,8 @@ pub struct Forward {
     backlog: VecDeque<Result<Inbound, Failure>>,
     era: Era,
     /// The caller's own id and progress token, as it wrote them.
-    id: Vec<u8>,
-    token: Option<Vec<u8>>,
+    id: OwnedId,
+    token: Option<OwnedId>,
     reads: Option<Reading>,
     reads_are_private: bool,
     /// The URIs of the server that are not unique in the caller's view.
@@ -291,9 +291,9 @@ impl Forward {
 }
 
 /// The caller's own id and progress token, as it wrote them.
-fn identity(head: &Head<'_>) -> (Vec<u8>, Option<Vec<u8>>) {
-    let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
-    let token = head.meta().and_then(|meta| meta.progress_token.as_ref()).map(|token| token.raw().to_vec());
+fn identity(head: &Head<'_>) -> (OwnedId, Option<OwnedId>) {
+    let id = head.id.as_ref().map(OwnedId::from).unwrap_or_default();
+    let token = head.meta().and_then(|meta| meta.progress_token.as_ref()).map(OwnedId::from);
     (id, token)
 }
 

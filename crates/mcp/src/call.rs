@@ -25,7 +25,7 @@ use gateway::question::Question;
 use gateway::refusal::Refusal;
 use model::Capabilities;
 use wire::error::code;
-use wire::{Era, Head};
+use wire::{Era, Head, OwnedId};
 
 /// Where messages that come before an answer are sent.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ enum Pumped {
 pub struct ClientCall {
     pub caller: Arc<Caller>,
     /// The id of the request, as the client wrote it.
-    pub id: Vec<u8>,
+    pub id: OwnedId,
     /// `None` for legacy clients.
     pub round: Option<Round>,
     pub in_flight: Option<CallInFlight>,
@@ -81,7 +81,7 @@ impl Mcp {
     pub(super) async fn run_call(
         self: &Arc<Self>,
         caller: Arc<Caller>,
-        id: Vec<u8>,
+        id: OwnedId,
         head: &Head<'_>,
         message: &Bytes,
         beside: &Beside,
@@ -154,11 +154,9 @@ impl Mcp {
 
     /// Carries the rest of a call whose response has become a stream.
     async fn go_on(self: &Arc<Self>, mut call: ClientCall, mut forward: Forward, outlet: Outlet) {
-        let cancelled = match call.caller.profile.era {
-            // The stream may break while the call goes on: disconnecting is not cancelling.
-            Era::Legacy => call.in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default(),
-            Era::Modern => outlet.gone.clone(),
-        };
+        let cancelled = call.in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default();
+        let gone = outlet.gone.clone();
+        let era = call.caller.profile.era;
         let carry = async {
             let beside = Beside::Stream(outlet.clone());
             let mut is_closed = false;
@@ -182,10 +180,15 @@ impl Mcp {
                 }
             }
         };
-        if let Some(last) = cancelled.run_until_cancelled(carry).await {
+        let last = match era {
+            // The stream may break while the call goes on: disconnecting is not cancelling.
+            Era::Legacy => cancelled.run_until_cancelled(carry).await,
+            Era::Modern => gone.run_until_cancelled(carry).await,
+        };
+        if let Some(last) = last {
             outlet.send(&match last {
                 Pumped::Before(message) | Pumped::Input(message) => message,
-                Pumped::Answer(answer) => answer.message,
+                Pumped::Answer(answer) => answer.message(),
                 Pumped::Parked => self.park(call, forward).join(),
                 Pumped::Pages(refused) => self.park_for_pages(call, forward.server(), refused).join(),
                 Pumped::Refused(refusal) => {
@@ -300,7 +303,7 @@ fn last(call: &mut ClientCall, answer: Answer, is_modern: bool) -> Pumped {
     let Some(round) = round else { return Pumped::Answer(answer) };
     let is_refused = |code: i64| code == i64::from(code::URL_ELICITATION_REQUIRED);
     let has_pages = answer.fault.is_some_and(|fault| is_refused(fault.code))
-        && call.open.replace_by_pages(&answer.message);
+        && call.open.replace_by_pages(&answer.message());
     match (has_pages, round.declared.has_url_elicitation()) {
         (false, _) => Pumped::Answer(answer),
         (true, true) => Pumped::Pages(answer),

@@ -21,7 +21,7 @@ use gateway::caller::{Caller, Logs, Owner, Profile, Scope, Viewer};
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
-use wire::{Era, Head, MessageKind, Version, authored, text, walk};
+use wire::{Era, Head, MessageKind, OwnedId, Version, authored, text, walk};
 
 /// The sender of a message, and how it may be answered.
 #[derive(Clone)]
@@ -163,7 +163,7 @@ impl Mcp {
         body: &Bytes,
         sender: &Sender,
     ) -> Option<Reply> {
-        let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+        let id = head.id.as_ref().map(OwnedId::from).unwrap_or_default();
         if let Some(key) = head.params.as_ref().and_then(|params| params.round_key) {
             let refusal = Refusal::Invalid(format!(
                 "params.{key} belongs to revision 2026-07-28, not to this request's"
@@ -229,8 +229,8 @@ impl Mcp {
             serial: self.sessions.new_serial(),
             version: asked.unwrap_or(Version::LATEST_LEGACY),
             capabilities: Capabilities::of(&read(params.capabilities)),
-            client_name: info("name"),
-            client_version: info("version"),
+            client_name: info("name").into(),
+            client_version: info("version").into(),
             viewer: viewer.clone(),
         };
         let profile = session.profile().shared();
@@ -358,10 +358,11 @@ impl Mcp {
 
     /// Releases everything that a session holds.
     pub(super) fn release(self: &Arc<Self>, serial: u64) {
-        let subscriptions = self.lives.remove(serial).map(|live| live.subscriptions).unwrap_or_default();
+        // Whatever a session holds, it has an entry.
+        let Some(live) = self.lives.remove(serial) else { return };
         let mcp = self.clone();
         self.tasks.spawn(async move {
-            mcp.unsubscribe_all(subscriptions).await;
+            mcp.unsubscribe_all(live.subscriptions).await;
             mcp.gateway.release_links_of(Owner::Session(serial)).await;
         });
     }

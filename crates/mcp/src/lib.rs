@@ -1,7 +1,7 @@
 //! The MCP endpoints for agents, over streamable HTTP and the older HTTP+SSE, for everything, one group or one server.
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
 //! protocol), `batch` (several messages in one body), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
-//! to a server), `park` (a call that waits for its client), `bridge` (differences between client and server), `session`, `live`, `listen`, `subscriptions` and `stream`
+//! to a server), `park` (a call that waits for its client), `bridge` (differences between client and server), `cancel`, `session`, `live`, `listen`, `subscriptions` and `stream`
 //! (state that outlives a request), `notify` (notifications outside of requests), `tasks`, `reply`.
 //!
 //! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
@@ -11,6 +11,7 @@
 mod batch;
 pub mod bridge;
 mod call;
+mod cancel;
 mod endpoint;
 mod legacy;
 mod listen;

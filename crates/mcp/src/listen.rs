@@ -16,7 +16,7 @@ use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use gateway::tasks;
 use model::Topic;
-use wire::{Era, Head, authored, text, walk};
+use wire::{Era, Head, OwnedId, authored, text, walk};
 
 /// The notifications that a client asks for; kinds that this gateway does not know are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -30,7 +30,7 @@ struct Wishes {
 }
 
 impl Mcp {
-    pub(super) async fn listen(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
+    pub(super) async fn listen(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: OwnedId) -> Reply {
         let profile = profile(head, &ask.viewer);
         self.prepare_greeting(&ask.viewer, &profile).await;
         let wishes = wishes(head).and_then(|wishes| wishes.fitting(&profile));
@@ -60,7 +60,7 @@ impl Mcp {
         viewer: Viewer,
         profile: Profile,
         mut wishes: Wishes,
-        id: Vec<u8>,
+        id: OwnedId,
         outlet: Outlet,
         room: Taken,
     ) {

@@ -2,14 +2,15 @@
 //! servers that wait for their answers. A session without any of these has no entry here.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
+use super::cancel::CancelSignal;
 use super::session::Session;
 use super::stream::Outlet;
 use super::subscriptions::SubscribedTopics;
@@ -17,7 +18,7 @@ use gateway::caller::{Profile, Viewer};
 use gateway::lists::Fingerprint;
 use gateway::question::Question;
 use model::LogLevel;
-use wire::{Head, MessageKind, Patch, RpcError, authored, meta, text};
+use wire::{Head, MessageKind, OwnedId, Patch, RpcError, authored, meta, text};
 
 /// How many questions of a call may be open at the same time.
 const MOST_OPEN: usize = 100;
@@ -38,7 +39,7 @@ struct Shard {
 }
 
 /// A session, and the id that it gave a call.
-type CallKey = (u64, Vec<u8>);
+type CallKey = (u64, OwnedId);
 
 impl Default for LiveSessions {
     fn default() -> Self {
@@ -49,7 +50,7 @@ impl Default for LiveSessions {
 /// Cancels the calls that have one id in a session. There may be several, if a client reuses an id.
 #[derive(Default)]
 struct Cancel {
-    token: CancellationToken,
+    signal: CancelSignal,
     calls: usize,
 }
 
@@ -78,7 +79,7 @@ pub struct Stream {
 /// One `subscriptions/listen`.
 pub struct Listening {
     /// The request's own id, as the client wrote it.
-    pub id: Vec<u8>,
+    pub id: OwnedId,
     pub tools: bool,
     pub prompts: bool,
     pub resources: bool,
@@ -87,13 +88,13 @@ pub struct Listening {
 impl Listening {
     /// A notice that carries the id of this subscription.
     pub fn notice(&self, method: &str, params: &[(&str, &[u8])]) -> Bytes {
-        let mark = authored::object(&[(meta::SUBSCRIPTION_ID, self.id.as_slice())]);
+        let mark = authored::object(&[(meta::SUBSCRIPTION_ID, &*self.id)]);
         authored::notice(method, Some(&authored::object(&[params, &[("_meta", &mark)]].concat())))
     }
 
     /// The result that ends the subscription cleanly.
     fn end(&self) -> Bytes {
-        let mark = authored::object(&[(meta::SUBSCRIPTION_ID, self.id.as_slice())]);
+        let mark = authored::object(&[(meta::SUBSCRIPTION_ID, &*self.id)]);
         let members: [(&str, &[u8]); 2] = [("resultType", br#""complete""#), ("_meta", &mark)];
         authored::result(&self.id, &authored::object(&members))
     }
@@ -226,7 +227,7 @@ impl LiveSessions {
         let live = shard.sessions.remove(&serial);
         shard.calls.retain(|(session, _), cancel| {
             if *session == serial {
-                cancel.token.cancel();
+                cancel.signal.cancel();
             }
             *session != serial
         });
@@ -247,41 +248,41 @@ impl LiveSessions {
 
     /// Registers a call, so that it can be cancelled by its id.
     pub fn begin_call(self: &Arc<Self>, serial: u64, id: &[u8]) -> CallInFlight {
-        let key = (serial, id.to_vec());
+        let key = (serial, id.into());
         let mut shard = self.shard(serial);
         let cancel = shard.calls.entry(key.clone()).or_default();
-        if cancel.token.is_cancelled() {
+        if cancel.signal.is_cancelled() {
             // The cancelled call is about to end; its id may be used again.
             *cancel = Cancel::default();
         }
         cancel.calls += 1;
-        let cancelled = cancel.token.clone();
+        let cancelled = cancel.signal.clone();
         drop(shard);
         CallInFlight { lives: self.clone(), key, questions: Vec::new(), cancelled }
     }
 
     /// Deregisters a call, and its id with the last call that has it.
-    fn end_call(&self, key: &CallKey, cancelled: &CancellationToken, questions: &[u64]) {
+    fn end_call(&self, key: &CallKey, cancelled: &CancelSignal, questions: &[u64]) {
         let mut shard = self.shard(key.0);
         for number in questions {
             shard.questions.remove(&(key.0, *number));
         }
-        let Some(cancel) = shard.calls.get_mut(key) else { return };
+        let Entry::Occupied(mut cancel) = shard.calls.entry(key.clone()) else { return };
         // After a call was cancelled, another may have its id.
-        if cancelled.is_cancelled() && !cancel.token.is_cancelled() {
+        if cancelled.is_cancelled() && !cancel.get().signal.is_cancelled() {
             return;
         }
-        cancel.calls -= 1;
-        if cancel.calls == 0 {
-            shard.calls.remove(key);
+        cancel.get_mut().calls -= 1;
+        if cancel.get().calls == 0 {
+            cancel.remove();
         }
     }
 
     pub fn cancel_call(&self, serial: u64, id: &[u8]) {
-        let key = (serial, id.to_vec());
-        let token = self.shard(serial).calls.get(&key).map(|cancel| cancel.token.clone());
-        if let Some(token) = token {
-            token.cancel();
+        let key = (serial, id.into());
+        let signal = self.shard(serial).calls.get(&key).map(|cancel| cancel.signal.clone());
+        if let Some(signal) = signal {
+            signal.cancel();
         }
     }
 
@@ -323,7 +324,7 @@ pub struct CallInFlight {
     lives: Arc<LiveSessions>,
     key: CallKey,
     questions: Vec<u64>,
-    pub cancelled: CancellationToken,
+    pub cancelled: CancelSignal,
 }
 
 impl CallInFlight {

@@ -13,7 +13,7 @@ use gateway::caller::{Caller, Logs, Profile, Scope, Viewer};
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
-use wire::{Era, Head, MessageKind, Patch, Version, authored, meta};
+use wire::{Era, Head, MessageKind, OwnedId, Patch, Version, authored, meta};
 
 /// Methods that the revision removed: answered like any unknown method, even if a server knows them.
 const REMOVED: [&str; 5] =
@@ -25,7 +25,7 @@ impl Mcp {
             Ok(head) => head,
             Err(error) => return Reply::unreadable(&error),
         };
-        let id = head.id.as_ref().map(|id| id.raw().to_vec()).unwrap_or_default();
+        let id = head.id.as_ref().map(OwnedId::from).unwrap_or_default();
         match head.kind {
             MessageKind::Request => {}
             // Only servers may need one: a request is cancelled by closing its connection.
@@ -108,7 +108,7 @@ impl Mcp {
         Ok(Message::result_in_two(id, &opening, list.member.clone()))
     }
 
-    async fn call_modern(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: Vec<u8>) -> Reply {
+    async fn call_modern(self: &Arc<Self>, ask: &Ask<'_>, head: &Head<'_>, id: OwnedId) -> Reply {
         let method = head.method.as_deref().unwrap_or_default();
         let is_known = matches!(
             method,
@@ -137,8 +137,8 @@ impl Mcp {
         let caller = Caller {
             viewer: ask.viewer.clone(),
             profile: profile(head, &ask.viewer),
-            client_name: String::new(),
-            client_version: String::new(),
+            client_name: Arc::default(),
+            client_version: Arc::default(),
             logs,
             revoked: ask.revoked.clone(),
         };

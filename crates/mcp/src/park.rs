@@ -15,12 +15,12 @@ use gateway::answer::Answer;
 use gateway::caller::Caller;
 use gateway::forward::Forward;
 use gateway::refusal::Refusal;
-use wire::{Era, Head, Patch, authored, find_answer_id, text};
+use wire::{Era, Head, OwnedId, Patch, authored, find_answer_id, text};
 
 /// A request with which a client comes back to a parked call.
 pub struct Resumption<'a> {
     pub caller: Arc<Caller>,
-    pub id: Vec<u8>,
+    pub id: OwnedId,
     pub head: &'a Head<'a>,
     pub message: &'a Bytes,
     pub beside: Beside,
@@ -153,8 +153,9 @@ impl Mcp {
 
 /// An answer to another request of the same caller.
 fn with_id(answer: Answer, id: &[u8]) -> Answer {
-    let Some(span) = find_answer_id(&answer.message) else { return answer };
-    let mut patch = Patch::new(&answer.message);
+    let message = answer.message();
+    let Some(span) = find_answer_id(&message) else { return answer };
+    let mut patch = Patch::new(&message);
     patch.replace(span, id);
-    Answer { message: patch.apply(), fault: answer.fault }
+    Answer { pieces: patch.apply_in_pieces(&message), fault: answer.fault }
 }

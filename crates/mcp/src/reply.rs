@@ -133,7 +133,7 @@ impl Reply {
             let given = fault.status.and_then(|status| StatusCode::from_u16(status).ok());
             given.unwrap_or_else(|| modern_status(fault.code))
         });
-        Self::new(status, ReplyBody::Json(vec![answer.message]))
+        Self::new(status, ReplyBody::Json(answer.pieces))
     }
 
     pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {

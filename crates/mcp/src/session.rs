@@ -30,8 +30,8 @@ pub struct Session {
     pub serial: u64,
     pub version: Version,
     pub capabilities: Capabilities,
-    pub client_name: String,
-    pub client_version: String,
+    pub client_name: Arc<str>,
+    pub client_version: Arc<str>,
     /// Who opened it and through which endpoint; it is valid for no other client and no other endpoint.
     pub viewer: Viewer,
 }
@@ -187,8 +187,8 @@ impl Session {
             version: *Version::SUPPORTED.get(usize::from(*version))?,
             capabilities: declared
                 .map_or_else(|| Capabilities::from_bits(*capabilities), |value| Capabilities::of(&value)),
-            client_name,
-            client_version,
+            client_name: client_name.into(),
+            client_version: client_version.into(),
             viewer: Viewer { scope, client },
         };
         Some((session, rest.split_first_chunk().map(|(hash, _)| u64::from_le_bytes(*hash))))

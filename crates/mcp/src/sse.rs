@@ -25,8 +25,8 @@ impl Mcp {
             serial: self.sessions.new_serial(),
             version: Version::V2024_11_05,
             capabilities: Capabilities::NONE,
-            client_name: String::new(),
-            client_version: String::new(),
+            client_name: Arc::default(),
+            client_version: Arc::default(),
             viewer: viewer.clone(),
         };
         let path = match &viewer.scope {

@@ -34,7 +34,12 @@ impl Exchange {
                     return inbound;
                 }
                 message = read(&mut self.stream) => match message {
-                    // By far the most common case needs no routing.
+                    // By far the most common case needs no routing: this is the answer, and everything that came before
+                    // it was taken out of the ticket.
+                    Ok(message) if let Some(answer) = self.answer_in(&message) => {
+                        self.answered = true;
+                        return Ok(Inbound::Answer(answer));
+                    }
                     Ok(message) if answered_id(&message) == Some(self.id) => self.ticket.settle(Ok(message)),
                     Ok(message) => self.link.take_in(message, Some(self.id)),
                     Err(error) => {
@@ -48,6 +53,13 @@ impl Exchange {
                 },
             }
         }
+    }
+
+    /// The answer to this request, if the message is one.
+    fn answer_in(&self, message: &Bytes) -> Option<Response> {
+        let response = Response::read(message.clone()).ok()?;
+        let is_own = response.id().and_then(|id| id.as_u64()) == Some(self.id);
+        is_own.then_some(response)
     }
 
     /// Whether the upstream refused the request with an HTTP status, or the connection broke.

@@ -1,6 +1,9 @@
 //! Request ids and progress tokens as the peer wrote them, and a fast search for the id of a response: a large response
 //! is passed on without being parsed, so its id is searched at both ends first.
 
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+
 use super::scan::{Scan, Span};
 use super::text;
 
@@ -30,6 +33,68 @@ impl<'a> Id<'a> {
     /// Whether this is a valid request id: a string, or a number without fraction and exponent.
     pub fn is_request_id(&self) -> bool {
         self.raw.starts_with(b"\"") || !self.raw.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
+    }
+}
+
+/// An id or progress token that outlives its message. Short ones, which nearly all are, need no allocation.
+#[derive(Clone, Debug)]
+pub struct OwnedId(Stored);
+
+#[derive(Clone, Debug)]
+enum Stored {
+    Inline(u8, [u8; INLINE]),
+    Long(Box<[u8]>),
+}
+
+const INLINE: usize = 22;
+
+impl From<&[u8]> for OwnedId {
+    fn from(raw: &[u8]) -> Self {
+        let mut bytes = [0; INLINE];
+        match bytes.get_mut(..raw.len()) {
+            Some(start) => {
+                start.copy_from_slice(raw);
+                Self(Stored::Inline(raw.len() as u8, bytes))
+            }
+            None => Self(Stored::Long(raw.into())),
+        }
+    }
+}
+
+impl From<&Id<'_>> for OwnedId {
+    fn from(id: &Id<'_>) -> Self {
+        id.raw.into()
+    }
+}
+
+impl Default for OwnedId {
+    fn default() -> Self {
+        Self::from(&[][..])
+    }
+}
+
+impl Deref for OwnedId {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Stored::Inline(length, bytes) => &bytes[..usize::from(*length)],
+            Stored::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl PartialEq for OwnedId {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for OwnedId {}
+
+impl Hash for OwnedId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 

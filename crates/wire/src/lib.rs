@@ -35,7 +35,7 @@ pub use error::RpcError;
 pub use head::{Head, MessageKind};
 pub use head_error::HeadError;
 pub use headers::HeaderParam;
-pub use id::{Id, find_answer_id};
+pub use id::{Id, OwnedId, find_answer_id};
 pub use params::{Meta, Params, Reference};
 pub use patch::Patch;
 pub use response::Response;

@@ -17,6 +17,9 @@ pub struct Patch<'a> {
     edits: Vec<(Span, Cow<'a, [u8]>)>,
 }
 
+/// Unchanged parts of a message that are longer than this are worth a piece of their own.
+const COPIED: usize = 8 * 1024;
+
 /// Two edits overlap, or one is outside of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
@@ -103,7 +106,32 @@ impl<'a> Patch<'a> {
         applied.unwrap_or_default()
     }
 
-    pub fn try_apply(mut self) -> Result<Bytes, Conflict> {
+    /// Returns the changed message in pieces, of which long unchanged ones are parts of `whole`, which is the message
+    /// itself. So a large message is not copied.
+    pub fn apply_in_pieces(mut self, whole: &Bytes) -> Vec<Bytes> {
+        if whole.len() <= COPIED || whole.len() != self.body.len() || self.length().is_err() {
+            return vec![self.apply()];
+        }
+        let (mut pieces, mut copied, mut from) = (Vec::new(), Vec::new(), 0);
+        let end = (whole.len()..whole.len(), Cow::Borrowed(&[][..]));
+        for (span, with) in self.edits.iter().chain([&end]) {
+            match span.start - from > COPIED {
+                true => {
+                    let before = Bytes::from(std::mem::take(&mut copied));
+                    pieces.extend([before, whole.slice(from..span.start)]);
+                }
+                false => copied.extend_from_slice(&self.body[from..span.start]),
+            }
+            copied.extend_from_slice(with);
+            from = span.end;
+        }
+        pieces.push(copied.into());
+        pieces.retain(|piece| !piece.is_empty());
+        pieces
+    }
+
+    /// Sorts the edits and checks them. Returns the length of the changed message.
+    fn length(&mut self) -> Result<usize, Conflict> {
         self.edits.sort_by_key(|(span, _)| (span.start, span.end));
         let (mut length, mut end) = (self.body.len(), 0);
         for (span, with) in &self.edits {
@@ -113,6 +141,11 @@ impl<'a> Patch<'a> {
             length = length - span.len() + with.len();
             end = span.end;
         }
+        Ok(length)
+    }
+
+    pub fn try_apply(mut self) -> Result<Bytes, Conflict> {
+        let length = self.length()?;
         let mut out = Vec::with_capacity(length);
         let mut from = 0;
         for (span, with) in &self.edits {
@@ -198,5 +231,33 @@ mod tests {
         assert_eq!(edited(r#"{"a":1,"b":2}"#, &["b"], &[("a", b"9"), ("c", b"3")]), r#"{"a":9,"c":3}"#);
         assert_eq!(edited(r#"{"a":1}"#, &["a"], &[("b", b"2"), ("c", b"3")]), r#"{"b":2,"c":3}"#);
         assert_eq!(edited("{ }", &[], &[("b", b"2")]), r#"{"b":2 }"#);
+    }
+
+    #[test]
+    fn pieces_are_the_changed_message() {
+        let long = "x".repeat(3 * COPIED);
+        let whole = Bytes::from(format!(r#"{{"id":1,"result":"{long}","y":"{long}"}}"#));
+        let end = whole.len();
+        for edits in [
+            vec![(6..7, "22")],
+            vec![(0..1, "{ "), (6..7, ""), (end - 1..end, ",\"z\":1}")],
+            vec![(6..6, "3"), (100..200, ""), (2 * COPIED..end - 10, "")],
+            vec![(0..end, "{}")],
+            vec![],
+        ] {
+            let patch = || {
+                let mut patch = Patch::new(&whole);
+                for (span, with) in &edits {
+                    patch.replace(span.clone(), with.as_bytes());
+                }
+                patch
+            };
+            let pieces = patch().apply_in_pieces(&whole);
+            assert_eq!(pieces.concat(), patch().apply(), "{edits:?}");
+            assert!(pieces.iter().all(|piece| !piece.is_empty()));
+        }
+        let mut id = Patch::new(&whole);
+        id.replace(6..7, &b"22"[..]);
+        assert_eq!(id.apply_in_pieces(&whole).iter().map(Bytes::len).collect::<Vec<_>>(), [8, end - 7]);
     }
 }

@@ -41,9 +41,8 @@ impl<'a> Scan<'a> {
 
     /// The first byte of what comes next, white space skipped.
     pub fn peek(&self) -> Option<u8> {
-        let mut ahead = self.clone();
-        ahead.skip_space();
-        ahead.byte()
+        let mut rest = self.body.get(self.at..)?.iter();
+        rest.find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).copied()
     }
 
     /// Steps into the object or array that comes next and returns where it starts.
@@ -94,21 +93,37 @@ impl<'a> Scan<'a> {
     pub fn value(&mut self) -> Result<Span, SyntaxError> {
         self.skip_space();
         let start = self.at;
+        match self.byte() {
+            Some(b'{' | b'[') => self.containers()?,
+            Some(_) => drop(self.scalar()?),
+            None => return Err(self.fault("unexpected end")),
+        }
+        self.fresh = false;
+        Ok(start..self.at)
+    }
+
+    /// Skips an object or array with everything in it.
+    fn containers(&mut self) -> Result<(), SyntaxError> {
         let mut open = Open::default();
         loop {
             self.skip_space();
             let closed = match self.byte() {
                 Some(b'{') => self.open(&mut open, b'}')?,
                 Some(b'[') => self.open(&mut open, b']')?,
-                Some(b'"') => self.token(string_end).map(|_| true)?,
-                Some(b'-' | b'0'..=b'9') => self.token(number_end).map(|_| true)?,
-                Some(_) => self.token(literal_end).map(|_| true)?,
+                Some(_) => self.scalar().map(|_| true)?,
                 None => return Err(self.fault("unexpected end")),
             };
             if closed && self.close(&mut open)? {
-                self.fresh = false;
-                return Ok(start..self.at);
+                return Ok(());
             }
+        }
+    }
+
+    fn scalar(&mut self) -> Result<Span, SyntaxError> {
+        match self.byte() {
+            Some(b'"') => self.token(string_end),
+            Some(b'-' | b'0'..=b'9') => self.token(number_end),
+            Some(_) | None => self.token(literal_end),
         }
     }
 

@@ -56,7 +56,7 @@ pub fn run(input: &[u8]) {
         let again = sessions.find(&sessions.id_of(&session), viewer).expect("its own id");
         assert_eq!((again.serial, again.version), (session.serial, session.version));
         assert_eq!((&again.viewer, &again.capabilities), (&session.viewer, &session.capabilities));
-        assert!(session.client_name.starts_with(&again.client_name));
+        assert!(session.client_name.starts_with(&*again.client_name));
     }
 }
 
