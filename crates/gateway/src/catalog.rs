@@ -18,6 +18,7 @@ use model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,
     SessionMode, Template, Tool,
 };
+use telemetry::{Metrics, SuccessMeter};
 use upstream::{Profile, Upstream};
 use wire::{HeaderParam, Patch, Span, text, walk};
 
@@ -248,10 +249,23 @@ pub struct Listed {
     resources: Index<Resource>,
     /// By tool: the arguments that modern clients repeat in headers.
     header_params: HashMap<Box<str>, Vec<HeaderParam>>,
+    /// By position of the tool.
+    tool_uses: Box<[ToolUse]>,
     /// Positions of the names in the definitions of tools and prompts; computed on first use.
     tool_names: OnceLock<Vec<Option<Span>>>,
     prompt_names: OnceLock<Vec<Option<Span>>>,
 }
+
+/// What calls of a tool need, made by the first of them.
+#[derive(Default)]
+struct ToolUse {
+    is_repeatable: OnceLock<bool>,
+    successes: OnceLock<SuccessMeter>,
+}
+
+/// The position of a tool in the lists of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolPosition(usize);
 
 impl Entry {
     pub fn new(
@@ -374,6 +388,25 @@ impl Entry {
         self.listed.tools.find(&self.everything().tools, name)
     }
 
+    pub fn tool_position(&self, name: &str) -> Option<ToolPosition> {
+        self.listed.tools.position(&self.everything().tools, name).map(ToolPosition)
+    }
+
+    pub fn tool_at(&self, position: ToolPosition) -> &Tool {
+        &self.everything().tools[position.0]
+    }
+
+    /// Whether the server declares that running the tool twice is safe.
+    pub fn is_repeatable(&self, tool: ToolPosition) -> bool {
+        *self.listed.tool_uses[tool.0].is_repeatable.get_or_init(|| self.tool_at(tool).is_repeatable())
+    }
+
+    /// The meter for successful calls of a tool.
+    pub fn success_meter(&self, tool: ToolPosition, metrics: &Metrics) -> &SuccessMeter {
+        let make = || metrics.success_meter(self.name().as_str(), &self.tool_at(tool).name);
+        self.listed.tool_uses[tool.0].successes.get_or_init(make)
+    }
+
     /// The arguments of a tool that modern clients repeat in headers.
     pub fn header_params(&self, tool: &str) -> &[HeaderParam] {
         self.listed.header_params.get(tool).map_or(&[], Vec::as_slice)
@@ -454,6 +487,7 @@ impl Listed {
             prompts: Index::new(&offering.prompts, Prompt::key),
             resources: Index::new(&offering.resources, Resource::key),
             header_params: offering.tools.iter().filter_map(|tool| header_params(tool)).collect(),
+            tool_uses: offering.tools.iter().map(|_| ToolUse::default()).collect(),
             offering,
             tool_names: OnceLock::new(),
             prompt_names: OnceLock::new(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Gateway;
 use super::caller::{Caller, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
+use super::ending::CalledTool;
 use super::refusal::Refusal;
 use super::tasks;
 use super::view::Lens;
@@ -17,7 +18,7 @@ pub struct Destination {
     pub entry: Arc<Entry>,
     /// Parts of the message to be replaced by the server's own names.
     pub edits: Vec<(Span, Vec<u8>)>,
-    pub tool: Option<String>,
+    pub tool: Option<CalledTool>,
     pub reads: Option<Reading>,
     pub is_repeatable: bool,
 }
@@ -88,14 +89,17 @@ fn tool_destination(
     let unknown = || Refusal::UnknownTool(name.value.to_string());
     let (entry, item) = owner(catalog, &caller.viewer.scope, &name.value).ok_or_else(unknown)?;
     let mut destination = Destination::to(entry).renaming(name, item);
-    destination.tool = Some(item.to_owned());
-    match entry.tool(item) {
+    match entry.tool_position(item) {
         Some(tool) if lens.shows_tool(entry, item) => {
-            destination.is_repeatable = tool.is_repeatable();
+            destination.tool = Some(CalledTool::Listed(tool));
+            destination.is_repeatable = entry.is_repeatable(tool);
             Ok(destination)
         }
         // A server that declares tools but lists none decides itself which ones exist.
-        None if entry.keeps_tools_to_itself() && lens.shows_tool(entry, item) => Ok(destination),
+        None if entry.keeps_tools_to_itself() && lens.shows_tool(entry, item) => {
+            destination.tool = Some(CalledTool::Unlisted(item.to_owned()));
+            Ok(destination)
+        }
         Some(_) | None => Err(unknown()),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Gateway;
-use super::catalog::Entry;
+use super::catalog::{Entry, ToolPosition};
 use super::result::said_in;
 use telemetry::{Metrics, Outcome};
 use wire::Response;
@@ -16,22 +16,40 @@ pub struct Ending {
     /// `None` if the call was denied.
     entry: Option<Arc<Entry>>,
     /// The tool that was called; other requests are not counted.
-    tool: Option<String>,
+    tool: Option<CalledTool>,
     begun: Instant,
     outcome: Outcome,
     /// Why it failed, for people.
     reason: Option<String>,
 }
 
+/// A tool that is called.
+pub enum CalledTool {
+    /// A tool that the server lists.
+    Listed(ToolPosition),
+    /// A tool of a server that does not list its tools, or that does not exist.
+    Unlisted(String),
+}
+
+impl CalledTool {
+    pub fn of(entry: &Entry, name: &str) -> Self {
+        entry.tool_position(name).map_or_else(|| CalledTool::Unlisted(name.to_owned()), CalledTool::Listed)
+    }
+}
+
 impl Ending {
-    pub fn new(gateway: &Gateway, entry: Option<Arc<Entry>>, tool: Option<String>) -> Self {
+    pub fn new(gateway: &Gateway, entry: Option<Arc<Entry>>, tool: Option<CalledTool>) -> Self {
         let (begun, outcome) = (Instant::now(), Outcome::Cancelled);
         Self { metrics: gateway.metrics.clone(), entry, tool, begun, outcome, reason: None }
     }
 
     /// The tool that is called, if it is one.
     pub fn tool(&self) -> Option<&str> {
-        self.tool.as_deref()
+        match (self.tool.as_ref()?, &self.entry) {
+            (CalledTool::Listed(position), Some(entry)) => Some(&entry.tool_at(*position).name),
+            (CalledTool::Unlisted(name), _) => Some(name),
+            (CalledTool::Listed(_), None) => Some(""),
+        }
     }
 
     /// Sets the outcome, replacing any earlier one.
@@ -62,24 +80,31 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let Some(tool) = self.tool.take() else { return };
-        let server = self.entry.as_ref().map_or("", |entry| entry.name().as_str());
-        // Only listed tools become labels: callers can invent any number of names.
-        let is_listed = self.entry.as_ref().is_some_and(|entry| entry.tool(&tool).is_some());
-        let label = if is_listed { tool.as_str() } else { "" };
-        self.metrics.call_ended(server, label, self.outcome, self.begun.elapsed());
-        let upstream = self.entry.as_ref().and_then(|entry| entry.upstream.as_ref());
-        if let (Some(upstream), Some(reason)) = (upstream, self.reason.take()) {
-            upstream.note_failure(&tool, &reason);
+        let Some(tool) = self.tool() else { return };
+        let (server, elapsed) =
+            (self.entry.as_ref().map_or("", |entry| entry.name().as_str()), self.begun.elapsed());
+        match (&self.tool, &self.entry, self.outcome) {
+            (Some(CalledTool::Listed(position)), Some(entry), Outcome::Ok) => {
+                entry.success_meter(*position, &self.metrics).count(elapsed);
+            }
+            // Only listed tools become labels: callers can invent any number of names.
+            (Some(CalledTool::Listed(_)), Some(_), outcome) => {
+                self.metrics.call_ended(server, tool, outcome, elapsed);
+            }
+            (_, _, outcome) => self.metrics.call_ended(server, "", outcome, elapsed),
         }
-        tracing::debug!(server, tool, outcome = ?self.outcome, elapsed = ?self.begun.elapsed(), "a call ended");
+        let upstream = self.entry.as_ref().and_then(|entry| entry.upstream.as_ref());
+        if let (Some(upstream), Some(reason)) = (upstream, &self.reason) {
+            upstream.note_failure(tool, reason);
+        }
+        tracing::debug!(server, tool, outcome = ?self.outcome, ?elapsed, "a call ended");
     }
 }
 
 impl Gateway {
     /// Counts a call to a tool that does not exist for this caller.
     pub fn deny_call(&self) {
-        Ending::new(self, None, Some(String::new())).denied();
+        Ending::new(self, None, Some(CalledTool::Unlisted(String::new()))).denied();
     }
 }
 

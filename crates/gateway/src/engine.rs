@@ -15,7 +15,7 @@ use super::Gateway;
 use super::caller::Profile;
 use super::catalog::Entry;
 use super::clock::{Clock, Overdue, Pause};
-use super::ending::Ending;
+use super::ending::{CalledTool, Ending};
 use super::input::{InputRound, MOST_ROUNDS};
 use super::question::Question;
 use super::wording::Wording;
@@ -119,12 +119,12 @@ pub struct Call {
 }
 
 impl Gateway {
-    /// Sends a request, and returns when it is sent. `tool` is the name under which the call is counted, if it is;
+    /// Sends a request, and returns when it is sent. `tool` is the tool under which the call is counted, if it is;
     /// `head` is the head of a message that is passed on.
     pub async fn begin_call(
         &self,
         request: CallRequest,
-        tool: Option<String>,
+        tool: Option<CalledTool>,
         head: Option<&Head<'_>>,
     ) -> Result<Call, Failure> {
         let mut ending = Ending::new(self, Some(request.entry.clone()), tool);

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::caller::{Owner, Profile};
 use super::catalog::Entry;
 use super::disclosure::Disclosure;
+use super::ending::CalledTool;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::input::{self, InputRound};
 use super::interview::{CallEvent, CallListener, Interview, PersonsAnswer, Progressed};
@@ -78,7 +79,8 @@ impl Gateway {
             only_waits: false,
         };
         let owner = call_request.profile.owner.unwrap_or(Owner::Anybody);
-        let begun = self.begin_call(call_request, tool.map(str::to_owned), None).await;
+        let tool = tool.map(|tool| CalledTool::of(&call_request.entry, tool));
+        let begun = self.begin_call(call_request, tool, None).await;
         let mut call = begun.map_err(NoResult::Failed)?;
         let result = match listener {
             Some(listener) => Box::pin(self.converse(&mut call, owner, listener)).await,

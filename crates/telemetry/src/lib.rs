@@ -100,6 +100,19 @@ pub struct Metrics {
     rendering: Mutex<()>,
 }
 
+/// Counts the successful calls of one tool. After its server was removed, what it counts is not shown.
+pub struct SuccessMeter {
+    latency: Histogram,
+    calls: Counter,
+}
+
+impl SuccessMeter {
+    pub fn count(&self, elapsed: Duration) {
+        self.latency.observe(elapsed.as_secs_f64());
+        self.calls.inc();
+    }
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("toolgate");
@@ -149,6 +162,14 @@ impl Metrics {
             latency.observe(elapsed.as_secs_f64());
         }
         self.calls.get_or_create(&CallLabels { server, tool, outcome }).inc();
+    }
+
+    /// The meter for successful calls of one tool, which saves looking up its time series for each of them.
+    pub fn success_meter(&self, server: &str, tool: &str) -> SuccessMeter {
+        let (server, tool) = (server.to_owned(), tool.to_owned());
+        let latency = self.latency.get_or_create_owned(&ServerLabel { server: server.clone() });
+        let calls = self.calls.get_or_create_owned(&CallLabels { server, tool, outcome: Outcome::Ok });
+        SuccessMeter { latency, calls }
     }
 
     /// Counts a call that a rate limit refused. The principal is empty in development mode, the tool if none is called.
