@@ -119,6 +119,8 @@ async fn wrong_answers_are_refused_by_name_and_nothing_is_lost() {
         (json!({"responses": {"other": {}}}), "responses.other"),
         (json!({"responses": {&key: "yes"}}), "responses.elicitation-1"),
         (json!({"responses": {&key: {"content": {}}}}), "responses.elicitation-1"),
+        (json!({"responses": {&key: {"action": "maybe"}}}), "responses.elicitation-1"),
+        (json!({"responses": {&key: {"action": "accept", "content": [1]}}}), "responses.elicitation-1"),
         (json!({"responses": {&key: accept("1"), "other": {}}}), "responses.other"),
     ] {
         let error = app.post(&path(&open), body.clone()).await.expect(400).json();
@@ -187,6 +189,22 @@ async fn without_a_stream_the_error_names_what_is_wanted() {
     let body = json!({"name": "legacy__echo"}).to_string();
     let path = "/api/v0/tools/invoke?input=odd";
     client::request(&app.address, "POST", path, &events, body.into()).await.expect(400);
+}
+
+/// Some servers lose their session if a call is cancelled that they have just ended because of the refusal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_cancelled_before_its_question_is_refused() {
+    let (app, [legacy, _modern]) = start().await;
+    let body = json!({"name": "legacy__ask", "rounds": [[form("Which colour?")]]});
+    app.post("/api/v0/tools/invoke", body).await.expect(500);
+    // The refusal is a response, which has no method.
+    let order = || {
+        let seen = legacy.seen();
+        let methods = seen.iter().map(|seen| seen.method.clone());
+        methods.filter(|method| method.is_empty() || method == "notifications/cancelled").collect::<Vec<_>>()
+    };
+    eventually("both have arrived", async || order().len() == 2).await;
+    assert_eq!(order(), ["notifications/cancelled", ""]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

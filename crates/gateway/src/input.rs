@@ -108,12 +108,34 @@ pub fn in_words(method: &str, params: Option<&[u8]>) -> String {
 /// How much of a message to a person is quoted in a sentence.
 const QUOTED: usize = 200;
 
-/// Whether an answer has the form of a result of this method.
+/// Whether an answer has the form of a result of this method. Whether the content of a form fits its schema is left to the
+/// server that asked.
 pub fn is_result_of(method: &str, answer: &[u8]) -> bool {
+    let is_object = |span: &Span| answer[span.start] == b'{';
+    let is_list_of = |span: &Span, is_item: &dyn Fn(&Span) -> bool| {
+        answer[span.start] == b'[' && walk::elements(answer, span).all(|item| is_item(&item))
+    };
     match method {
-        "elicitation/create" => action(answer).is_some(),
-        "sampling/createMessage" => member(answer, "content").is_some(),
-        "roots/list" => member(answer, "roots").is_some_and(|roots| answer[roots.start] == b'['),
+        "elicitation/create" => {
+            let is_action = |action: Cow<'_, str>| ["accept", "decline", "cancel"].contains(&&*action);
+            action(answer).is_some_and(is_action)
+                && member(answer, "content").is_none_or(|content| is_object(&content))
+        }
+        "sampling/createMessage" => {
+            let is_text = |key| member(answer, key).is_some_and(|span| answer[span.start] == b'"');
+            let content = member(answer, "content");
+            content.is_some_and(|content| is_object(&content) || is_list_of(&content, &is_object))
+                && is_text("role")
+                && is_text("model")
+        }
+        "roots/list" => {
+            let is_root = |root: &Span| {
+                let uri = walk::member(answer, root, "uri").and_then(|uri| text::unescape(&answer[uri]));
+                uri.is_some_and(|uri| uri.starts_with("file://"))
+            };
+            member(answer, "roots")
+                .is_some_and(|roots| is_list_of(&roots, &|it| is_object(it) && is_root(it)))
+        }
         _ => answer.first() == Some(&b'{'),
     }
 }
@@ -197,7 +219,24 @@ mod tests {
         assert!(
             is_result_of("roots/list", br#"{"roots":[]}"#) && !is_result_of("roots/list", br#"{"roots":1}"#)
         );
-        assert!(is_result_of("sampling/createMessage", br#"{"content":{}}"#));
+        for (method, good, bad) in [
+            (
+                "elicitation/create",
+                r#"{"action":"accept","content":{}}"#,
+                r#"{"action":"accept","content":[1]}"#,
+            ),
+            ("elicitation/create", r#"{"action":"cancel"}"#, r#"{"action":"maybe"}"#),
+            ("roots/list", r#"{"roots":[{"uri":"file:///a"}]}"#, r#"{"roots":[{}]}"#),
+            ("roots/list", r#"{"roots":[{"uri":"file:\/\/\/a"}]}"#, r#"{"roots":[{"uri":"http://a"}]}"#),
+            ("sampling/createMessage", r#"{"role":"a","model":"m","content":{}}"#, r#"{"content":{}}"#),
+            (
+                "sampling/createMessage",
+                r#"{"role":"a","model":"m","content":[{}]}"#,
+                r#"{"role":"a","model":"m","content":[1]}"#,
+            ),
+        ] {
+            assert!(is_result_of(method, good.as_bytes()) && !is_result_of(method, bad.as_bytes()), "{good}");
+        }
         assert!(is_accepted(br#"{"action":"accept"}"#) && !is_accepted(br#"{"action":"cancel"}"#));
     }
 

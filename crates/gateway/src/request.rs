@@ -116,7 +116,7 @@ impl Gateway {
                         }
                     }
                     Inbound::Request(request) if !listener.can_answer() => {
-                        return Err(refuse(call, &request));
+                        return Err(refuse(call, request));
                     }
                     Inbound::Request(request) => {
                         if let Some(question) = call.question(request, None) {
@@ -197,19 +197,21 @@ async fn receive(call: &mut Call) -> Result<Bytes, NoResult> {
         match call.next().await.map_err(NoResult::Failed)? {
             Inbound::Answer(answer) => return read_result(&answer),
             Inbound::Notice(_) => {}
-            Inbound::Request(request) => return Err(refuse(call, &request)),
+            Inbound::Request(request) => return Err(refuse(call, request)),
         }
     }
 }
 
-/// Refuses a request of the server, since this caller cannot be asked.
-fn refuse(call: &Call, request: &Bytes) -> NoResult {
-    call.refuse(request);
-    let wanted = Head::parse(request).map(|head| {
-        let params = head.params.as_ref().map(|params| &request[params.span.clone()]);
-        input::in_words(head.method.as_deref().unwrap_or_default(), params)
-    });
-    NoResult::NeedsInput(wanted.unwrap_or_default())
+/// Cancels a call whose server asks something, and refuses the question, since this caller cannot be asked. In this order:
+/// a server must not go on with the call, and some lose their session if they have ended the call themselves when it is
+/// cancelled.
+fn refuse(call: &mut Call, request: Bytes) -> NoResult {
+    let question = call.question(request, None);
+    call.give_back();
+    let Some(question) = question else { return NoResult::NeedsInput(String::new()) };
+    let wanted = input::in_words(question.method(), question.params());
+    question.refuse();
+    NoResult::NeedsInput(wanted)
 }
 
 fn read_result(response: &Response) -> Result<Bytes, NoResult> {
