@@ -123,7 +123,7 @@ impl Mcp {
         if !is_known && !matches!(ask.viewer.scope, Scope::Server(_)) {
             return Reply::refusal(Era::Modern, &id, &Refusal::UnknownMethod(method.to_owned()));
         }
-        let bond = Bond::of(&ask.viewer, head, &ask.body);
+        let bond = Bond::of(&ask.viewer, &ask.body);
         let prepared = self.returned_state(head, &bond).and_then(|state| Ok((state, logs(head)?)));
         let (returned, logs) = match prepared {
             Ok(prepared) => prepared,

@@ -13,7 +13,7 @@ use mcp::bridge::state::{Bond, Returned, States};
 use model::PrincipalId;
 use seal::PurposeSeal;
 use wire::walk::whole;
-use wire::{Head, text};
+use wire::text;
 
 use super::session::seal;
 
@@ -95,7 +95,7 @@ pub fn run(input: &[u8]) {
 fn bond(client: u64, request: &'static [u8]) -> Bond {
     let viewer = Viewer { scope: Scope::Everything, client: Some(PrincipalId(client)) };
     let request = Bytes::from_static(request);
-    Bond::of(&viewer, &Head::parse(&request).expect("a request"), &request)
+    Bond::of(&viewer, &request)
 }
 
 #[cfg(test)]

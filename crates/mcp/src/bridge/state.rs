@@ -39,21 +39,13 @@ pub struct ParkedNumber {
 #[derive(Clone, Debug)]
 pub struct Bond {
     client: Option<PrincipalId>,
-    method: String,
-    /// The name or URI that the request is about, as the client gives it.
-    target: String,
-    /// The whole request, for the fingerprint of its arguments: most requests need none.
+    /// The whole request. What identifies it is computed when it is needed: most requests have no state.
     request: Bytes,
 }
 
 impl Bond {
-    pub fn of(viewer: &Viewer, head: &Head<'_>, request: &Bytes) -> Self {
-        Self {
-            client: viewer.client,
-            method: head.method.as_deref().unwrap_or_default().to_owned(),
-            target: headers::routed_name(head).unwrap_or_default().into_owned(),
-            request: request.clone(),
-        }
+    pub fn of(viewer: &Viewer, request: &Bytes) -> Self {
+        Self { client: viewer.client, request: request.clone() }
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -62,8 +54,12 @@ impl Bond {
             bytes[1..].copy_from_slice(&id.to_le_bytes());
             bytes
         });
+        let head = Head::parse(&self.request).ok();
+        let method = head.as_ref().and_then(|head| head.method.as_deref()).unwrap_or_default();
+        // The name or URI that the request is about, as the client gives it.
+        let target = head.as_ref().and_then(headers::routed_name).unwrap_or_default();
         let mut bytes = client.to_vec();
-        for text in [&self.method, &self.target] {
+        for text in [method, &target] {
             put(&mut bytes, text);
         }
         bytes.extend_from_slice(&fingerprint(&self.request));
@@ -136,7 +132,7 @@ mod tests {
         );
         let viewer = Viewer { scope: Scope::Everything, client: client.map(PrincipalId) };
         let request = Bytes::from(request);
-        Bond::of(&viewer, &Head::parse(&request).unwrap(), &request)
+        Bond::of(&viewer, &request)
     }
 
     fn states() -> States {
