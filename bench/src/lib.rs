@@ -1,5 +1,12 @@
-//! Minimal HTTP for the benchmarks: complete messages with a length, over keep-alive connections. It does no more than
-//! that, so that the gateway is measured and not this code.
+//! What the benchmarks share. This file is minimal HTTP: complete messages with a length, over keep-alive connections. It
+//! does no more than that, so that the gateway is measured and not this code.
+
+pub mod client;
+pub mod gateway;
+pub mod load;
+pub mod server;
+pub mod system;
+pub mod target;
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +28,10 @@ pub struct Message {
 }
 
 impl Wire {
+    pub async fn connect(address: &str) -> Result<Self> {
+        Self::new(TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?)
+    }
+
     pub fn new(stream: TcpStream) -> Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, read: Vec::new() })

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-
-use crate::gateway::{connect, open_session, request};
-use crate::system::step_forward;
+use toolgate_bench::Wire;
+use toolgate_bench::system::step_forward;
+use toolgate_bench::target::Target;
 
 /// Pause between the response to one call and the next call.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -72,11 +72,10 @@ impl Drop for Bystander {
 }
 
 async fn call(address: &str, token: &str, tool: &str, calls: &Mutex<Vec<(Instant, Duration)>>) -> Result<()> {
-    let mut wire = connect(address).await?;
-    let headers = open_session(&mut wire, address, token).await?;
+    let (mut wire, target) = (Wire::connect(address).await?, Target::new(address, token));
+    let headers = target.open_session(&mut wire).await?;
     let params = json!({"name": tool, "arguments": {"text": "hello there"}});
-    let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string();
-    let request = request(address, "POST", "/mcp", token, &headers, &body);
+    let request = target.legacy(&headers, "tools/call", &params);
     loop {
         let begun = Instant::now();
         wire.send(&request).await?;

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use toolgate_bench::gateway::{Gateway, Launch};
+use toolgate_bench::system::memory;
+use toolgate_bench::target::Target;
 
 use crate::bystander::Bystander;
-use crate::gateway::{Gateway, modern, server_name};
 use crate::plan::Plan;
-use crate::servers::Servers;
+use crate::servers::{Servers, server_name};
 use crate::streams::{Kind, Streams, Wanted};
-use crate::system::memory;
 use crate::table::{late, ms, spread};
 
 const QUIET: Duration = Duration::from_secs(10);
@@ -46,8 +47,8 @@ struct Bench<'a> {
 
 pub async fn measure(plan: &Plan) -> Result<()> {
     let servers = Servers::start(plan.servers, plan.tools)?;
-    let gateway = Gateway::start(&plan.gateway, "enterprise").await?;
-    gateway.register(&servers, plan.servers).await?;
+    let gateway = Gateway::start(Launch::new(&plan.gateway, "enterprise")?).await?;
+    servers.register_at(&gateway).await?;
     let mut clients = Vec::new();
     for (number, allowed) in allow_lists(plan)?.into_iter().enumerate() {
         let names: Vec<_> = allowed.iter().copied().map(server_name).collect();
@@ -208,7 +209,7 @@ impl Bench<'_> {
             self.make(Change::SharedTool, SHARED, 0, round % 2 == 0).await?;
             for (token, _) in &self.clients {
                 let asked = Instant::now();
-                wire.send(&modern(address, token, "tools/list", json!({}))).await?;
+                wire.send(&Target::new(address, token).modern("tools/list", json!({}))).await?;
                 let answer = wire.receive().await?.context("the gateway closed the connection")?;
                 times.push(asked.elapsed());
                 ensure!(answer.head.starts_with("HTTP/1.1 200"), "tools/list: {}", answer.head);

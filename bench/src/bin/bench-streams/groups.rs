@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use toolgate_bench::gateway::{Gateway, Launch};
+use toolgate_bench::system::memory;
 
 use crate::bystander::Bystander;
-use crate::gateway::{Gateway, server_name};
 use crate::plan::Plan;
-use crate::servers::Servers;
-use crate::system::memory;
+use crate::servers::{Servers, server_name};
 use crate::table::{late, ms, spread};
 
 const QUIET: Duration = Duration::from_secs(2);
@@ -17,8 +17,8 @@ const PATH: &str = "/api/dashboard/tool-groups";
 
 pub async fn measure(plan: &Plan) -> Result<()> {
     let servers = Servers::start(plan.servers, plan.tools)?;
-    let gateway = Gateway::start(&plan.gateway, "development").await?;
-    gateway.register(&servers, plan.servers).await?;
+    let gateway = Gateway::start(Launch::new(&plan.gateway, "development")?).await?;
+    servers.register_at(&gateway).await?;
     let all: Vec<_> = (0..plan.servers).map(server_name).collect();
     for number in 0..plan.groups {
         let group = json!({"name": format!("g{number}"), "included_servers": all});

@@ -8,15 +8,14 @@
 
 mod bystander;
 mod changes;
-mod gateway;
 mod groups;
 mod plan;
 mod servers;
 mod streams;
-mod system;
 mod table;
 
 use anyhow::Result;
+use toolgate_bench::system;
 
 use plan::Plan;
 

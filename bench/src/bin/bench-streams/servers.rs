@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use toolgate_bench::gateway::Gateway;
+use toolgate_bench::system::step_forward;
 use toolgate_bench::{LEGACY, Wire};
-
-use crate::system::step_forward;
 
 const CHANGED: &str = r#"data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
@@ -35,14 +35,26 @@ impl Servers {
         Ok(Self { address, editions })
     }
 
-    pub fn url(&self, server: usize) -> String {
+    fn url(&self, server: usize) -> String {
         format!("http://{}/{server}", self.address)
+    }
+
+    /// Registers the servers at a gateway as `s0`, `s1` and so on.
+    pub async fn register_at(&self, gateway: &Gateway) -> Result<()> {
+        for number in 0..self.editions.len() {
+            gateway.register(&server_name(number), &self.url(number)).await?;
+        }
+        Ok(())
     }
 
     /// Changes the description of the server's last tool and announces the change.
     pub fn change(&self, server: usize) {
         self.editions[server].send_modify(|edition| *edition += 1);
     }
+}
+
+pub fn server_name(number: usize) -> String {
+    format!("s{number}")
 }
 
 async fn accept(

@@ -11,9 +11,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
-
-use crate::gateway::{connect, modern, open_session, request};
-use crate::system::step_back;
+use toolgate_bench::Wire;
+use toolgate_bench::system::step_back;
+use toolgate_bench::target::Target;
 
 const NOTICE: &[u8] = b"notifications/tools/list_changed";
 /// Number of streams that are opened concurrently.
@@ -142,17 +142,16 @@ async fn run(
 }
 
 async fn open(address: &str, wanted: &Wanted) -> Result<(TcpStream, Vec<u8>)> {
-    let mut wire = connect(address).await?;
-    let token = &wanted.token;
+    let (mut wire, target) = (Wire::connect(address).await?, Target::new(address, &wanted.token));
     let stream = match wanted.kind {
         Kind::Legacy => {
-            let headers = open_session(&mut wire, address, token).await?;
-            request(address, "GET", "/mcp", token, &headers, "")
+            let headers = target.open_session(&mut wire).await?;
+            target.request("GET", &headers, "")
         }
-        Kind::Sse => request(address, "GET", "/sse", token, "", ""),
+        Kind::Sse => target.at("/sse").request("GET", "", ""),
         Kind::Listen => {
             let wishes = json!({"notifications": {"toolsListChanged": true}});
-            modern(address, token, "subscriptions/listen", wishes)
+            target.modern("subscriptions/listen", wishes)
         }
     };
     wire.send(&stream).await?;

@@ -1,6 +1,9 @@
-//! Functions of the operating system: the limit of descriptors, thread priorities, the memory of a process.
+//! Functions of the operating system: the limit of descriptors, thread priorities, and the memory, CPU time and children of
+//! a process.
 
 use std::fs;
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -58,4 +61,56 @@ pub fn memory(process: u32) -> Result<(f64, f64)> {
         anyhow::Ok(kilobytes / 1024.0)
     };
     Ok((field("Rss:")?, field("Pss:")?))
+}
+
+/// User and system time of all threads of a process so far.
+pub fn cpu_time(process: u32) -> Result<Duration> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"))?;
+    let mut nanoseconds = 0;
+    for task in tasks {
+        // More precise than `stat`, which counts hundredths of a second.
+        let text = fs::read_to_string(task?.path().join("schedstat"))?;
+        nanoseconds += text.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// The first child of a process, if it has one.
+pub fn child_of(process: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+/// Asks a process to end.
+pub fn terminate(process: u32) -> Result<()> {
+    let status = Command::new("sh").args(["-c", "kill -TERM \"$0\""]).arg(process.to_string()).status()?;
+    ensure!(status.success(), "the process {process} cannot be ended");
+    Ok(())
+}
+
+/// The numbers of the processors that this program may use.
+pub fn processors() -> Result<Vec<usize>> {
+    let text = fs::read_to_string("/proc/self/status")?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    parse_processors(list.context("unexpected /proc/self/status")?.trim())
+}
+
+fn parse_processors(list: &str) -> Result<Vec<usize>> {
+    let mut all = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        all.extend(first.parse()?..=last.parse::<usize>()?);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_have_ranges() {
+        assert_eq!(parse_processors("0").unwrap(), [0]);
+        assert_eq!(parse_processors("1,4-6").unwrap(), [1, 4, 5, 6]);
+    }
 }
