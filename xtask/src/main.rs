@@ -1,6 +1,7 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //! This file only parses the arguments; what each command does is a table in `steps.rs`.
 
+mod bench;
 mod chaos;
 mod clients;
 mod command;
@@ -33,6 +34,10 @@ cargo xtask chaos [PART...] [--minutes N] [--seed N] [--toolgate FILE]
                             fault injection against the release build, or against FILE; all parts by default
 cargo xtask attack [FAMILY...] [--seed N] [--requests N] [--toolgate FILE]
                             attacks on the limits of the release build, or of FILE; all families by default
+cargo xtask budget [ROW...] [--toolgate FILE]
+                            counts instructions, allocations and system calls of the release build, or of FILE, and
+                            compares them with bench/budget.toml
+cargo xtask budget --write  writes the counts into bench/budget.toml
 cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
                             only fuzzing; `cargo xtask fuzz --help` lists the targets and options
@@ -72,6 +77,7 @@ fn main() -> ExitCode {
         }
         ["chaos", words @ ..] => chaos::run(chaos::CHAOS, words),
         ["attack", words @ ..] => chaos::run(chaos::ATTACK, words),
+        ["budget", words @ ..] => bench::budget(words),
         ["web"] => Run::new(None).walk(steps::WEB),
         ["fuzz", words @ ..] => match fuzz::run(&Run::new(None).root, words) {
             Ok(()) => ExitCode::SUCCESS,

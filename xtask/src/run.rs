@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::command;
 use crate::tally::Tally;
@@ -71,6 +71,14 @@ impl Run {
         println!("done in {:.1} s{without}", begun.elapsed().as_secs_f64());
         self.print_tally();
         ExitCode::SUCCESS
+    }
+
+    /// Fails if something is missing that cannot be installed.
+    pub fn require(&self, needs: &[Need]) -> Result<()> {
+        match needs.iter().find_map(|need| need.missing(&self.root)) {
+            Some(reason) => bail!("{reason}"),
+            None => Ok(()),
+        }
     }
 
     fn fail(&self, title: &str, reason: &str) -> ExitCode {

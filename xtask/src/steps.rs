@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 
+use crate::bench;
 use crate::chaos;
 use crate::clients;
 use crate::command;
@@ -20,6 +21,7 @@ pub const TEST: &[Step] = &[
     Step { name: "attacks", needs: &[], run: chaos::attacks },
     Step { name: "documentation", needs: &[], run: documentation },
     Step { name: "fuzzing", needs: &[], run: fuzzing },
+    Step { name: "budget", needs: COUNTERS, run: bench::compare_with_budget },
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
     CONFORMANCE_LINKS,
@@ -67,6 +69,9 @@ const DASHBOARD: Step = Step { name: "dashboard", needs: &[NPM], run: dashboard:
 const BROWSER: Step =
     Step { name: "dashboard in a browser", needs: &[NPM, CHROMIUM], run: dashboard::browse };
 
+/// What counts instructions and system calls.
+pub const COUNTERS: &[Need] = &[VALGRIND, STRACE, TASKSET];
+
 const RUSTFMT: Need =
     Need::Works { probe: &["cargo", "fmt", "--version"], remedy: "rustup component add rustfmt" };
 const CLIPPY: Need =
@@ -75,6 +80,10 @@ const CARGO_DENY: Need =
     Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
 const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["nodejs", "npm"] };
 const CHROMIUM: Need = Need::Debian { probe: &["chromium", "--version"], packages: &["chromium"] };
+const VALGRIND: Need = Need::Debian { probe: &["valgrind", "--version"], packages: &["valgrind"] };
+/// It must also be allowed to trace, which some containers forbid.
+const STRACE: Need = Need::Debian { probe: &["strace", "-o", "/dev/null", "true"], packages: &["strace"] };
+const TASKSET: Need = Need::Debian { probe: &["taskset", "--version"], packages: &["util-linux"] };
 const PYTHON: Need = Need::Debian {
     // `timeout` is in Python 3.11 and newer.
     probe: &["python3", "-c", "import venv, ensurepip; from asyncio import timeout"],

@@ -1,0 +1,55 @@
+//! The benchmarks in `bench/`: builds them and the program under test with the release profile, and starts them. What is
+//! measured, and what the result means, is in their sources.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::command;
+use crate::run::Run;
+use crate::steps;
+
+const TOOLGATE: &str = "--toolgate";
+
+/// The counts of instructions, allocations and system calls, as a step of `cargo xtask test`.
+pub fn compare_with_budget(run: &mut Run) -> Result<()> {
+    start(run, "bench-budget", &[])
+}
+
+/// `cargo xtask budget`: passes the arguments to the program.
+pub fn budget(words: &[&str]) -> ExitCode {
+    finish(|run| {
+        run.require(steps::COUNTERS)?;
+        start(run, "bench-budget", words)
+    })
+}
+
+fn finish(work: impl FnOnce(&Run) -> Result<()>) -> ExitCode {
+    let begun = Instant::now();
+    match work(&Run::new(None)) {
+        Ok(()) => {
+            println!("done in {:.1} s", begun.elapsed().as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("FAILED: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds and starts a program of `bench/`, which finds the other programs beside itself.
+fn start(run: &Run, program: &str, words: &[&str]) -> Result<()> {
+    let mut build = vec!["cargo", "build", "--release", "--locked", "--quiet", "-p", "toolgate-bench"];
+    // Another program is measured than that of this checkout.
+    if !words.contains(&TOOLGATE) {
+        build.extend(["-p", "toolgate"]);
+    }
+    command::show(&run.root, &build)?;
+    let this = std::env::current_exe().context("the path of xtask is unknown")?;
+    let target = this.ancestors().nth(2).context("xtask is not in a target folder")?;
+    let program = target.join("release").join(program);
+    let program = program.to_str().context("the path of the program is not UTF-8")?;
+    command::show(&run.root, &[&[program], words].concat())
+}
