@@ -1,6 +1,7 @@
 //! An MCP server with minimal cost, which responds from memory. It has no sessions and no streams.
 //! Its tools: `echo`, `payload` (a text of a given size), `events` (an echo as an event stream), and others that echo.
 
+use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
@@ -21,10 +22,9 @@ pub struct Server {
     large: String,
 }
 
-/// A response: JSON, or an event with it.
-enum Reply {
-    Json(String),
-    Event(String),
+/// What a request gets.
+enum Reply<'a> {
+    Result { id: String, result: Cow<'a, str>, is_event: bool },
     Unknown(String),
     Nothing,
 }
@@ -52,8 +52,8 @@ impl Server {
         while let Some(message) = wire.receive().await? {
             let answer = match message.head.split(' ').next() {
                 Some("POST") => self.answer(&message.body)?.into_response(),
-                Some("DELETE") => response("200 OK", JSON, ""),
-                _ => response("405 Method Not Allowed", JSON, ""),
+                Some("DELETE") => response("200 OK", JSON, &[]),
+                _ => response("405 Method Not Allowed", JSON, &[]),
             };
             wire.send(&answer).await?;
         }
@@ -64,19 +64,19 @@ impl Server {
     pub fn serve_lines(&self, mut input: impl BufRead, mut output: impl Write) -> Result<()> {
         let mut line = String::new();
         while input.read_line(&mut line)? > 0 {
-            if let Reply::Json(mut text) | Reply::Event(mut text) | Reply::Unknown(mut text) =
-                self.answer(line.as_bytes())?
-            {
-                text.push('\n');
-                output.write_all(text.as_bytes())?;
-                output.flush()?;
-            }
+            let text = match self.answer(line.as_bytes())? {
+                Reply::Result { id, result, .. } => concat(&[BEGINNING, &id, MIDDLE, &result, "}\n"]),
+                Reply::Unknown(text) => concat(&[&text, "\n"]),
+                Reply::Nothing => Vec::new(),
+            };
+            output.write_all(&text)?;
+            output.flush()?;
             line.clear();
         }
         Ok(())
     }
 
-    fn answer(&self, body: &[u8]) -> Result<Reply> {
+    fn answer(&self, body: &[u8]) -> Result<Reply<'_>> {
         let request: Value = serde_json::from_slice(body).context("a request is JSON")?;
         let Some(id) = request.get("id") else { return Ok(Reply::Nothing) };
         let arguments = &request["params"]["arguments"];
@@ -92,7 +92,10 @@ impl Server {
                 "supportedVersions": [MODERN], "capabilities": {"tools": {}},
             })
             .to_string(),
-            "tools/list" => return Ok(Reply::Json(result_of(id, &self.tools))),
+            "tools/list" => {
+                let result = Cow::Borrowed(self.tools.as_str());
+                return Ok(Reply::Result { id: id.to_string(), result, is_event: false });
+            }
             "tools/call" => {
                 let text = match arguments["bytes"].as_u64() {
                     Some(bytes) if bytes == LARGE as u64 => &self.large,
@@ -107,20 +110,23 @@ impl Server {
                 return Ok(Reply::Unknown(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string()));
             }
         };
-        let text = result_of(id, &result);
-        Ok(if request["params"]["name"] == "events" { Reply::Event(text) } else { Reply::Json(text) })
+        let is_event = request["params"]["name"] == "events";
+        Ok(Reply::Result { id: id.to_string(), result: result.into(), is_event })
     }
 }
 
-impl Reply {
+impl Reply<'_> {
     fn into_response(self) -> Vec<u8> {
         match self {
-            Self::Json(text) => response("200 OK", JSON, &text),
-            Self::Event(text) => {
-                response("200 OK", "text/event-stream", &format!("event: message\ndata: {text}\n\n"))
+            Self::Result { id, result, is_event: false } => {
+                response("200 OK", JSON, &[BEGINNING, &id, MIDDLE, &result, "}"])
             }
-            Self::Unknown(text) => response("404 Not Found", JSON, &text),
-            Self::Nothing => response("202 Accepted", JSON, ""),
+            Self::Result { id, result, is_event: true } => {
+                let parts = ["event: message\ndata: ", BEGINNING, &id, MIDDLE, &result, "}\n\n"];
+                response("200 OK", "text/event-stream", &parts)
+            }
+            Self::Unknown(text) => response("404 Not Found", JSON, &[&text]),
+            Self::Nothing => response("202 Accepted", JSON, &[]),
         }
     }
 }
@@ -128,15 +134,19 @@ impl Reply {
 const JSON: &str = "application/json";
 /// What every result of a modern server begins with.
 const MARK: &str = r#""resultType":"complete","#;
+/// What a response is, before its id and between id and result.
+const BEGINNING: &str = r#"{"jsonrpc":"2.0","id":"#;
+const MIDDLE: &str = r#","result":"#;
 
-fn result_of(id: &Value, result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+/// A message of HTTP whose body is these parts, in one piece: they are copied once.
+fn response(status: &str, kind: &str, body: &[&str]) -> Vec<u8> {
+    let length: usize = body.iter().map(|part| part.len()).sum();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n");
+    concat(&[&[head.as_str()], body].concat())
 }
 
-fn response(status: &str, kind: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}")
-        .into_bytes()
+fn concat(parts: &[&str]) -> Vec<u8> {
+    parts.concat().into_bytes()
 }
 
 /// A JSON string with this many bytes of content.

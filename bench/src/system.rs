@@ -2,7 +2,7 @@
 //! a process.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -85,6 +85,14 @@ pub fn child_of(process: u32) -> Option<u32> {
 pub fn terminate(process: u32) -> Result<()> {
     let status = Command::new("sh").args(["-c", "kill -TERM \"$0\""]).arg(process.to_string()).status()?;
     ensure!(status.success(), "the process {process} cannot be ended");
+    Ok(())
+}
+
+/// Restricts a process, and what it starts from then on, to one processor.
+pub fn pin(process: u32, processor: usize) -> Result<()> {
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", "--pid", &processor.to_string(), &process.to_string()]).stdout(Stdio::null());
+    ensure!(command.status().context("cannot start taskset")?.success(), "the process cannot be pinned");
     Ok(())
 }
 

@@ -25,6 +25,17 @@ pub fn budget(words: &[&str]) -> ExitCode {
     })
 }
 
+/// `cargo xtask bench`: passes the arguments to the program. It does without nginx if that cannot be installed.
+pub fn workloads(words: &[&str]) -> ExitCode {
+    finish(|run| {
+        run.require(steps::PINNING)?;
+        if let Err(reason) = run.require(steps::PROXY) {
+            println!("without nginx: {reason:#}");
+        }
+        start(run, "bench-workloads", words)
+    })
+}
+
 fn finish(work: impl FnOnce(&Run) -> Result<()>) -> ExitCode {
     let begun = Instant::now();
     match work(&Run::new(None)) {

@@ -38,6 +38,9 @@ cargo xtask budget [ROW...] [--toolgate FILE]
                             counts instructions, allocations and system calls of the release build, or of FILE, and
                             compares them with bench/budget.toml
 cargo xtask budget --write  writes the counts into bench/budget.toml
+cargo xtask bench [TOPIC...] [--rounds N] [--seconds S] [--toolgate FILE]
+                            CPU time, latency and memory of the release build, or of FILE, beside nginx, into
+                            bench/results.md; with TOPIC (workloads, rest, ways, growth) only printed
 cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
                             only fuzzing; `cargo xtask fuzz --help` lists the targets and options
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         ["chaos", words @ ..] => chaos::run(chaos::CHAOS, words),
         ["attack", words @ ..] => chaos::run(chaos::ATTACK, words),
         ["budget", words @ ..] => bench::budget(words),
+        ["bench", words @ ..] => bench::workloads(words),
         ["web"] => Run::new(None).walk(steps::WEB),
         ["fuzz", words @ ..] => match fuzz::run(&Run::new(None).root, words) {
             Ok(()) => ExitCode::SUCCESS,

@@ -71,6 +71,10 @@ const BROWSER: Step =
 
 /// What counts instructions and system calls.
 pub const COUNTERS: &[Need] = &[VALGRIND, STRACE, TASKSET];
+/// What gives a program a processor of its own.
+pub const PINNING: &[Need] = &[TASKSET];
+/// What the gateway is compared with.
+pub const PROXY: &[Need] = &[NGINX];
 
 const RUSTFMT: Need =
     Need::Works { probe: &["cargo", "fmt", "--version"], remedy: "rustup component add rustfmt" };
@@ -84,6 +88,7 @@ const VALGRIND: Need = Need::Debian { probe: &["valgrind", "--version"], package
 /// It must also be allowed to trace, which some containers forbid.
 const STRACE: Need = Need::Debian { probe: &["strace", "-o", "/dev/null", "true"], packages: &["strace"] };
 const TASKSET: Need = Need::Debian { probe: &["taskset", "--version"], packages: &["util-linux"] };
+const NGINX: Need = Need::Debian { probe: &["/usr/sbin/nginx", "-v"], packages: &["nginx-light"] };
 const PYTHON: Need = Need::Debian {
     // `timeout` is in Python 3.11 and newer.
     probe: &["python3", "-c", "import venv, ensurepip; from asyncio import timeout"],

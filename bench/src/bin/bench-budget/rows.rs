@@ -42,54 +42,87 @@ struct Row {
     scene: Scene,
     /// Operations under callgrind. Large ones are slow.
     operations: usize,
+    /// Operations under strace, or none: in how many pieces a large response arrives depends on the time.
+    traced: usize,
     script: fn(Target) -> Script,
 }
 
 const ROWS: &[Row] = &[
-    Row { name: "call", scene: Scene::Usual, operations: 1000, script: |at| echo(at, "up__echo") },
-    Row { name: "call_stdio", scene: Scene::Usual, operations: 1000, script: |at| echo(at, "pipe__echo") },
+    Row {
+        name: "call",
+        scene: Scene::Usual,
+        operations: 1000,
+        traced: 1000,
+        script: |at| echo(at, "up__echo"),
+    },
+    Row {
+        name: "call_stdio",
+        scene: Scene::Usual,
+        operations: 1000,
+        traced: 1000,
+        script: |at| echo(at, "pipe__echo"),
+    },
     Row {
         name: "call_modern",
         scene: Scene::Usual,
         operations: 1000,
+        traced: 1000,
         script: |at| Script { is_modern: true, ..echo(at, "modern__echo") },
     },
     Row {
         name: "call_across_eras",
         scene: Scene::Usual,
         operations: 1000,
+        traced: 1000,
         script: |at| Script { is_modern: true, ..echo(at, "up__echo") },
     },
     Row {
         name: "call_in_group",
         scene: Scene::Usual,
         operations: 1000,
+        traced: 1000,
         script: |at| echo(at.at("/v0/groups/team/mcp"), "up__echo"),
     },
-    Row { name: "call_events", scene: Scene::Usual, operations: 1000, script: |at| echo(at, "up__events") },
+    Row {
+        name: "call_events",
+        scene: Scene::Usual,
+        operations: 1000,
+        traced: 1000,
+        script: |at| echo(at, "up__events"),
+    },
     Row {
         name: "call_64_kib",
         scene: Scene::Usual,
         operations: 200,
+        traced: 0,
         script: |at| script(at, Work::Payload { tool: "up__payload".into(), bytes: LARGE }),
     },
     Row {
         name: "list_500_tools",
         scene: Scene::Usual,
         operations: 1000,
+        traced: 1000,
         script: |at| script(at, Work::List { tools: ALL_TOOLS }),
     },
-    Row { name: "session", scene: Scene::Usual, operations: 500, script: |at| script(at, Work::Session) },
+    Row {
+        name: "session",
+        scene: Scene::Usual,
+        operations: 500,
+        traced: 1000,
+        script: |at| script(at, Work::Session),
+    },
     Row {
         name: "call_with_token",
         scene: Scene::Enterprise,
         operations: 1000,
+        traced: 1000,
         script: |at| echo(at, "up__echo"),
     },
     Row {
         name: "call_10000_tools",
         scene: Scene::ManyTools,
         operations: 1000,
+        traced: 1000,
         script: |at| echo(at, "up__tool_5000"),
     },
 ];
@@ -105,8 +138,6 @@ const PART_OPERATIONS: usize = 2000;
 
 /// Operations of each row of a scene in every run, so that what is done only once is done in every run.
 const WARM_UP: usize = 20;
-/// Operations under strace, which is faster than callgrind.
-const TRACED: usize = 400;
 
 pub fn names() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|row| row.name).chain(PARTS.iter().map(|(name, _)| *name))
@@ -135,9 +166,13 @@ pub async fn measure(plan: &Plan, mut note: impl FnMut(&'static str, Counts)) ->
             Counts { system_calls: Some(stage.trace(&rows, None).await?), ..stage.count(&rows, None).await? };
         for row in rows.iter().filter(|row| plan.wants(row.name)) {
             let counted = stage.count(&rows, Some((row, row.operations))).await?;
-            let traced =
-                Counts { system_calls: Some(stage.trace(&rows, Some((row, TRACED))).await?), ..base };
-            let system_calls = traced.of_one(base, TRACED).system_calls;
+            let system_calls = match row.traced {
+                0 => None,
+                traced => {
+                    let more = stage.trace(&rows, Some((row, traced))).await?;
+                    Counts { system_calls: Some(more), ..base }.of_one(base, traced).system_calls
+                }
+            };
             note(row.name, Counts { system_calls, ..counted.of_one(base, row.operations) });
         }
     }
