@@ -19,6 +19,8 @@ use crate::{Message, Wire, system};
 const STARTING: Duration = Duration::from_secs(60);
 const SETTLING: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
+/// Pauses without work, one after the other, after which a gateway has nothing to do.
+const CALM: usize = 5;
 const STOPPING: Duration = Duration::from_secs(120);
 
 /// How a gateway is started. Gateways started with clones of it share a folder, and so a database.
@@ -111,11 +113,11 @@ impl Gateway {
     pub async fn settle(&self) -> Result<()> {
         let deadline = Instant::now() + SETTLING;
         let mut calm = 0;
-        while calm < 3 {
+        while calm < CALM {
             ensure!(Instant::now() < deadline, "the gateway is busy by itself");
-            let before = system::cpu_time(self.process()?)?;
+            let before = system::busy_time(self.process()?)?;
             tokio::time::sleep(PAUSE).await;
-            let used = system::cpu_time(self.process()?)?.saturating_sub(before);
+            let used = system::busy_time(self.process()?)?.saturating_sub(before);
             calm = if used < PAUSE / 20 { calm + 1 } else { 0 };
         }
         Ok(())

@@ -65,14 +65,26 @@ pub fn memory(process: u32) -> Result<(f64, f64)> {
 
 /// User and system time of all threads of a process so far.
 pub fn cpu_time(process: u32) -> Result<Duration> {
-    let tasks = fs::read_dir(format!("/proc/{process}/task"))?;
-    let mut nanoseconds = 0;
-    for task in tasks {
-        // More precise than `stat`, which counts hundredths of a second.
-        let text = fs::read_to_string(task?.path().join("schedstat"))?;
-        nanoseconds += text.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
+    Ok(schedule_times(process)?.0)
+}
+
+/// The same, and the time in which a thread had to wait for a processor.
+pub fn busy_time(process: u32) -> Result<Duration> {
+    let (running, waiting) = schedule_times(process)?;
+    Ok(running + waiting)
+}
+
+/// More precise than `stat`, which counts hundredths of a second.
+fn schedule_times(process: u32) -> Result<(Duration, Duration)> {
+    let (mut running, mut waiting) = (0, 0);
+    for task in fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may end meanwhile.
+        let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
+        let mut fields = text.split_whitespace().map(|field| field.parse().unwrap_or(0));
+        running += fields.next().unwrap_or(0);
+        waiting += fields.next().unwrap_or(0);
     }
-    Ok(Duration::from_nanos(nanoseconds))
+    Ok((Duration::from_nanos(running), Duration::from_nanos(waiting)))
 }
 
 /// The first child of a process, if it has one.

@@ -78,7 +78,7 @@ async fn main() -> Result<ExitCode> {
         println!("  {name:16} {line}");
         seen.push((name, counts));
     };
-    rows::measure(&plan, note).await?;
+    rows::measure(&plan, &budget, note).await?;
     if plan.is_writing {
         budget::write(&plan.file, &seen)?;
         println!("written to {}", plan.file.display());
