@@ -239,7 +239,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     Some(first.to_str().ok().filter(|_| is_single).unwrap_or_default())
 }
 
-fn routing(headers: &HeaderMap) -> Routing {
+fn routing(headers: &HeaderMap) -> Routing<'_> {
     let mut routing = Routing::default();
     for (name, value) in headers {
         // A value that is not text must match nothing in the body.

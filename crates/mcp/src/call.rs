@@ -368,8 +368,10 @@ pub struct RunsOn<F: Future + Send + 'static> {
     owner: Arc<Mcp>,
 }
 
-pub fn runs_on<F: Future + Send + 'static>(owner: Arc<Mcp>, work: F) -> RunsOn<F> {
-    RunsOn { work: Some(Box::pin(work)), owner }
+/// Runs the future that `make` returns. It is made where it stays, because moving a large future is expensive.
+pub fn runs_on<F: Future + Send + 'static>(owner: Arc<Mcp>, make: impl FnOnce() -> F) -> RunsOn<F> {
+    let work = Box::write(Box::new_uninit(), make());
+    RunsOn { work: Some(Box::into_pin(work)), owner }
 }
 
 impl<F: Future + Send + 'static> Future for RunsOn<F> {

@@ -1,12 +1,14 @@
 //! The headers in which a modern request repeats parts of its body, so that intermediaries can route by them. They must
 //! agree: otherwise an intermediary would check something other than what the gateway runs.
 
+use std::borrow::Cow;
+
 use wire::headers::{self, HeaderParam, METHOD, NAME, PARAM_PREFIX};
 use wire::{Head, Version, meta};
 
 /// The headers as sent, by lower-case name; one that was sent twice holds both values.
 #[derive(Debug, Default)]
-pub struct Routing(Vec<(String, String)>);
+pub struct Routing<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 /// Why a modern request is refused before it is handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,20 +19,30 @@ pub enum Objection {
     UnsupportedVersion(String),
 }
 
-impl Routing {
+impl<'a> Routing<'a> {
     /// Adds a header if it is a routing header.
-    pub fn add(&mut self, name: &str, value: &str) {
-        if ![METHOD, NAME].contains(&name) && !name.starts_with(PARAM_PREFIX) {
-            return;
-        }
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, values)) => values.push_str(&format!(", {value}")),
-            None => self.0.push((name.to_owned(), value.to_owned())),
+    pub fn add(&mut self, name: &str, value: &'a str) {
+        let name = match [METHOD, NAME].into_iter().find(|known| name.eq_ignore_ascii_case(known)) {
+            Some(known) => Cow::Borrowed(known),
+            None => match name.get(..PARAM_PREFIX.len()) {
+                Some(prefix) if prefix.eq_ignore_ascii_case(PARAM_PREFIX) => name.to_ascii_lowercase().into(),
+                Some(_) | None => return,
+            },
+        };
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.to_mut().push_str(&format!(", {value}")),
+            None => self.0.push((name, Cow::Borrowed(value))),
         }
     }
 
+    /// A copy that outlives the request.
+    pub fn into_owned(self) -> Routing<'static> {
+        let owned = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
+        Routing(self.0.into_iter().map(|(name, value)| (owned(name), owned(value))).collect())
+    }
+
     fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
     /// Checks that a header has the expected value, plain or in base64.
@@ -48,7 +60,7 @@ impl Routing {
 /// whether its version is supported. `params` are the arguments that its headers must repeat.
 pub fn check(
     version: Option<&str>,
-    routing: &Routing,
+    routing: &Routing<'_>,
     head: &Head<'_>,
     params: &[HeaderParam],
 ) -> Result<(), Objection> {
@@ -79,7 +91,7 @@ pub fn check(
 }
 
 /// Checks that an argument and its header are both present or both missing.
-fn check_params(routing: &Routing, head: &Head<'_>, params: &[HeaderParam]) -> Result<(), Objection> {
+fn check_params(routing: &Routing<'_>, head: &Head<'_>, params: &[HeaderParam]) -> Result<(), Objection> {
     let arguments = head.params.as_ref().and_then(|params| params.arguments.as_ref());
     for param in params {
         let value = headers::param_value(head.body, arguments, param);

@@ -251,7 +251,8 @@ impl Calls {
             return None;
         }
         let text = format!(
-            "{method} cannot be tied to one call of this shared link; register the server as stateful"
+            "{method} cannot be tied to one call: several use this link; make one call at a time, or register the server \
+             as stateful and use sessions"
         );
         Some(authored::error(Some(id), code::METHOD_NOT_FOUND, &text, None))
     }

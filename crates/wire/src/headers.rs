@@ -40,10 +40,10 @@ pub fn encode_value(value: &str) -> String {
 }
 
 /// Reverses [`encode_value`]; `None` if the wrapped text is not base64 of UTF-8.
-pub fn decode_value(value: &str) -> Option<String> {
+pub fn decode_value(value: &str) -> Option<Cow<'_, str>> {
     match value.strip_prefix(SENTINEL_START).and_then(|rest| rest.strip_suffix(SENTINEL_END)) {
-        Some(wrapped) => String::from_utf8(BASE64.decode(wrapped).ok()?).ok(),
-        None => Some(value.to_owned()),
+        Some(wrapped) => String::from_utf8(BASE64.decode(wrapped).ok()?).ok().map(Cow::Owned),
+        None => Some(Cow::Borrowed(value)),
     }
 }
 

@@ -95,7 +95,7 @@ impl<'a> Scan<'a> {
         let start = self.at;
         match self.byte() {
             Some(b'{' | b'[') => self.containers()?,
-            Some(_) => drop(self.scalar()?),
+            Some(_) => self.scalar()?,
             None => return Err(self.fault("unexpected end")),
         }
         self.fresh = false;
@@ -110,7 +110,7 @@ impl<'a> Scan<'a> {
             let closed = match self.byte() {
                 Some(b'{') => self.open(&mut open, b'}')?,
                 Some(b'[') => self.open(&mut open, b']')?,
-                Some(_) => self.scalar().map(|_| true)?,
+                Some(_) => self.scalar().map(|()| true)?,
                 None => return Err(self.fault("unexpected end")),
             };
             if closed && self.close(&mut open)? {
@@ -119,12 +119,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn scalar(&mut self) -> Result<Span, SyntaxError> {
+    fn scalar(&mut self) -> Result<(), SyntaxError> {
         match self.byte() {
-            Some(b'"') => self.token(string_end),
-            Some(b'-' | b'0'..=b'9') => self.token(number_end),
-            Some(_) | None => self.token(literal_end),
-        }
+            Some(b'"') => self.token(string_end)?,
+            Some(b'-' | b'0'..=b'9') => self.token(number_end)?,
+            Some(_) | None => self.token(literal_end)?,
+        };
+        Ok(())
     }
 
     /// Opens a container inside `value`; true if it was empty and is closed already.

@@ -95,5 +95,5 @@ fn check(head: &Head<'_>) {
         assert!(value.bytes().all(|byte| (0x20..=0x7e).contains(&byte)), "a header cannot carry {value:?}");
     }
     let routed = headers::routed_name(head);
-    assert_eq!(name.map(|name| headers::decode_value(&name)), routed.map(|name| Some(name.into_owned())));
+    assert_eq!(name.as_deref().map(headers::decode_value), routed.map(Some));
 }

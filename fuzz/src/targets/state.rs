@@ -12,8 +12,8 @@ use gateway::destination::ReturnedState;
 use mcp::bridge::state::{Bond, Returned, States};
 use model::PrincipalId;
 use seal::PurposeSeal;
-use wire::walk::whole;
 use wire::text;
+use wire::walk::whole;
 
 use super::session::seal;
 

@@ -10,7 +10,7 @@ use httparse::{Header, Request, Status};
 use crate::http::access::AccessLevel;
 use crate::routes;
 use mcp::{EndpointPath, Routing};
-use wire::headers::{METHOD, NAME, PARAM_PREFIX, PROTOCOL_VERSION, SESSION_ID};
+use wire::headers::{METHOD, NAME, PROTOCOL_VERSION, SESSION_ID};
 
 /// Requests with more headers are unusual.
 const MOST_HEADERS: usize = 32;
@@ -26,7 +26,7 @@ pub struct PlainHead<'a> {
     pub access: AccessLevel,
     pub headers: PlainHeaders<'a>,
     /// The routing headers, which only modern clients send.
-    pub routing: Option<Routing>,
+    pub routing: Option<Routing<'a>>,
     /// Length of the head, in bytes.
     pub length: usize,
     pub body_length: usize,
@@ -117,15 +117,12 @@ impl<'a> PlainHeaders<'a> {
         (length <= LARGEST_BODY).then_some(length)
     }
 
-    fn routing(&self, all: &[Header<'_>]) -> Option<Routing> {
+    fn routing(&self, all: &[Header<'a>]) -> Option<Routing<'a>> {
         self.method?;
         let mut routing = Routing::default();
         for header in all {
-            let name = header.name.to_ascii_lowercase();
-            if [METHOD, NAME].contains(&&*name) || name.starts_with(PARAM_PREFIX) {
-                // A value that is not text must match nothing in the body.
-                routing.add(&name, text(header.value).unwrap_or("\u{fffd}"));
-            }
+            // A value that is not text must match nothing in the body.
+            routing.add(header.name, text(header.value).unwrap_or("\u{fffd}"));
         }
         Some(routing)
     }
