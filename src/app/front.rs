@@ -26,6 +26,7 @@ use crate::http::reply::NoContent;
 use crate::http::revocable::until_revoked;
 use crate::http::{Face, body, origin_check, system};
 use crate::routes;
+use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
 use mcp::{Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
 use model::Mode;
@@ -163,6 +164,7 @@ impl Front {
         &self,
         peer: IpAddr,
         head: &PlainHead<'_>,
+        memory: &TokenMemory,
     ) -> Result<Option<Principal>, ErrorResponse> {
         if self.face.gateway.mode == Mode::Development {
             origin_check::check_name(&self.face.settings, head.headers.host.unwrap_or_default())?;
@@ -170,7 +172,7 @@ impl Front {
         let token = head.headers.authorization.and_then(|value| token_in(value.as_bytes()));
         let PlainHead { method, path, .. } = *head;
         let forwarded_for = head.headers.forwarded_for;
-        let asked = AccessRequest { method, path, token, forwarded_for, peer };
+        let asked = AccessRequest { method, path, token, forwarded_for, peer, memory: Some(memory) };
         self.face.admit(head.access, &asked).await.map(|caller| caller.0)
     }
 

@@ -25,6 +25,7 @@ use super::stream::ClientStream;
 use crate::http::body as limits;
 use crate::http::error::ErrorResponse;
 use budget::Taken;
+use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
 use mcp::ReplyBody;
 
@@ -55,6 +56,7 @@ struct PlainConnection {
     stream: ClientStream,
     buffer: BytesMut,
     writer: ResponseWriter,
+    token: TokenMemory,
     charge: Taken,
 }
 
@@ -85,7 +87,13 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
     let mut buffer = BytesMut::with_capacity(READ_BUFFER.max(unread.len()));
     buffer.extend_from_slice(&unread);
     drop(unread);
-    let mut connection = PlainConnection { stream, buffer, writer: ResponseWriter::default(), charge };
+    let mut connection = PlainConnection {
+        stream,
+        buffer,
+        writer: ResponseWriter::default(),
+        token: TokenMemory::default(),
+        charge,
+    };
     let mut idle_check = IdleCheck::new();
     let mut has_served = false;
     loop {
@@ -202,7 +210,7 @@ impl PlainConnection {
         peer: IpAddr,
         shared: &Shared,
     ) -> (Result<(Option<Principal>, Bytes), ErrorResponse>, bool) {
-        let admitted = shared.front.admit_plain(peer, head).await;
+        let admitted = shared.front.admit_plain(peer, head, &self.token).await;
         let end = head.length + head.body_length;
         if bytes.len() >= end {
             // Usually nothing: the beginning of a request that was sent before this one was answered.

@@ -18,6 +18,7 @@ use super::revocable::{UntilRevoked, until_revoked};
 use super::{Face, WebSettings, body};
 use budget::Bound;
 use gateway::caller::Owner;
+use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
 use model::{Mode, Role};
 
@@ -128,7 +129,7 @@ impl Face {
         request: &AccessRequest<'_>,
     ) -> Result<Principal, ErrorResponse> {
         let token = request.token.ok_or_else(ErrorResponse::no_token)?;
-        let Some(principal) = self.gateway.identify(token).await else {
+        let Some(principal) = self.gateway.identify(token, request.memory).await else {
             let error = ErrorResponse::wrong_token();
             return Err(match self.gateway.was_valid_lately(token) {
                 true => error,
@@ -187,12 +188,14 @@ pub struct AccessRequest<'a> {
     /// The last header with the addresses that proxies saw.
     pub forwarded_for: Option<&'a str>,
     pub peer: IpAddr,
+    /// The last token on the connection, where that is remembered.
+    pub memory: Option<&'a TokenMemory>,
 }
 
 impl<'a> AccessRequest<'a> {
     pub fn of(head: &'a Parts, peer: IpAddr) -> Self {
         let (token, forwarded_for) = (bearer_token(&head.headers), forwarded_for(&head.headers));
-        Self { method: head.method.as_str(), path: head.uri.path(), token, forwarded_for, peer }
+        Self { method: head.method.as_str(), path: head.uri.path(), token, forwarded_for, peer, memory: None }
     }
 }
 

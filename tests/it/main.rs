@@ -82,6 +82,7 @@ mod oauth_safety;
 mod oauth_secrecy;
 mod oauth_sessions;
 mod oauth_tokens;
+mod plain_requests;
 mod process;
 mod process_children;
 mod process_confinement;

@@ -29,7 +29,7 @@ pub mod forward;
 mod grants;
 pub mod greeting;
 pub mod groups;
-mod identification;
+pub mod identification;
 pub mod init;
 pub mod input;
 pub mod interview;
