@@ -15,7 +15,9 @@ use crate::{Target, corpus, mutation};
 /// Maximum time for one input. If the work is linear, the longest inputs take a tenth of it even in a debug build.
 const SLOW: Duration = Duration::from_millis(500);
 /// Number of tries: an input counts as slow only if it is slow every time, since other programs use the machine too.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 5;
+/// Pause before the next try, in which a machine that stalled recovers.
+const PAUSE: Duration = Duration::from_secs(2);
 /// Maximum number of different findings; more would mostly be repetitions.
 const MOST_FINDINGS: usize = 10;
 
@@ -63,7 +65,10 @@ pub fn run(target: &Target, seed: u64, duration: Duration, progress: &Path) -> R
 /// Runs one input and returns the problem, if there is one.
 pub fn problem_of(target: &Target, input: &[u8]) -> Option<String> {
     let mut shortest = Duration::MAX;
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            std::thread::sleep(PAUSE);
+        }
         let begun = Instant::now();
         if panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err() {
             return Some(PANIC.take());

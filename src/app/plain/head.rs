@@ -12,6 +12,8 @@ use crate::routes;
 use mcp::{EndpointPath, Routing};
 use wire::headers::{METHOD, NAME, PROTOCOL_VERSION, SESSION_ID};
 
+/// Requests with longer heads are unusual; hyper has limits for the parts of a head.
+const LONGEST_HEAD: usize = 8 * 1024;
 /// Requests with more headers are unusual.
 const MOST_HEADERS: usize = 32;
 /// Requests with larger bodies are unusual.
@@ -67,8 +69,8 @@ impl<'a> PlainHead<'a> {
         let mut slots = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let mut request = Request::new(&mut []);
         let length = match request.parse_with_uninit_headers(bytes, &mut slots) {
-            Ok(Status::Complete(length)) => length,
-            Ok(Status::Partial) | Err(_) => return None,
+            Ok(Status::Complete(length)) if length <= LONGEST_HEAD => length,
+            Ok(Status::Complete(_) | Status::Partial) | Err(_) => return None,
         };
         // A request line may follow empty lines, which need not be looked at here.
         if request.version != Some(1) || bytes.first().is_none_or(u8::is_ascii_whitespace) {
@@ -253,6 +255,7 @@ mod tests {
         assert!(!is_plain("POST /mcp HTTP/1.1\r\n\r\n"), "no host");
         assert!(!is_plain("GET /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"), "a body");
         assert!(!is_plain(&with(&"a: b\r\n".repeat(MOST_HEADERS))), "too many headers");
+        assert!(!is_plain(&with(&format!("{}: b\r\n", "a".repeat(LONGEST_HEAD)))), "a long head");
     }
 
     #[test]
