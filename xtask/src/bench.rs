@@ -2,12 +2,11 @@
 //! measured, and what the result means, is in their sources.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use crate::command;
-use crate::run::Run;
+use crate::run::{self, Run};
 use crate::steps;
 
 const TOOLGATE: &str = "--toolgate";
@@ -19,7 +18,7 @@ pub fn compare_with_budget(run: &mut Run) -> Result<()> {
 
 /// `cargo xtask budget`: passes the arguments to the program.
 pub fn budget(words: &[&str]) -> ExitCode {
-    finish(|run| {
+    run::once(|run| {
         run.require(steps::COUNTERS)?;
         start(run, "bench-budget", words)
     })
@@ -27,27 +26,13 @@ pub fn budget(words: &[&str]) -> ExitCode {
 
 /// `cargo xtask bench`: passes the arguments to the program. It does without nginx if that cannot be installed.
 pub fn workloads(words: &[&str]) -> ExitCode {
-    finish(|run| {
+    run::once(|run| {
         run.require(steps::PINNING)?;
         if let Err(reason) = run.require(steps::PROXY) {
             println!("without nginx: {reason:#}");
         }
         start(run, "bench-workloads", words)
     })
-}
-
-fn finish(work: impl FnOnce(&Run) -> Result<()>) -> ExitCode {
-    let begun = Instant::now();
-    match work(&Run::new(None)) {
-        Ok(()) => {
-            println!("done in {:.1} s", begun.elapsed().as_secs_f64());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            println!("FAILED: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 /// Builds and starts a program of `bench/`, which finds the other programs beside itself.

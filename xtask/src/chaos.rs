@@ -2,12 +2,11 @@
 //! a harness. The faults, the attacks and the checks are in the harness; its exit code is the result.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use crate::command;
-use crate::run::Run;
+use crate::run::{self, Run};
 
 /// Seed of the steps. It is fixed, and chosen so that every kind of fault occurs.
 const SEED: &str = "4";
@@ -39,20 +38,12 @@ fn build_debug(run: &Run) -> Result<()> {
 
 /// `cargo xtask chaos` and `cargo xtask attack`: passes the arguments to the harness and tests the release build.
 pub fn run(harness: &str, words: &[&str]) -> ExitCode {
-    let run = Run::new(None);
-    let begun = Instant::now();
     let packages = ["-p", "toolgate", "-p", "toolgate-chaos", "-p", "toolgate-faults"];
     let build = [&["cargo", "build", "--release", "--locked"], packages.as_slice()].concat();
-    match command::show(&run.root, &build).and_then(|()| start(&run, "release", harness, words)) {
-        Ok(()) => {
-            println!("done in {:.1} s", begun.elapsed().as_secs_f64());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            println!("FAILED: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    run::once(|run| {
+        command::show(&run.root, &build)?;
+        start(run, "release", harness, words)
+    })
 }
 
 /// Starts a harness, which finds the program and the fault layer beside itself.

@@ -129,6 +129,21 @@ pub fn is_root(root: &Path) -> bool {
     command::read(root, &["id", "-u"]).is_ok_and(|id| id.trim() == "0")
 }
 
+/// Does the work of a command that is no step, and prints how it ended.
+pub fn once(work: impl FnOnce(&Run) -> Result<()>) -> ExitCode {
+    let begun = Instant::now();
+    match work(&Run::new(None)) {
+        Ok(()) => {
+            println!("done in {:.1} s", begun.elapsed().as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("FAILED: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
