@@ -149,7 +149,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
     step.set("the handshake (initialize)");
     let id = link.calls.next_id();
     let body = authored::initialize(id, Version::LATEST_LEGACY, CLIENT, &link.capabilities.to_json());
-    let answer = link.send(id, body, None, Purpose::OurOwn).await?.answer(None).await?;
+    let answer = link.send(id, body, None, Purpose::OurOwn, None).await?.answer(None).await?;
     let result = result_of(&answer, "initialize")?;
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -188,7 +188,7 @@ async fn discover(link: &Arc<Link>) -> Result<Response, CallError> {
     let ask = async || {
         let id = link.calls.next_id();
         let body = authored::discover(id, &modern_meta(b"{}", None));
-        link.send(id, body, Some(Version::MODERN), Purpose::OurOwn).await?.answer(None).await
+        link.send(id, body, Some(Version::MODERN), Purpose::OurOwn, None).await?.answer(None).await
     };
     let answer = ask().await?;
     // A client retries with a version that the error lists, here the same one again.

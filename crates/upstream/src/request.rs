@@ -13,8 +13,9 @@ use super::exchange::Exchange;
 use super::link::{Carrier, Link, TELLING};
 use model::{Capabilities, LogLevel, PrincipalId};
 use wire::authored::ClientInfo;
+use wire::headers::{self, RoutingValues};
 use wire::text::quote;
-use wire::{Era, Head, Patch, Span, Version, authored, meta, text, walk};
+use wire::{Era, Head, Patch, Span, Text, Version, authored, meta, text, walk};
 
 /// A request that the gateway writes itself.
 pub struct LinkRequest<'a> {
@@ -46,7 +47,7 @@ impl Link {
         let id = self.calls.next_id();
         let params = self.params_of(&request, id);
         let body = authored::request(id, request.method, Some(&params));
-        self.send(id, body, self.version(), request.purpose).await
+        self.send(id, body, self.version(), request.purpose, None).await
     }
 
     /// Forwards a caller's request: with the link's own id and progress token, with the given edits, and with the
@@ -91,16 +92,20 @@ impl Link {
         if let Some(task) = awaited_task(head, edits) {
             self.calls.awaits_task(id, &task);
         }
-        self.send(id, body, self.version(), Purpose::Caller(principal)).await
+        let name = headers::routed_text(head).and_then(|name| as_sent(name, edits));
+        let routing = RoutingValues { method: head.method.as_deref().unwrap_or_default(), name };
+        self.send(id, body, self.version(), Purpose::Caller(principal), Some(&routing)).await
     }
 
-    /// Sends a message that already carries `id`, with the given revision (`None` before the handshake).
+    /// Sends a message that already carries `id`, with the given revision (`None` before the handshake). `routing` is
+    /// what a modern message repeats in its headers, if it is known.
     pub(super) async fn send(
         self: &Arc<Self>,
         id: u64,
         body: Bytes,
         version: Option<Version>,
         purpose: Purpose,
+        routing: Option<&RoutingValues<'_>>,
     ) -> Result<Exchange, CallError> {
         let ticket = self.calls.begin(id, purpose)?;
         // Built before sending: if this future is dropped half-way, the call is still cancelled and deregistered.
@@ -114,7 +119,7 @@ impl Link {
                 // This waits for a plain JSON answer, and must notice when the link is lost meanwhile.
                 tokio::select! {
                     biased;
-                    sent = http.send(body, version, &params) => {
+                    sent = http.send(body, version, routing, &params) => {
                         sent.map(|stream| exchange.stream = Some(stream))
                     }
                     () = exchange.ticket.settled() => Ok(()),
@@ -143,7 +148,7 @@ impl Link {
     async fn ask(self: &Arc<Self>, method: &'static str, params: &[u8]) {
         let id = self.calls.next_id();
         let body = authored::request(id, method, Some(params));
-        let asked = self.send(id, body, self.version(), Purpose::OurOwn).await;
+        let asked = self.send(id, body, self.version(), Purpose::OurOwn, None).await;
         if let Err(error) = async { asked?.answer(Some(TELLING)).await }.await {
             tracing::debug!(method, %error, "a request to a server failed");
         }
@@ -179,10 +184,14 @@ impl Link {
 /// The task whose result a request waits for, under the id that the server knows.
 fn awaited_task<'a>(head: &'a Head<'_>, edits: &'a [(Span, Vec<u8>)]) -> Option<Cow<'a, str>> {
     let params = head.params.as_ref().filter(|_| head.method.as_deref() == Some("tasks/result"))?;
-    let task = params.task_id.as_ref()?;
-    match edits.iter().find(|(span, _)| *span == task.span) {
+    as_sent(params.task_id.as_ref()?, edits)
+}
+
+/// A text of the message after the edits.
+fn as_sent<'a>(text: &'a Text<'_>, edits: &'a [(Span, Vec<u8>)]) -> Option<Cow<'a, str>> {
+    match edits.iter().find(|(span, _)| *span == text.span) {
         Some((_, edited)) => text::unescape(edited),
-        None => Some(Cow::Borrowed(task.as_str())),
+        None => Some(Cow::Borrowed(text.as_str())),
     }
 }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::head::Head;
 use super::scan::Span;
-use super::text;
+use super::text::{self, Text};
 use super::walk;
 
 pub const SESSION_ID: &str = "mcp-session-id";
@@ -30,13 +30,35 @@ pub struct HeaderParam {
     pub path: Vec<String>,
 }
 
+/// What the routing headers of a modern request repeat from its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoutingValues<'a> {
+    pub method: &'a str,
+    /// The name, URI or task that the request is about, if it is about one.
+    pub name: Option<Cow<'a, str>>,
+}
+
+impl<'a> RoutingValues<'a> {
+    pub fn of(head: &'a Head<'_>) -> Self {
+        Self { method: head.method.as_deref().unwrap_or_default(), name: routed_name(head) }
+    }
+
+    /// The header values of `Mcp-Method` and, where the method has one, `Mcp-Name`, ready to be sent.
+    pub fn encoded(&self) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
+        (encode_value(self.method), self.name.as_deref().map(encode_value))
+    }
+}
+
 /// Encodes `value` for a header: wraps it in base64 if it would not arrive unchanged.
-pub fn encode_value(value: &str) -> String {
+pub fn encode_value(value: &str) -> Cow<'_, str> {
     let altered = value.starts_with(' ')
         || value.ends_with(' ')
         || value.starts_with(SENTINEL_START) && value.ends_with(SENTINEL_END)
         || value.bytes().any(|byte| !(0x20..=0x7e).contains(&byte));
-    if altered { format!("{SENTINEL_START}{}{SENTINEL_END}", BASE64.encode(value)) } else { value.to_owned() }
+    match altered {
+        true => Cow::Owned(format!("{SENTINEL_START}{}{SENTINEL_END}", BASE64.encode(value))),
+        false => Cow::Borrowed(value),
+    }
 }
 
 /// Reverses [`encode_value`]; `None` if the wrapped text is not base64 of UTF-8.
@@ -47,29 +69,27 @@ pub fn decode_value(value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The header values of `Mcp-Method` and, where the method has one, `Mcp-Name`, ready to be sent.
-pub fn standard(head: &Head<'_>) -> (String, Option<String>) {
-    let method = encode_value(head.method.as_deref().unwrap_or_default());
-    (method, routed_name(head).map(|name| encode_value(&name)))
-}
-
 /// The decoded value that `Mcp-Name` must have: the name, URI or task that the request is about.
 pub fn routed_name<'a>(head: &'a Head<'_>) -> Option<Cow<'a, str>> {
+    routed_text(head).map(|text| Cow::Borrowed(text.as_str()))
+}
+
+/// Where the body has the value of `Mcp-Name`.
+pub fn routed_text<'a, 'b>(head: &'a Head<'b>) -> Option<&'a Text<'b>> {
     let params = head.params.as_ref()?;
-    let text = match head.method.as_deref()? {
-        "tools/call" | "prompts/get" => params.name.as_ref()?,
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params.uri.as_ref()?,
-        "tasks/get" | "tasks/update" | "tasks/cancel" => params.task_id.as_ref()?,
-        _ => return None,
-    };
-    Some(Cow::Borrowed(text.as_str()))
+    match head.method.as_deref()? {
+        "tools/call" | "prompts/get" => params.name.as_ref(),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params.uri.as_ref(),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => params.task_id.as_ref(),
+        _ => None,
+    }
 }
 
 /// The `Mcp-Param-*` headers (name, value ready to be sent) of a call with these arguments. An argument that is absent,
 /// null, an object or an array has none.
 pub fn param_headers(body: &[u8], arguments: Option<&Span>, params: &[HeaderParam]) -> Vec<(String, String)> {
     let header = |param: &HeaderParam| {
-        Some((param.header.clone(), encode_value(&param_value(body, arguments, param)?)))
+        Some((param.header.clone(), encode_value(&param_value(body, arguments, param)?).into_owned()))
     };
     params.iter().filter_map(header).collect()
 }
@@ -116,7 +136,8 @@ mod tests {
             br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"caf\u00e9","arguments":
             {"at":{"region":"eu"},"n":10,"flag":true,"none":null,"list":[1]}}}"#;
         let head = Head::parse(body).unwrap();
-        assert_eq!(standard(&head), ("tools/call".into(), Some("=?base64?Y2Fmw6k=?=".into())));
+        let values = RoutingValues::of(&head);
+        assert_eq!(values.encoded(), ("tools/call".into(), Some("=?base64?Y2Fmw6k=?=".into())));
         let param = |path: &[&str]| HeaderParam {
             header: format!("mcp-param-{}", path[0]),
             path: path.iter().map(|key| (*key).to_owned()).collect(),
@@ -134,7 +155,7 @@ mod tests {
         let name = |method: &str| {
             let params = r#"{"name":"n","uri":"u","taskId":"t"}"#;
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-            standard(&Head::parse(body.as_bytes()).unwrap()).1
+            routed_name(&Head::parse(body.as_bytes()).unwrap()).map(Cow::into_owned)
         };
         assert_eq!(name("prompts/get").as_deref(), Some("n"));
         assert_eq!(name("resources/read").as_deref(), Some("u"));

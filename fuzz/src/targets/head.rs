@@ -89,7 +89,8 @@ fn check(head: &Head<'_>) {
     let is_call = matches!(head.kind, MessageKind::Request | MessageKind::Notice);
     assert_eq!(is_call, head.method.is_some());
     assert!(head.span.end <= head.body.len());
-    let (method, name) = headers::standard(head);
+    let values = headers::RoutingValues::of(head);
+    let (method, name) = values.encoded();
     assert_eq!(headers::decode_value(&method).as_deref(), Some(head.method.as_deref().unwrap_or_default()));
     for value in [Some(method), name.clone()].into_iter().flatten() {
         assert!(value.bytes().all(|byte| (0x20..=0x7e).contains(&byte)), "a header cannot carry {value:?}");

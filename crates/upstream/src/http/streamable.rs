@@ -21,7 +21,7 @@ use crate::error::CallError;
 use crate::inbound::answered_id;
 use crate::link::{Carrier, Link};
 use crate::pace::Pace;
-use wire::headers::{self, HeaderParam};
+use wire::headers::{self, HeaderParam, RoutingValues};
 use wire::{Era, Head, MessageKind, Version};
 
 const NOTICE_LIMIT: Duration = Duration::from_secs(10);
@@ -65,13 +65,15 @@ impl Streamable {
         (Self { client: Arc::new(client), session, outbox, flushed }, waiting)
     }
 
+    /// Sends a request. `routing` is what its headers repeat from the body; if it is not known, the body is parsed.
     pub async fn send(
         &self,
         body: Bytes,
         version: Option<Version>,
+        routing: Option<&RoutingValues<'_>>,
         params: &HashMap<String, Vec<HeaderParam>>,
     ) -> Result<AnswerStream, CallError> {
-        let fields = self.fields_of(&body, version, params);
+        let fields = self.fields_of(&body, version, routing, params);
         let received = self.client.send(Method::Post, &self.client.target, &fields, &body).await?;
         let HttpResponse { head, .. } = &received;
         if head.status == 200 && head.content == MediaType::Json {
@@ -162,7 +164,7 @@ impl Streamable {
 
     /// Sends a notice or an answer and waits until the upstream has received it.
     pub async fn tell(&self, message: &Bytes, version: Option<Version>) -> Result<(), CallError> {
-        let fields = self.fields_of(message, version, &HashMap::new());
+        let fields = self.fields_of(message, version, None, &HashMap::new());
         let received = self.client.send(Method::Post, &self.client.target, &fields, message).await?;
         match received.head.status {
             404 => Err(self.client.session_lost()),
@@ -257,6 +259,7 @@ impl Streamable {
         &self,
         body: &[u8],
         version: Option<Version>,
+        routing: Option<&RoutingValues<'_>>,
         params: &HashMap<String, Vec<HeaderParam>>,
     ) -> Cow<'_, [u8]> {
         let posted = || render(&self.posted(version));
@@ -265,7 +268,7 @@ impl Streamable {
             Some(Era::Legacy) => Cow::Borrowed(self.session.legacy.get_or_init(posted)),
             Some(Era::Modern) => {
                 let mut fields = self.session.modern.get_or_init(posted).to_vec();
-                add_routing(&mut fields, body, params);
+                add_routing(&mut fields, body, routing, params);
                 Cow::Owned(fields)
             }
         }
@@ -302,15 +305,24 @@ impl Streamable {
 }
 
 /// Adds the header lines in which a modern message repeats parts of its body.
-fn add_routing(fields: &mut Vec<u8>, body: &[u8], params: &HashMap<String, Vec<HeaderParam>>) {
-    let Ok(head) = Head::of_own(body) else { return };
-    let (method, name) = headers::standard(&head);
+fn add_routing(
+    fields: &mut Vec<u8>,
+    body: &[u8],
+    routing: Option<&RoutingValues<'_>>,
+    params: &HashMap<String, Vec<HeaderParam>>,
+) {
+    let Some(routing) = routing else {
+        let Ok(head) = Head::of_own(body) else { return };
+        return add_routing(fields, body, Some(&RoutingValues::of(&head)), params);
+    };
+    let (method, name) = routing.encoded();
     put(fields, headers::METHOD, &method);
     if let Some(name) = name {
         put(fields, headers::NAME, &name);
     }
-    if let Some(call) = &head.params
-        && let Some(wanted) = call.name.as_ref().and_then(|name| params.get(&*name.value))
+    let tool = routing.name.as_deref().filter(|_| routing.method == "tools/call");
+    if let Some(wanted) = tool.and_then(|tool| params.get(tool))
+        && let Ok(Head { params: Some(call), .. }) = Head::of_own(body)
     {
         for (name, value) in headers::param_headers(body, call.arguments.as_ref(), wanted) {
             put(fields, &name, &value);
