@@ -168,6 +168,7 @@ impl App {
         for listener in self.listeners {
             connections.spawn(accept(listener, connections.clone(), shared.clone()));
         }
+        connections.spawn(shared.connections.clone().close_idle(shutdown.clone()));
         if let Some(give_back) = self.give_back {
             let stop = shutdown.clone();
             connections.spawn(async move { stop.run_until_cancelled(give_back_regularly(give_back)).await });

@@ -19,9 +19,6 @@ use super::unusual;
 use crate::http::error::ErrorResponse;
 use budget::{Bound, Budgets, Exceeded};
 
-/// Idle timeout: a connection without a request is closed after this time.
-const IDLE: Duration = Duration::from_secs(75);
-
 /// What TLS costs besides: a record that is being received.
 const RECORD_BUFFER: u64 = 20 * 1024;
 /// How long a client may not read anything of what is sent to it.
@@ -43,14 +40,12 @@ pub async fn serve(socket: TcpStream, peer: IpAddr, shared: Arc<Shared>) {
     let mut is_new = true;
     loop {
         let place = shared.connections.rest(taken);
-        // Browsers open connections in advance; one without a request must not delay a shutdown.
         let readable = tokio::select! {
-            readable = tokio::time::timeout(IDLE, wait_for_bytes(&stream, is_new)) => readable,
+            readable = wait_for_bytes(&stream, is_new) => readable,
             () = place.evicted() => return,
-            () = shared.shutdown.cancelled() => return,
         };
         taken = match (readable, place.leave()) {
-            (Ok(Ok(())), Some(taken)) => taken,
+            (Ok(()), Some(taken)) => taken,
             _ => return,
         };
         is_new = false;

@@ -18,7 +18,7 @@ pub const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
 /// first check comes soon, since many agents send a single request: connections that come one after another can then
 /// reuse the same memory. The interval doubles while a connection is busy.
-pub const FIRST_LOOK: Duration = Duration::from_millis(20);
+pub const FIRST_LOOK: Duration = Duration::from_millis(5);
 /// What a connection costs while a request is received or answered: the size of its first read buffer. It is charged for
 /// more when the buffer of hyper grows.
 pub const READ_BUFFER: usize = 8 * 1024;

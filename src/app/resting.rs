@@ -1,14 +1,21 @@
 //! The connections that rest: open, without a request and without a byte of one. When all connections are in use, the
-//! one that has rested longest is closed for a new one.
+//! one that has rested longest is closed for a new one. Connections that rest too long are closed here as well, so that
+//! none of them needs a timer of its own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use budget::{Budget, Exceeded, Taken};
 
+/// Idle timeout: a connection without a request is closed after this time.
+const IDLE: Duration = Duration::from_secs(75);
+/// How often connections are compared with the idle timeout.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a new connection waits for another one to rest, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
@@ -32,10 +39,13 @@ struct Resting {
     /// In the order in which they came to rest.
     connections: BTreeMap<u64, RestingConnection>,
     last: u64,
+    /// Whether no connection may rest any more.
+    is_closed: bool,
 }
 
 struct RestingConnection {
     taken: Taken,
+    since: Instant,
     /// Tells the connection that it is closed.
     evict: Arc<Notify>,
 }
@@ -61,8 +71,8 @@ impl Connections {
         }
         // A connection that has just answered a request rests only a moment later.
         if let Ok(_turn) = self.waiting.try_acquire() {
-            let until = tokio::time::Instant::now() + PATIENCE;
-            while tokio::time::Instant::now() < until {
+            let until = Instant::now() + PATIENCE;
+            while Instant::now() < until {
                 tokio::time::sleep(LOOK).await;
                 if let Some(taken) = self.try_admit() {
                     return Ok(taken);
@@ -78,9 +88,25 @@ impl Connections {
 
     /// Closes the connection that has rested longest, and returns what it had taken.
     pub fn evict(&self) -> Option<Taken> {
-        let (_, longest) = self.lock().connections.pop_first()?;
+        self.evict_if(|_| true)
+    }
+
+    /// Closes the connection that has rested longest if `is_due` says so, and returns what it had taken.
+    fn evict_if(&self, is_due: impl FnOnce(&RestingConnection) -> bool) -> Option<Taken> {
+        let mut resting = self.lock();
+        let longest = resting.connections.first_entry().filter(|longest| is_due(longest.get()))?.remove();
         longest.evict.notify_one();
         Some(longest.taken)
+    }
+
+    /// Closes connections that have rested too long. When `shutdown` is cancelled, closes all that rest, and those that
+    /// would rest later.
+    pub async fn close_idle(self, shutdown: CancellationToken) {
+        while shutdown.run_until_cancelled(tokio::time::sleep(IDLE_INTERVAL)).await.is_some() {
+            while self.evict_if(|longest| longest.since.elapsed() >= IDLE).is_some() {}
+        }
+        self.lock().is_closed = true;
+        while self.evict().is_some() {}
     }
 
     /// Lets a connection rest, with what it has taken of the budget.
@@ -89,7 +115,12 @@ impl Connections {
         let mut resting = self.lock();
         resting.last += 1;
         let number = resting.last;
-        resting.connections.insert(number, RestingConnection { taken, evict: evict.clone() });
+        if resting.is_closed {
+            evict.notify_one();
+        } else {
+            let connection = RestingConnection { taken, since: Instant::now(), evict: evict.clone() };
+            resting.connections.insert(number, connection);
+        }
         Place { connections: self.clone(), number, evict }
     }
 
@@ -99,7 +130,7 @@ impl Connections {
 }
 
 impl Place {
-    /// Returns when the connection must close for another one.
+    /// Returns when the connection must close.
     pub async fn evicted(&self) {
         self.evict.notified().await;
     }
@@ -156,6 +187,27 @@ mod tests {
         };
         let (admitted, place) = tokio::join!(all.admit(), resting);
         assert!(admitted.is_ok() && place.leave().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_rest_too_long_are_closed() {
+        let (all, shutdown) = (connections(2), CancellationToken::new());
+        let closing = tokio::spawn(all.clone().close_idle(shutdown.clone()));
+        let first = all.rest(all.admit().await.unwrap());
+        tokio::time::sleep(IDLE / 2).await;
+        let second = all.rest(all.admit().await.unwrap());
+        tokio::time::sleep(IDLE / 2 - IDLE_INTERVAL).await;
+        assert_eq!(all.budget.used(), 2);
+        tokio::time::sleep(2 * IDLE_INTERVAL).await;
+        first.evicted().await;
+        assert_eq!(all.budget.used(), 1, "the second one has not rested long");
+        shutdown.cancel();
+        second.evicted().await;
+        closing.await.unwrap();
+        let third = all.rest(all.admit().await.unwrap());
+        third.evicted().await;
+        assert!(third.leave().is_none());
+        assert_eq!(all.budget.used(), 0);
     }
 
     #[test]
