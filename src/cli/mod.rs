@@ -1,5 +1,5 @@
 //! The command line. All commands except `start`, `reset-admin`, `backup`, `check` and `completions` talk to a running
-//! gateway over HTTP. One file per noun; verbs that several nouns share are in `verbs`.
+//! gateway over HTTP; `stdio` runs one itself where there is none. One file per noun; verbs that several nouns share are in `verbs`.
 
 #![allow(clippy::disallowed_methods)] // Tasks of the command line end with its process.
 
@@ -34,6 +34,7 @@ mod servers;
 mod settings;
 mod signals;
 mod start;
+mod stdio;
 mod suggestion;
 mod switch;
 mod system;
@@ -90,6 +91,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Start(start::Start),
+    Stdio(stdio::Stdio),
     Register(Box<register::Register>),
     List(verbs::List),
     Usage(usage::Usage),
@@ -144,6 +146,7 @@ fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Optio
     let Arguments { command, registry, output, version: () } = arguments;
     match command {
         Command::Start(start) => start::run(start, give_back_memory).map(Some),
+        Command::Stdio(stdio) => stdio::run(stdio, RemoteSettings::load(registry)?).map(Some),
         Command::ResetAdmin(reset) => reset_admin::run(reset).map(Some),
         Command::Backup(backup) => database::backup(backup, output).map(Some),
         Command::Check(check) => database::check(check, output).map(Some),
@@ -171,6 +174,7 @@ fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Optio
 async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Start(_)
+        | Command::Stdio(_)
         | Command::ResetAdmin(_)
         | Command::Backup(_)
         | Command::Check(_)

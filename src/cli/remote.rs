@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, Method, Response, redirect};
+use reqwest::{Client, Method, RequestBuilder, Response, redirect};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
 use url::{Host, Url};
@@ -165,16 +165,36 @@ impl Remote {
         RemoteError::Unreachable { registry: self.registry().to_owned(), reason }
     }
 
+    /// Starts a request to an MCP endpoint.
+    pub fn mcp_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        let builder = self.client.request(method, self.url(path.iter().copied()));
+        match &self.authorization {
+            Some(authorization) => builder.header(AUTHORIZATION, authorization.clone()),
+            None => builder,
+        }
+    }
+
+    /// Tells whether the gateway is on this machine; then no proxy is used.
+    pub fn is_local(&self) -> bool {
+        is_this_machine(&self.registry)
+    }
+
+    /// Returns the URL of a path, given as its segments.
+    pub fn url<'a>(&self, path: impl Iterator<Item = &'a str>) -> Url {
+        let mut url = self.registry.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
     async fn send(
         &self,
         prefix: &[&str],
         request: ApiRequest,
         accept: Option<HeaderValue>,
     ) -> Result<Response, RemoteError> {
-        let mut url = self.registry.clone();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(prefix).extend(&request.path);
-        }
+        let mut url = self.url(prefix.iter().copied().chain(request.path.iter().map(String::as_str)));
         if !request.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&request.query);
         }
@@ -206,13 +226,20 @@ impl Remote {
         if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
             return Err(RemoteError::Foreign { registry, found: format!("it redirects to {location}") });
         }
-        let said: Option<Value> = serde_json::from_str(&text).ok();
+        Err(self.refused(status, text.as_bytes(), code))
+    }
+
+    /// Describes a response that is not a success.
+    pub fn refused(&self, status: u16, body: &[u8], code: Option<String>) -> RemoteError {
+        let said: Option<Value> = serde_json::from_slice(body).ok();
         match said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str) {
             Some(sentence) => {
                 let sentence = self.advise(status, sentence);
-                Err(RemoteError::Refused { status, sentence, code })
+                RemoteError::Refused { status, sentence, code }
             }
-            None => Err(RemoteError::Foreign { registry, found: format!("HTTP {status}") }),
+            None => {
+                RemoteError::Foreign { registry: self.registry().to_owned(), found: format!("HTTP {status}") }
+            }
         }
     }
 

@@ -44,16 +44,7 @@ pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
         sqlite_db_path: start.sqlite_db_path,
         enterprise: start.enterprise,
     };
-    app::hide_memory();
-    // Before the settings are read: a default depends on this limit.
-    let descriptors = app::raise_descriptor_limit();
-    let mut config = Config::load(&flags)?;
-    config.child_descriptors = descriptors;
-    // hyper panics when it formats a date before 1970.
-    if SystemTime::now() < SystemTime::UNIX_EPOCH {
-        anyhow::bail!("the clock of this machine shows a time before 1970; set it, then start the gateway");
-    }
-    app::adopt_orphans();
+    let config = prepare(&flags)?;
     let runtime = runtime()?;
     runtime.block_on(async {
         // Handlers are installed before the gateway listens, so that no signal is missed.
@@ -71,6 +62,21 @@ pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
         app.giving_back(give_back_memory).serve(shutdown, hurry).await;
         Ok(())
     })
+}
+
+/// Prepares this process to run a gateway, and reads its settings.
+pub fn prepare(flags: &StartFlags) -> anyhow::Result<Config> {
+    app::hide_memory();
+    // Before the settings are read: a default depends on this limit.
+    let descriptors = app::raise_descriptor_limit();
+    let mut config = Config::load(flags)?;
+    config.child_descriptors = descriptors;
+    // hyper panics when it formats a date before 1970.
+    if SystemTime::now() < SystemTime::UNIX_EPOCH {
+        anyhow::bail!("the clock of this machine shows a time before 1970; set it, then start the gateway");
+    }
+    app::adopt_orphans();
+    Ok(config)
 }
 
 const OPEN_TO_OTHERS: &str = "in development mode nobody needs a token, and this gateway does not listen on loopback \
@@ -108,7 +114,7 @@ fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> Strin
 }
 
 /// Builds the runtime. On one processor, a single thread avoids the cost of moving work between threads.
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut builder = match processors {
         1 => tokio::runtime::Builder::new_current_thread(),

@@ -7,8 +7,10 @@ import asyncio
 import sys
 import warnings
 
+from bridge import bridge
 from mcp import Client, MCPDeprecationWarning, MCPError, types
 from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
 
 GATEWAY = sys.argv[1]
 # Revision 2026-07-28 removes some features that the legacy mode tests.
@@ -65,7 +67,11 @@ async def tour(client, server):
 
 
 async def main():
-    for transport, target in [("streamable HTTP", f"{GATEWAY}/mcp"), ("HTTP+SSE", sse_client(f"{GATEWAY}/sse"))]:
+    for transport, target in [
+        ("streamable HTTP", f"{GATEWAY}/mcp"),
+        ("HTTP+SSE", sse_client(f"{GATEWAY}/sse")),
+        ("stdio", stdio_client(bridge(GATEWAY))),
+    ]:
         async with Client(
             target, mode="legacy", elicitation_callback=elicit, sampling_callback=sample
         ) as client:

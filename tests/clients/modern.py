@@ -7,7 +7,9 @@ import asyncio
 import sys
 import warnings
 
+from bridge import bridge
 from mcp import Client, MCPDeprecationWarning, MCPError, types
+from mcp.client.stdio import stdio_client
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
 GATEWAY = sys.argv[1]
@@ -113,9 +115,12 @@ async def questions(client):
     assert "Use this context" in prompt.messages[0].content.text
 
 
-async def visit(mode):
+async def visit(mode, transport):
+    def at(path, *arguments):
+        return f"{GATEWAY}{path}" if transport == "HTTP" else stdio_client(bridge(GATEWAY, *arguments))
+
     callbacks = {"elicitation_callback": elicit, "sampling_callback": sample}
-    async with Client(f"{GATEWAY}/mcp", mode=mode, **callbacks) as client:
+    async with Client(at("/mcp"), mode=mode, **callbacks) as client:
         assert client.protocol_version == REVISION, client.protocol_version
         for server in ["modern", "fixture"]:
             await tour(client, server)
@@ -127,15 +132,16 @@ async def visit(mode):
             assert (await client.read_resource(await resource_of(client, server))).contents[0].text
         await questions(client)
     for server in ["modern", "fixture"]:
-        async with Client(f"{GATEWAY}/v0/servers/{server}/mcp", mode=mode) as native:
+        async with Client(at(f"/v0/servers/{server}/mcp", "--server", server), mode=mode) as native:
             assert "test_simple_text" in await tools_of(native)
             assert "Data for ID: 7" in (await native.read_resource("test://template/7/data")).contents[0].text
-    print(f"  Python SDK in mode {mode}: all well")
+    print(f"  Python SDK in mode {mode} over {transport}: all well")
 
 
 async def main():
     for mode in ["auto", REVISION]:
-        await visit(mode)
+        for transport in ["HTTP", "stdio"]:
+            await visit(mode, transport)
 
 
 # A timeout is also a failure.

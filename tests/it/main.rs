@@ -20,6 +20,8 @@ mod cli_oauth;
 mod cli_questions;
 mod cli_servers;
 mod cli_settings;
+mod cli_stdio;
+mod cli_stdio_gateways;
 mod cli_terminals;
 mod cli_tools;
 mod clients;

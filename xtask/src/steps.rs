@@ -24,6 +24,7 @@ pub const TEST: &[Step] = &[
     Step { name: "budget", needs: COUNTERS, run: bench::compare_with_budget },
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
+    CONFORMANCE_BRIDGE,
     CONFORMANCE_LINKS,
     CONFORMANCE_REFERENCE,
     REAL_CLIENTS,
@@ -32,7 +33,7 @@ pub const TEST: &[Step] = &[
 ];
 
 pub const CONFORMANCE: &[Step] =
-    &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_LINKS, CONFORMANCE_REFERENCE];
+    &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_BRIDGE, CONFORMANCE_LINKS, CONFORMANCE_REFERENCE];
 
 pub const SCORES: &[Step] = &[
     CONFORMANCE_DIRECT,
@@ -54,6 +55,8 @@ const CONFORMANCE_DIRECT: Step =
     Step { name: "conformance of the fixture", needs: &[NPM], run: conformance::direct };
 const CONFORMANCE_GATEWAY: Step =
     Step { name: "conformance through the gateway", needs: &[NPM], run: conformance::through_gateway };
+const CONFORMANCE_BRIDGE: Step =
+    Step { name: "conformance of toolgate stdio", needs: &[NPM], run: conformance::bridge };
 const CONFORMANCE_LINKS: Step =
     Step { name: "conformance of the gateway as a client", needs: &[NPM], run: conformance::of_links };
 const CONFORMANCE_REFERENCE: Step = Step {

@@ -58,6 +58,7 @@ pub use kind::kind_of;
 pub use link::Link;
 pub use lists::Discovery;
 pub use news::{News, Newsroom};
+pub use pace::Pace;
 pub use profile::{Owner, Profile};
 pub use request::{LinkRequest, OnBehalf};
 pub use slots::ProcessSlots;

@@ -137,7 +137,8 @@ pub fn run(run: &mut Run) -> Result<()> {
         };
         let url = own.as_ref().unwrap_or(&gateway).url();
         line.push(&url);
-        let variables = [("NODE", node), ("ADDRESSES", &addresses), ("PAIRS", &asking)];
+        let variables =
+            [("NODE", node), ("TOOLGATE", &toolgate), ("ADDRESSES", &addresses), ("PAIRS", &asking)];
         let outcome = command::show_with(&installed.folder, &line, &variables);
         println!("  {name}: {:.1} s", started.elapsed().as_secs_f64());
         if outcome.is_err() {

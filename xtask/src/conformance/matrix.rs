@@ -6,7 +6,7 @@ use std::fmt::Write;
 use anyhow::{Result, bail};
 
 use super::Eras::{Both, LegacyOnly, ModernOnly};
-use super::Target::{Aggregate, Direct, Server};
+use super::Target::{Aggregate, Bridge, Direct, Server};
 use super::Transport::{Sse, Stdio, StreamableHttp};
 use super::report::Report;
 use super::{Case, Conformance, Eras, LEGACY, MODERN, Set, Target, Transport, exclusions, page};
@@ -14,6 +14,10 @@ use crate::run::Run;
 
 /// What the fixture must pass by itself.
 const DIRECT: [(Set, Eras); 4] = [(LEGACY, LegacyOnly), (LEGACY, Both), (MODERN, ModernOnly), (MODERN, Both)];
+
+/// What must pass through `toolgate stdio`.
+const BRIDGED: [(Set, Eras); 4] =
+    [(LEGACY, LegacyOnly), (LEGACY, Both), (MODERN, ModernOnly), (MODERN, Both)];
 
 const SETS: [Set; 2] = [LEGACY, MODERN];
 const SERVERS: [(Eras, &[Transport]); 3] = [
@@ -49,7 +53,7 @@ impl Pair {
         });
         let excluded = match target {
             Direct => Vec::new(),
-            Server | Aggregate => exclusions::of(&set, eras).collect(),
+            Server | Aggregate | Bridge => exclusions::of(&set, eras).collect(),
         };
         Ok(Case { name: self.name(target), set, line, way: (transport, target), excluded })
     }
@@ -65,6 +69,7 @@ impl Pair {
             Direct => "direct",
             Server => "native",
             Aggregate => "aggregate",
+            Bridge => "bridge",
         };
         format!("{}-to-{}-{transport}-{target}", self.set.era(), word(self.eras))
     }
@@ -72,6 +77,11 @@ impl Pair {
 
 pub fn direct(run: &mut Run) -> Result<()> {
     let pairs = DIRECT.map(|(set, eras)| (Pair { set, eras, transport: StreamableHttp }, Direct));
+    measure(run, pairs.to_vec()).map(|_| ())
+}
+
+pub fn bridge(run: &mut Run) -> Result<()> {
+    let pairs = BRIDGED.map(|(set, eras)| (Pair { set, eras, transport: StreamableHttp }, Bridge));
     measure(run, pairs.to_vec()).map(|_| ())
 }
 

@@ -27,7 +27,7 @@ use crate::run::Run;
 use exclusions::Exclusion;
 use gateway::Gateway;
 pub use links::run as of_links;
-pub use matrix::{check as through_gateway, direct, write as write_scores};
+pub use matrix::{bridge, check as through_gateway, direct, write as write_scores};
 use process::Process;
 pub use reference::run as of_reference_servers;
 use report::{Note, Report};
@@ -107,6 +107,8 @@ enum Target {
     Server,
     /// The gateway's endpoint for all servers, through the shim that removes the prefix from names.
     Aggregate,
+    /// A second gateway, whose server is `toolgate stdio` in front of the first.
+    Bridge,
 }
 
 /// The name under which the server is registered; its tools then begin with this and `__`.
@@ -206,9 +208,19 @@ impl Conformance {
         };
         let url = match target {
             Target::Direct => background.first().context("the suite speaks HTTP only")?.url.clone(),
-            Target::Server | Target::Aggregate => {
-                let gateway = Gateway::start(folder, &self.program("toolgate")?)?;
+            Target::Server | Target::Aggregate | Target::Bridge => {
+                let program = self.program("toolgate")?;
+                let mut gateway = Gateway::start(folder, &program)?;
                 gateway.register(&registration)?;
+                if target == Target::Bridge {
+                    let second = folder.join("second");
+                    fs::create_dir_all(&second)?;
+                    let arguments = ["stdio", "--registry", &gateway.url(), "--server", SERVER];
+                    let registration = gateway::stdio(SERVER, &program, &arguments);
+                    background.push(gateway.into_process());
+                    gateway = Gateway::start(&second, &program)?;
+                    gateway.register(&registration)?;
+                }
                 let url = if target == Target::Aggregate {
                     let shim = self.suite.start_shim(&self.root, folder, &gateway.url(), SERVER)?;
                     let url = format!("{}/mcp", shim.url);

@@ -241,7 +241,7 @@ async fn write_lines(mut stdin: ChildStdin, inbox: &mut mpsc::Receiver<Bytes>, f
 }
 
 /// Appends a message as one line: a newline between JSON tokens is white space, and inside strings it is escaped.
-fn append_line(out: &mut Vec<u8>, message: &[u8]) {
+pub fn append_line(out: &mut Vec<u8>, message: &[u8]) {
     if message.is_empty() {
         return;
     }

@@ -13,7 +13,7 @@ mod slot;
 mod stderr;
 mod user;
 
-pub use child::Child;
+pub use child::{Child, append_line};
 pub use confinement::{ChildSettings, hide_memory, raise_descriptor_limit};
 pub use guards::{Guards, adopt_orphans};
 pub use slot::{ProcessCount, ProcessSlot};
