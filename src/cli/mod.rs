@@ -8,6 +8,7 @@ mod arguments;
 mod authorize;
 mod clients;
 mod completions;
+mod connect;
 mod content;
 mod conversation;
 mod database;
@@ -107,6 +108,8 @@ enum Command {
     Deregister(servers::Deregister),
     Create(verbs::Create),
     Delete(verbs::Delete),
+    Connect(connect::Connect),
+    Disconnect(connect::Disconnect),
     Import(import::Import),
     Export(export::Export),
     InitServer(system::InitServer),
@@ -193,6 +196,8 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         Command::Deregister(deregister) => servers::deregister(invocation, deregister).await,
         Command::Create(create) => verbs::create(invocation, create).await,
         Command::Delete(delete) => verbs::delete(invocation, delete).await,
+        Command::Connect(connect) => connect::connect(invocation, connect).await,
+        Command::Disconnect(disconnect) => connect::disconnect(invocation, disconnect).await,
         Command::Import(import) => import::run(invocation, import).await,
         Command::Export(export) => export::run(invocation, export).await,
         Command::InitServer(_) => system::init_server(invocation).await,

@@ -9,7 +9,7 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
     if text.trim().is_empty() {
         return Err(Unreadable("the text is empty".into()));
     }
-    let plain = without_comments(text);
+    let (plain, _) = without_comments(text);
     // YAML has braces too, but a text that begins with one is meant as JSON, whose errors are more helpful.
     if !plain.trim_start().starts_with(['{', '[']) {
         return yaml::read(text);
@@ -17,9 +17,11 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
     serde_json::from_str(&plain).map_err(|error| Unreadable(format!("the text is not JSON: {error}")))
 }
 
-/// The text with comments and trailing commas replaced by spaces, so that errors name the right position.
-fn without_comments(text: &str) -> String {
+/// The text with comments and trailing commas replaced by spaces, byte for byte, so that every other byte is where it was;
+/// and the positions of the trailing commas.
+pub fn without_comments(text: &str) -> (String, Vec<usize>) {
     let mut plain = String::with_capacity(text.len());
+    let mut trailing = Vec::new();
     // The position of the last comma, while only white space and comments follow it.
     let mut comma: Option<usize> = None;
     let mut rest = text;
@@ -32,12 +34,13 @@ fn without_comments(text: &str) -> String {
         };
         let (token, after) = rest.split_at(length);
         if first == '/' && length > 1 {
-            plain.extend(token.chars().map(|next| if next == '\n' { '\n' } else { ' ' }));
+            plain.extend(token.bytes().map(|next| if next == b'\n' { '\n' } else { ' ' }));
         } else {
             if matches!(first, '}' | ']')
                 && let Some(at) = comma
             {
                 plain.replace_range(at..=at, " ");
+                trailing.push(at);
             }
             if !first.is_whitespace() {
                 comma = (first == ',').then_some(plain.len());
@@ -46,7 +49,7 @@ fn without_comments(text: &str) -> String {
         }
         rest = after;
     }
-    plain
+    (plain, trailing)
 }
 
 /// Length of the string literal at the beginning, quotes included.
@@ -74,6 +77,15 @@ mod tests {
         assert_eq!(read(text).unwrap(), json!({"a": "// no comment, }", "b": [1, 2]}));
         assert_eq!(read("\u{feff}{\"a\": \"\\\"//\"}").unwrap(), json!({"a": "\"//"}));
         assert_eq!(read("{/*/ \"a\": 1, /*/ \"b\": 2}").unwrap(), json!({"b": 2}));
+    }
+
+    #[test]
+    fn what_is_no_comment_stays_where_it_is() {
+        let text = "{ /* é😀 */ \"ä\": [1, // 2,\n], }";
+        let (plain, trailing) = without_comments(text);
+        assert_eq!(plain.len(), text.len());
+        assert_eq!(plain.find("\"ä\""), text.find("\"ä\""));
+        assert_eq!(trailing, [text.find(", //").unwrap(), text.rfind(',').unwrap()]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{Group, Registration};
 
-pub use document::read;
+pub use document::{read, without_comments};
 pub use plan::{Action, Plan};
 pub use variables::{escape, expand};
 
