@@ -10,12 +10,14 @@ use serde_json::{Map, Value, json};
 use super::files;
 use super::invocation::Invocation;
 use super::output::{self, Cell, Format, Spinner, Table, Tone};
+use super::record::text;
 use super::remote::{ApiRequest, OAUTH_REQUIRED, RemoteError};
 use crate::config::variable;
 use model::import::{self, Action, ImportEntry, ImportedGroup, Plan};
 
 /// Import does not start authorizations: a person gives them for one server at a time.
 const WANTS_AUTHORIZATION: &str = "it requires authorization; register it by itself with `toolgate register`";
+const KEPT: &str = "it is kept, and the gateway tries it again";
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
 /// Import servers from other programs, or servers and groups from an export
@@ -28,7 +30,8 @@ const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
   pbpaste | toolgate import - --yes
 
 Understands `mcpServers` and `servers` files (Claude, Cursor, VS Code, Windsurf and others), exports of toolgate and
-MCPJungle, in JSON or YAML. ${NAME} is replaced by the variable. What is there already and the same is left alone.")]
+MCPJungle, in JSON or YAML. ${NAME} is replaced by the variable. What is there already and the same is left alone.
+A new server that cannot be connected is kept as failed; one that exists is changed only if the change works.")]
 pub struct Import {
     /// Files or folders; - is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -52,7 +55,13 @@ struct ImportItem {
     unusable: bool,
     input: Map<String, Value>,
     shown: Map<String, Value>,
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    sentence: String,
+    /// Whether the server is stored nevertheless, as `failed`.
+    kept: bool,
 }
 
 pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> {
@@ -78,11 +87,13 @@ pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> 
         Format::Table if items.is_empty() => output::message("There is nothing to import."),
         Format::Table => output::page(&table(&items, !import.dry_run))?,
     }
-    let failed = items.iter().filter(|item| item.unusable || item.failure.is_some()).count();
-    match failed {
-        0 => Ok(()),
-        1 => bail!("1 of {} could not be imported", items.len()),
-        _ => bail!("{failed} of {} could not be imported", items.len()),
+    let kept = items.iter().filter(|item| item.failure.as_ref().is_some_and(|failure| failure.kept)).count();
+    let failed = items.iter().filter(|item| item.unusable || item.failure.is_some()).count() - kept;
+    match (failed, kept) {
+        (0, 0) => Ok(()),
+        (0, _) => bail!("{kept} of {} cannot be connected", items.len()),
+        (_, 0) => bail!("{failed} of {} could not be imported", items.len()),
+        (_, _) => bail!("{failed} of {} could not be imported, and {kept} cannot be connected", items.len()),
     }
 }
 
@@ -195,7 +206,7 @@ fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Map<String, Value>> {
 }
 
 /// Applies an item and returns its error message, if the gateway refused it. Other errors end the import.
-async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Option<String>> {
+async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Option<Failure>> {
     let spinner = Spinner::start(&format!("importing {}", item.name));
     let request = match (item.kind, item.action) {
         ("server", action) => {
@@ -205,15 +216,26 @@ async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Opt
         (_, Action::Change) => ApiRequest::put(&["tool-groups", &item.name]),
         (_, Action::Add | Action::Skip) => ApiRequest::post(&["tool-groups"]),
     };
-    let answer = invocation.remote.ask(request.object(&item.input)).await;
+    let mut input = item.input.clone();
+    // A server that works is not replaced by one that does not.
+    if (item.kind, item.action) == ("server", Action::Add) {
+        input.insert("keep_failed".into(), true.into());
+    }
+    let answer = invocation.remote.ask(request.object(&input)).await;
     drop(spinner);
+    let refused = |sentence: String| Ok(Some(Failure { sentence, kept: false }));
     match answer {
-        Ok(answer) if answer.status == 202 => Ok(Some(WANTS_AUTHORIZATION.to_owned())),
-        Ok(_) => Ok(None),
-        Err(RemoteError::Refused { code: Some(code), .. }) if code == OAUTH_REQUIRED => {
-            Ok(Some(WANTS_AUTHORIZATION.to_owned()))
+        Ok(answer) if answer.status == 202 => refused(WANTS_AUTHORIZATION.to_owned()),
+        Ok(answer) => {
+            let record = answer.json()?;
+            let failed = item.kind == "server" && record["status"] == "failed";
+            let sentence = format!("{}; {KEPT}", text(&record, "status_reason"));
+            Ok(failed.then_some(Failure { sentence, kept: true }))
         }
-        Err(RemoteError::Refused { sentence, .. }) => Ok(Some(sentence)),
+        Err(RemoteError::Refused { code: Some(code), .. }) if code == OAUTH_REQUIRED => {
+            refused(WANTS_AUTHORIZATION.to_owned())
+        }
+        Err(RemoteError::Refused { sentence, .. }) => refused(sentence),
         Err(error) => Err(error.into()),
     }
 }
@@ -229,7 +251,7 @@ fn table(items: &[ImportItem], done: bool) -> String {
             (action, None, false) => (action.as_str(), Tone::Plain),
         };
         let word = if !done && item.action == Action::Skip { "skip" } else { word };
-        let note = item.failure.clone().unwrap_or_else(|| item.note.clone());
+        let note = item.failure.as_ref().map_or(&item.note, |failure| &failure.sentence).clone();
         table.row([item.name.clone().into(), item.kind.into(), Cell::new(word, tone), note.into()]);
     }
     table.render(output::width())
@@ -243,7 +265,8 @@ fn record(item: &ImportItem, dry_run: bool) -> Value {
     if item.action == Action::Skip {
         record.insert("reason".into(), item.note.clone().into());
     } else if let Some(failure) = &item.failure {
-        record.insert("error".into(), failure.clone().into());
+        record.insert("error".into(), failure.sentence.clone().into());
+        record.insert("kept".into(), failure.kept.into());
     }
     if !dry_run && item.action != Action::Skip {
         record.insert("done".into(), item.failure.is_none().into());

@@ -36,6 +36,9 @@ pub struct Register {
     /// Replace a server with the same name
     #[arg(long)]
     force: bool,
+    /// Keep the server even if it cannot be connected now; the gateway tries it again
+    #[arg(long)]
+    keep: bool,
     /// Print the authorization URL, do not open a browser
     #[arg(long)]
     no_browser: bool,
@@ -51,6 +54,9 @@ pub async fn run(invocation: &Invocation, register: Register) -> anyhow::Result<
         }
         None => from_flags(&register)?,
     };
+    if register.keep {
+        input.insert("keep_failed".into(), true.into());
+    }
     let name = text(&Value::Object(input.clone()), "name");
     let send = |input: Map<String, Value>| async move {
         let force = if register.force { "true" } else { "false" };

@@ -44,6 +44,9 @@ pub struct UpdateServer {
     /// File with the keys to change, JSON or YAML; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
+    /// Keep the change even if the server cannot be connected with it now
+    #[arg(long)]
+    keep: bool,
     #[command(flatten)]
     flags: ServerFlags,
     /// Header to remove; may be repeated
@@ -135,11 +138,15 @@ pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Re
     if changes.is_empty() {
         return Err(UsageError("name at least one thing to change; see --help".into()).into());
     }
+    if update.keep {
+        changes.insert("keep_failed".into(), true.into());
+    }
     let spinner = Spinner::start(&format!("changing {name}"));
     let answer = invocation.remote.ask(ApiRequest::patch(&["servers", &name]).object(&changes)).await;
     drop(spinner);
     let answer = explain(invocation, ListedNoun::Server, &name, answer).await?;
     output::message(&format!("Changed server {name:?}."));
+    warn_if_failed(&answer.json()?["server"]);
     invocation.show(&answer, |answer| page(&answer["server"]))
 }
 
@@ -196,7 +203,18 @@ pub async fn deregister(invocation: &Invocation, deregister: Deregister) -> anyh
 pub fn show_registered(invocation: &Invocation, answer: &ApiResponse) -> anyhow::Result<()> {
     let server = &answer.json()?["server"];
     output::message(&format!("Registered server {:?}.", text(server, "name")));
+    warn_if_failed(server);
     invocation.show(answer, |answer| page(&answer["server"]))
+}
+
+/// Says what can be done about a server that was stored although it cannot be connected.
+fn warn_if_failed(server: &Value) {
+    if server["status"] == "failed" {
+        let name = text(server, "name");
+        output::message(&format!(
+            "It cannot be connected now. The gateway tries it again; change it with `toolgate update server {name}`."
+        ));
+    }
 }
 
 /// Formats one server.

@@ -100,6 +100,7 @@ mod servers;
 mod servers_at_once;
 mod servers_change;
 mod servers_input;
+mod servers_keep;
 mod servers_secrecy;
 mod smoke;
 mod system;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::catalog::Entry;
 use super::record::ServerRecord;
-use super::{Error, Gateway, now_ms};
+use super::{Error, ErrorKind, Gateway, now_ms};
 use model::{Offering, Registration, ServerName};
 use store::GrantChange;
 use upstream::credentials::{Credentials, HeldGrant};
@@ -28,11 +28,33 @@ impl Gateway {
         let options = self.upstream_options.clone();
         let connecting = Upstream::connect(config, options, self.events.clone(), credentials);
         match self.stop.run_until_cancelled(connecting).await {
-            Some(Ok((upstream, discovery))) => Ok(Connected { upstream, offering: discovery.offering }),
+            Some(Ok((upstream, discovery))) => {
+                let discovered_at_ms = Some(now_ms());
+                Ok(Connected { upstream, offering: discovery.offering, discovered_at_ms })
+            }
             Some(Err(ConnectError::Unauthorized(denial))) => Err(Unconnected::Denied(denial)),
             Some(Err(error)) => Err(Unconnected::Failed(error.into())),
             None => Err(Unconnected::Failed(Error::stopping())),
         }
+    }
+
+    /// Stores a server that could not be connected, for this reason. What the server of this name offered before stays
+    /// listed; the supervisor of the new one tries to connect it again.
+    pub(super) async fn commit_failed(
+        &self,
+        mut registration: Registration,
+        reason: &Error,
+        keeps: Keeps,
+    ) -> Result<ServerRecord, Error> {
+        let credentials = self.credentials_for(&mut registration).await?;
+        let catalog = self.catalog();
+        let old = catalog.get(registration.config.name.as_str());
+        let offering = old.map(|old| old.offering().clone()).unwrap_or_default();
+        let (options, events) = (self.upstream_options.clone(), self.events.clone());
+        let config = registration.config.clone();
+        let upstream = Upstream::resume_failed(config, options, events, credentials, reason.to_string());
+        let discovered_at_ms = old.and_then(|old| old.discovered_at_ms);
+        self.commit(registration, Connected { upstream, offering, discovered_at_ms }, keeps).await
     }
 
     /// Stores a connected server and puts it into the catalog; it replaces the server of the same name, if any.
@@ -42,18 +64,16 @@ impl Gateway {
         connected: Connected,
         keeps: Keeps,
     ) -> Result<ServerRecord, Error> {
-        let Connected { upstream, offering } = connected;
+        let Connected { upstream, offering, .. } = &connected;
         let name = registration.config.name.clone();
         let replaced = self.catalog().get(name.as_str()).and_then(|old| old.upstream.clone());
-        let is_new = !replaced.as_ref().is_some_and(|old| old.is(&upstream));
+        let is_new = !replaced.as_ref().is_some_and(|old| old.is(upstream));
         // Before taking the turn, since this waits for a renewal in flight.
         let held = match upstream.credentials().filter(|_| is_new) {
             Some(credentials) => Some(credentials.hold().await),
             None => None,
         };
-        if let Err(error) =
-            self.store_connected(registration, &upstream, &offering, keeps, held, is_new).await
-        {
+        if let Err(error) = self.store_connected(registration, &connected, keeps, held, is_new).await {
             if is_new {
                 upstream.stop().await;
             }
@@ -61,7 +81,7 @@ impl Gateway {
         }
         tracing::info!(server = %name, tools = offering.tools.len(), "stored a server");
         if is_new {
-            self.hand_over(&upstream);
+            self.hand_over(upstream);
             if let Some(old) = replaced {
                 old.stop().await;
             }
@@ -70,9 +90,9 @@ impl Gateway {
         let current = current.require(name.as_str())?;
         if !current.is_enabled() {
             upstream.stop().await;
-        } else if let Some(newer) = upstream.offering().filter(|newer| !newer.same_as(&offering)) {
+        } else if let Some(newer) = upstream.offering().filter(|newer| !newer.same_as(offering)) {
             // Its lists changed while it was not in the catalog yet, so that event was ignored.
-            self.take_offering(&upstream, newer).await;
+            self.take_offering(upstream, newer).await;
         }
         self.server(name.as_str())
     }
@@ -81,12 +101,12 @@ impl Gateway {
     async fn store_connected(
         &self,
         mut registration: Registration,
-        upstream: &Upstream,
-        offering: &Arc<Offering>,
+        connected: &Connected,
         keeps: Keeps,
         held: Option<HeldGrant<'_>>,
         is_new: bool,
     ) -> Result<(), Error> {
+        let Connected { upstream, offering, discovered_at_ms } = connected;
         let _turn = self.turn().await?;
         let (catalog, now) = (self.catalog(), now_ms());
         if let Some(old) = catalog.get(registration.config.name.as_str()) {
@@ -104,7 +124,7 @@ impl Gateway {
             held.stored();
         }
         let live = registration.flags.enabled.then(|| upstream.clone());
-        self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, Some(now))));
+        self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, *discovered_at_ms)));
         Ok(())
     }
 
@@ -143,6 +163,29 @@ impl Gateway {
 pub(super) struct Connected {
     pub upstream: Upstream,
     pub offering: Arc<Offering>,
+    pub discovered_at_ms: Option<i64>,
+}
+
+/// What happens with a server that cannot be connected: the key `keep_failed` of a registration.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfFailed {
+    Refuse,
+    Keep,
+}
+
+impl IfFailed {
+    pub(super) fn of(input: &Map<String, Value>) -> Self {
+        match input.get("keep_failed") {
+            Some(Value::Bool(true)) => Self::Keep,
+            Some(_) | None => Self::Refuse,
+        }
+    }
+
+    /// Whether a server whose registration failed with this error is stored. A server that waits for a person's
+    /// authorization is not: the caller learns how to start that.
+    pub(super) fn keeps(self, error: &Error) -> bool {
+        self == Self::Keep && error.kind == ErrorKind::Upstream
+    }
 }
 
 /// Why there is no connection.

@@ -1,5 +1,6 @@
 //! Registering, changing, enabling, disabling and removing servers.
-//! A server is connected before anything is stored, so a failed attempt changes nothing.
+//! A server is connected before anything is stored, so a failed attempt changes nothing, unless the caller wants to
+//! keep a server that fails.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 use super::catalog::Entry;
 use super::oauth::{AuthorizationPurpose, RegistrationOutcome};
 use super::record::ServerRecord;
-use super::server_change::{Connected, Keeps, Unconnected};
+use super::server_change::{Connected, IfFailed, Keeps, Unconnected};
 use super::{Error, Gateway, now_ms};
 use model::Registration;
 use upstream::Upstream;
@@ -48,8 +49,8 @@ impl Gateway {
         input: Map<String, Value>,
         existing: Existing,
     ) -> Result<RegistrationOutcome, Error> {
-        let keeps = Keeps::unless_named(&input);
-        let mut registration = Registration::parse(input)?;
+        let (keeps, if_failed) = (Keeps::unless_named(&input), IfFailed::of(&input));
+        let registration = Registration::parse(input)?;
         self.to_the_end(async move |gateway: Arc<Self>| {
             let name = registration.config.name.clone();
             let _change = gateway.begin_change(&name)?;
@@ -60,17 +61,31 @@ impl Gateway {
                 Existing::Refuse => AuthorizationPurpose::Register,
                 Existing::Replace => AuthorizationPurpose::Replace,
             };
-            match gateway.connect(&mut registration).await {
-                Ok(connected) => {
-                    gateway.commit(registration, connected, keeps).await.map(RegistrationOutcome::stored)
-                }
-                Err(Unconnected::Denied(denial)) => {
-                    gateway.authorize(registration, denial, purpose, keeps).await
-                }
-                Err(Unconnected::Failed(error)) => Err(error),
-            }
+            gateway.connect_and_store(registration, purpose, keeps, if_failed).await
         })
         .await
+    }
+
+    /// Connects a server and stores it, or starts its authorization.
+    async fn connect_and_store(
+        self: &Arc<Self>,
+        registration: Registration,
+        purpose: AuthorizationPurpose,
+        keeps: Keeps,
+        if_failed: IfFailed,
+    ) -> Result<RegistrationOutcome, Error> {
+        let mut attempted = registration.clone();
+        let outcome = match self.connect(&mut attempted).await {
+            Ok(connected) => self.commit(attempted, connected, keeps).await.map(RegistrationOutcome::stored),
+            Err(Unconnected::Denied(denial)) => self.authorize(attempted, denial, purpose, keeps).await,
+            Err(Unconnected::Failed(error)) => Err(error),
+        };
+        match outcome {
+            Err(error) if if_failed.keeps(&error) && !self.stop.is_cancelled() => {
+                self.commit_failed(registration, &error, keeps).await.map(RegistrationOutcome::stored)
+            }
+            settled => settled,
+        }
     }
 
     /// Changes the given keys; changed connection settings must connect before they replace the old ones.
@@ -84,15 +99,16 @@ impl Gateway {
             let _change = gateway.begin_change(&name)?;
             let catalog = gateway.catalog();
             let entry = catalog.require(name.as_str())?;
-            let keeps = Keeps::unless_named(&changes);
-            let mut registration = entry.registration.amended(changes)?;
+            let (keeps, if_failed) = (Keeps::unless_named(&changes), IfFailed::of(&changes));
+            let registration = entry.registration.amended(changes)?;
             let (old, new) = (&entry.registration.config, &registration.config);
             let same_link = old.transport == new.transport
                 && old.session_mode == new.session_mode
                 && old.max_concurrency == new.max_concurrency;
             let connected = match &entry.upstream {
                 Some(upstream) if same_link => {
-                    Connected { upstream: upstream.clone(), offering: entry.offering().clone() }
+                    let offering = entry.offering().clone();
+                    Connected { upstream: upstream.clone(), offering, discovered_at_ms: Some(now_ms()) }
                 }
                 None if same_link && !registration.flags.enabled => {
                     return gateway
@@ -100,15 +116,10 @@ impl Gateway {
                         .await
                         .map(RegistrationOutcome::stored);
                 }
-                Some(_) | None => match gateway.connect(&mut registration).await {
-                    Ok(connected) => connected,
-                    Err(Unconnected::Denied(denial)) => {
-                        return gateway
-                            .authorize(registration, denial, AuthorizationPurpose::Replace, keeps)
-                            .await;
-                    }
-                    Err(Unconnected::Failed(error)) => return Err(error),
-                },
+                Some(_) | None => {
+                    let purpose = AuthorizationPurpose::Replace;
+                    return gateway.connect_and_store(registration, purpose, keeps, if_failed).await;
+                }
             };
             gateway.commit(registration, connected, keeps).await.map(RegistrationOutcome::stored)
         })

@@ -91,6 +91,8 @@ impl Registration {
             disabled_tools: fields.texts("disabled_tools")?.unwrap_or_default().into_iter().collect(),
             disabled_prompts: fields.texts("disabled_prompts")?.unwrap_or_default().into_iter().collect(),
         };
+        // Of the request, not of the server: what to do if the server cannot be connected.
+        fields.flag("keep_failed")?;
         fields.finish()?;
         Ok(Self { config, flags })
     }

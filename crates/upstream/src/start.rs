@@ -28,6 +28,8 @@ struct Beginning {
     slots: Arc<ServerSlots>,
     stderr: StderrTail,
     connected: Option<(Arc<Link>, Discovery)>,
+    /// Why an attempt to connect just failed.
+    failure: Option<String>,
 }
 
 impl Upstream {
@@ -55,7 +57,7 @@ impl Upstream {
             options,
             events,
             credentials,
-            Beginning { known_era, slots, stderr, connected },
+            Beginning { known_era, slots, stderr, connected, failure: None },
         );
         Ok((upstream, discovery))
     }
@@ -70,7 +72,20 @@ impl Upstream {
     ) -> Self {
         let known_era = Version::parse(&offering.protocol_version).map(|version| version.era());
         let (slots, stderr) = (options.processes.of_server(), StderrTail::default());
-        let beginning = Beginning { known_era, slots, stderr, connected: None };
+        let beginning = Beginning { known_era, slots, stderr, connected: None, failure: None };
+        Self::start(config, options, events, credentials, beginning)
+    }
+
+    /// Supervises a server that could not be connected just now, for this reason: it is tried again after a pause.
+    pub fn resume_failed(
+        config: ServerConfig,
+        options: Options,
+        events: mpsc::UnboundedSender<ServerEvent>,
+        credentials: Option<Arc<Credentials>>,
+        reason: String,
+    ) -> Self {
+        let (slots, stderr) = (options.processes.of_server(), StderrTail::default());
+        let beginning = Beginning { known_era: None, slots, stderr, connected: None, failure: Some(reason) };
         Self::start(config, options, events, credentials, beginning)
     }
 
@@ -81,7 +96,7 @@ impl Upstream {
         credentials: Option<Arc<Credentials>>,
         beginning: Beginning,
     ) -> Self {
-        let Beginning { known_era, slots, stderr, connected } = beginning;
+        let Beginning { known_era, slots, stderr, connected, failure } = beginning;
         let also_legacy = connected.as_ref().and_then(|(link, _)| link.also_legacy());
         let (refreshes, refresh_requests) = mpsc::unbounded_channel();
         let permits =
@@ -93,8 +108,8 @@ impl Upstream {
             events,
             credentials,
             state: watch::Sender::new(LinkState {
-                status: Status::Connecting,
-                reason: String::new(),
+                status: if failure.is_some() { Status::Failed } else { Status::Connecting },
+                reason: failure.unwrap_or_default(),
                 link: None,
             }),
             offering: ArcSwapOption::new(connected.as_ref().map(|(_, discovery)| discovery.offering.clone())),

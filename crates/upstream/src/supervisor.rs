@@ -47,6 +47,10 @@ impl Supervisor {
         let mut waiting: Vec<Refresh> = Vec::new();
         let mut next = connected;
         let mut short_lives = 0;
+        let just_failed = self.upstream.state().status == Status::Failed;
+        if just_failed && !self.pause(back_off(1), &mut waiting).await {
+            return;
+        }
         loop {
             let Some((link, discovery)) = (match next.take() {
                 Some(connected) => Some(connected),

@@ -99,6 +99,8 @@ pub struct RegistrationBody {
     pub disabled_tools: Option<Vec<String>>,
     /// Names of prompts, as the server calls them, that are disabled from the start.
     pub disabled_prompts: Option<Vec<String>>,
+    /// Whether a server that cannot be connected is stored as `failed` instead of being refused; false if omitted.
+    pub keep_failed: Option<bool>,
     /// The redirect URI, if the server requires OAuth.
     pub oauth_redirect_uri: Option<String>,
     /// The client id at the authorization server, if the gateway is registered there already.

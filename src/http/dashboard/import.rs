@@ -18,7 +18,7 @@ use gateway::catalog::Catalog;
 use gateway::oauth::RegistrationOutcome as Registered;
 use gateway::servers::Existing;
 use model::import::{self, Action, EntryOutcome, Import, ImportEntry, Plan};
-use model::{FieldError, Fields};
+use model::{FieldError, Fields, Status};
 
 /// A configuration of another program.
 #[derive(ToSchema)]
@@ -73,7 +73,7 @@ pub struct ImportOutcome {
     name: String,
     /// `added`, `changed`, `skipped`, `failed` or `authorization_required`.
     outcome: &'static str,
-    /// Why the server was skipped or failed.
+    /// Why the server was skipped or failed. A new server that failed is kept, and tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// The authorization that a person must complete first.
@@ -141,8 +141,17 @@ async fn register(
         Action::Change => "changed",
         Action::Skip => return ImportOutcome::of(name, "skipped", plan.reason().map(str::to_owned)),
     };
-    let input = plan.into_input().unwrap_or_default();
+    let is_new = plan.action() == Action::Add;
+    let mut input = plan.into_input().unwrap_or_default();
+    // A server that works is not replaced by one that does not.
+    if is_new {
+        input.insert("keep_failed".to_owned(), true.into());
+    }
     match oauth::register(face, headers, input, Existing::Replace).await {
+        Ok(Registered::Stored(server)) if server.status == Status::Failed => {
+            let reason = format!("{}; it is kept, and the gateway tries it again", server.status_reason);
+            ImportOutcome::of(name, "failed", Some(reason))
+        }
         Ok(Registered::Stored(_)) => ImportOutcome::of(name, outcome, None),
         Ok(Registered::AuthorizationRequired(pending)) => ImportOutcome {
             authorization_required: Some(pending.into()),
