@@ -46,7 +46,7 @@ async fn a_silent_server_is_given_up_naming_what_was_waited_for() {
             assert!(error.contains(stalled) && error.contains("1.2 s"), "{error}");
         }
         assert!(http.contains(&fake.url()) && sse.contains(&fake.sse_url()), "{http} {sse}");
-        assert!(stdio.contains("first line | last line") && stdio.contains("fake_upstream"), "{stdio}");
+        assert!(stdio.contains("first line\nlast line") && stdio.contains("fake_upstream"), "{stdio}");
     }
 }
 

@@ -47,11 +47,19 @@ async fn connect_in_time(
     let attempt = attempt(to, known, &step);
     let Ok(result) = tokio::time::timeout(to.options.init_timeout, attempt).await else {
         let late = late(to.config, to.options, &step);
+        // A process that died tells more than the second one, which was too slow.
+        if let Some(death) = step.death() {
+            let text = format!("{death}\nStarted again: {late}");
+            return Err(ConnectError::Failed(excerpt::cut(
+                Redactor::of(to.config).redact(&text),
+                excerpt::SENTENCE,
+            )));
+        }
         let words = to.stderr.last_words(5);
         return Err(if words.is_empty() {
             late
         } else {
-            ConnectError::Failed(format!("{late}; it said: {words}"))
+            ConnectError::Failed(format!("{late}; it said:\n{words}"))
         });
     };
     result
@@ -196,6 +204,7 @@ async fn greet_process(
     match probe::over_stdio(&link, step).await {
         Ok(handshake) => Ok((link, handshake)),
         Err(_) if link.calls.is_lost() => {
+            step.note_death(link.calls.lost());
             let link = open_stdio(process, to, capabilities, step).await?;
             let handshake = probe::initialize(&link, step).await?;
             Ok((link, handshake))

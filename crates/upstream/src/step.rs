@@ -9,6 +9,8 @@ use model::{ServerConfig, ServerName};
 /// The current step of connecting, for watchers and for the error when it times out.
 pub struct Step {
     doing: Mutex<String>,
+    /// How the process ended that was started first.
+    died: Mutex<Option<String>>,
     server: ServerName,
     newsroom: Newsroom,
 }
@@ -16,7 +18,7 @@ pub struct Step {
 impl Step {
     pub fn of(config: &ServerConfig, options: &Options) -> Self {
         let (server, newsroom) = (config.name.clone(), options.newsroom.clone());
-        Self { doing: Mutex::default(), server, newsroom }
+        Self { doing: Mutex::default(), died: Mutex::default(), server, newsroom }
     }
 
     pub fn set(&self, doing: impl Into<String>) {
@@ -27,5 +29,14 @@ impl Step {
 
     pub fn doing(&self) -> String {
         self.doing.lock().expect("no code panics while it holds the step").clone()
+    }
+
+    /// Notes how a process ended that is started a second time.
+    pub fn note_death(&self, reason: Option<String>) {
+        *self.died.lock().expect("no code panics while it holds the reason") = reason;
+    }
+
+    pub fn death(&self) -> Option<String> {
+        self.died.lock().expect("no code panics while it holds the reason").clone()
     }
 }

@@ -109,8 +109,9 @@ impl Supervisor {
                 }
                 Err(error) => {
                     shared.forget_era();
-                    tracing::warn!(server = %shared.config.name, reason = %error, "cannot connect to a server");
-                    shared.show(Status::Failed, error.to_string(), None);
+                    let reason = error.to_string();
+                    tracing::warn!(server = %shared.config.name, reason, "cannot connect to a server");
+                    shared.show(Status::Failed, reason, None);
                     for done in waiting.drain(..) {
                         let _ = done.send(Err(error.clone()));
                     }

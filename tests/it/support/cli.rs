@@ -89,12 +89,12 @@ impl Cli {
 }
 
 impl Ended {
-    /// The line on standard error with the reason of the failure.
+    /// The reason of the failure on standard error: its line, and those after it.
     #[track_caller]
     pub fn complaint(&self) -> String {
         let lines: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("toolgate: ")).collect();
         assert_eq!(lines.len(), 1, "{self:?}");
-        lines[0].to_owned()
+        self.stderr[self.stderr.find(lines[0]).unwrap()..].trim_end().to_owned()
     }
 }
 

@@ -25,8 +25,11 @@ use model::{Process, Redactor};
 
 /// The most messages queued for a server that does not read; beyond that callers wait.
 const INBOX: usize = 1024;
-/// How long to wait for a process to exit after its output ended, before its end is reported without a status.
+/// How long output that is still in the pipe is read after a guard was killed.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// How long to wait for a process to exit after its output ended, before its end is reported without a status. Launchers
+/// such as npx take a moment to follow the server that they started, and its other processes have 2 s to end.
+const STATUS_GRACE: Duration = Duration::from_secs(3);
 /// A guard kills after 2.3 s. Past this limit it is considered stopped or starved, and the gateway does its work.
 const END_LIMIT: Duration = Duration::from_millis(3500);
 const END_PAUSE: Duration = Duration::from_millis(200);
@@ -166,7 +169,7 @@ impl Running {
 
     /// Describes for people how the process ended.
     async fn describe(&mut self, end: &str) -> String {
-        let status = tokio::time::timeout(EXIT_GRACE, self.process.wait()).await;
+        let status = tokio::time::timeout(STATUS_GRACE, self.process.wait()).await;
         let happened = match status {
             Ok(Ok(status)) if status.code() == Some(guard::NOT_STARTED) => "could not be started".to_owned(),
             Ok(Ok(status)) => format!("ended ({status})"),
@@ -177,7 +180,7 @@ impl Running {
         let words = self.stderr.last_words(LAST_WORDS);
         match words.is_empty() {
             true => format!("{} {happened}", self.command),
-            false => format!("{} {happened}; it said: {words}", self.command),
+            false => format!("{} {happened}; it said:\n{words}", self.command),
         }
     }
 

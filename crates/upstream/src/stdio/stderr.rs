@@ -44,7 +44,7 @@ impl StderrTail {
         self.lock().kept.iter().map(|(_, line)| line.clone()).collect()
     }
 
-    /// The last few lines of the process that was started last, joined into one for an error.
+    /// The last few lines of the process that was started last, for an error.
     pub fn last_words(&self, count: usize) -> String {
         let lines = self.lock();
         lines.last_words(lines.latest, count)
@@ -60,12 +60,12 @@ impl Lines {
         let written = self.kept.iter().rev().filter(|(by, _)| *by == process).take(count);
         let mut words: Vec<_> = written.map(|(_, line)| line.trim()).collect();
         words.reverse();
-        words.join(" | ")
+        words.join("\n")
     }
 }
 
 impl ProcessStderr {
-    /// The last few lines of this process, joined into one for an error.
+    /// The last few lines of this process, for an error.
     pub fn last_words(&self, count: usize) -> String {
         self.tail.lock().last_words(self.process, count)
     }
