@@ -13,6 +13,7 @@ use super::output::{self, Table};
 use super::record::{rate_limit, text};
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain};
+use super::wording::Source;
 
 /// List clients (enterprise mode)
 #[derive(Args)]
@@ -130,7 +131,8 @@ pub async fn create(invocation: &Invocation, create: CreateClient) -> anyhow::Re
         };
         client.insert("name".into(), name.into());
     }
-    let answer = invocation.remote.ask(ApiRequest::post(&["clients"]).object(&client)).await?;
+    let source = Source::of(&create.flags.conf);
+    let answer = invocation.remote.ask(ApiRequest::post(&["clients"]).object(&client).source(source)).await?;
     let created = answer.json()?;
     output::message(&format!("Created client {:?}.", text(&created, "name")));
     if allowed(&created).is_empty() {
@@ -159,7 +161,9 @@ pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Re
             changes.entry(key).or_insert_with(|| value.clone());
         }
     }
-    let answer = invocation.remote.ask(ApiRequest::put(&["clients", &name]).object(&changes)).await;
+    let request =
+        ApiRequest::put(&["clients", &name]).object(&changes).source(Source::of(&update.flags.conf));
+    let answer = invocation.remote.ask(request).await;
     let answer = explain(invocation, ListedNoun::Client, &name, answer).await?;
     output::message(&format!("Changed client {name:?}."));
     invocation.show(&answer, page)

@@ -19,6 +19,7 @@ use super::invocation::Invocation;
 use super::output::{self, Format};
 use super::remote::Remote;
 use super::settings;
+use super::wording::Source;
 use crate::config::variable;
 use clients::{Connection, McpClient, System};
 use file::ClientFile;
@@ -234,7 +235,7 @@ async fn check(invocation: &Invocation, path: &[&str], token: Option<&Secret>) -
         401 => bail!("the gateway refuses this token"),
         404 => {
             let body = response.bytes().await.unwrap_or_default();
-            Err(remote.refused(status, &body, None).into())
+            Err(remote.refused(status, &body, None, Source::default()).into())
         }
         _ => Ok(()),
     }

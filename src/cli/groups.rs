@@ -13,6 +13,7 @@ use super::output::{self, Table};
 use super::record::text;
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain};
+use super::wording::Source;
 
 /// The fields of a group besides its name.
 const KEYS: [&str; 6] = [
@@ -163,7 +164,8 @@ pub async fn create(invocation: &Invocation, create: CreateGroup) -> anyhow::Res
             group
         }
     };
-    let answer = invocation.remote.ask(ApiRequest::post(&["tool-groups"]).object(&group)).await?;
+    let request = ApiRequest::post(&["tool-groups"]).object(&group).source(Source::of(&create.conf));
+    let answer = invocation.remote.ask(request).await?;
     output::message(&format!("Created group {:?}.", text(&answer.json()?, "name")));
     invocation.show(&answer, page)
 }
@@ -191,7 +193,8 @@ pub async fn update(invocation: &Invocation, update: UpdateGroup) -> anyhow::Res
             KEYS.iter().filter_map(|key| current.get(*key).map(|value| ((*key).to_owned(), value.clone())));
         group = kept.chain(changes).collect();
     }
-    let answer = invocation.remote.ask(ApiRequest::put(&["tool-groups", &name]).object(&group)).await;
+    let request = ApiRequest::put(&["tool-groups", &name]).object(&group).source(Source::of(&update.conf));
+    let answer = invocation.remote.ask(request).await;
     let answer = explain(invocation, ListedNoun::Group, &name, answer).await?;
     invocation.show(&answer, |answer| changes_page(answer, &name))
 }

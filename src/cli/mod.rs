@@ -44,6 +44,7 @@ mod tools;
 mod usage;
 mod users;
 mod verbs;
+mod wording;
 
 use std::process::ExitCode;
 

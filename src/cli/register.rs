@@ -13,6 +13,7 @@ use super::invocation::Invocation;
 use super::output::Spinner;
 use super::record::text;
 use super::remote::{ApiRequest, OAUTH_REQUIRED, RemoteError};
+use super::wording::Source;
 use super::{files, servers};
 
 /// Register a server
@@ -58,9 +59,11 @@ pub async fn run(invocation: &Invocation, register: Register) -> anyhow::Result<
         input.insert("keep_failed".into(), true.into());
     }
     let name = text(&Value::Object(input.clone()), "name");
+    let source = Source::of(&register.conf);
     let send = |input: Map<String, Value>| async move {
         let force = if register.force { "true" } else { "false" };
-        invocation.remote.ask(ApiRequest::post(&["servers"]).query("force", force).object(&input)).await
+        let request = ApiRequest::post(&["servers"]).query("force", force).object(&input).source(source);
+        invocation.remote.ask(request).await
     };
     let spinner = Spinner::start(&format!("connecting to {name}"));
     let mut answer = send(input.clone()).await;

@@ -9,6 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
+use super::wording::{self, Source};
 use model::{Secret, deep_json};
 
 /// Error code of a registration without redirect URI, for a server that requires OAuth.
@@ -37,12 +38,13 @@ pub struct ApiRequest {
     body: Option<String>,
     /// Sent instead of the token of the settings.
     token: Option<Secret>,
+    source: Source,
 }
 
 impl ApiRequest {
     fn new(method: Method, path: &[&str]) -> Self {
         let path = path.iter().map(|part| (*part).to_owned()).collect();
-        Self { method, path, query: Vec::new(), body: None, token: None }
+        Self { method, path, query: Vec::new(), body: None, token: None, source: Source::default() }
     }
 
     pub fn get(path: &[&str]) -> Self {
@@ -72,6 +74,12 @@ impl ApiRequest {
 
     pub fn object(self, body: &Map<String, Value>) -> Self {
         self.body(Value::Object(body.clone()).to_string())
+    }
+
+    /// Says where the fields of the body come from, for the words of an error.
+    pub fn source(mut self, source: Source) -> Self {
+        self.source = source;
+        self
     }
 
     pub fn token(mut self, token: Option<Secret>) -> Self {
@@ -132,22 +140,25 @@ impl Remote {
 
     /// Sends a request to the REST API.
     pub async fn ask(&self, request: ApiRequest) -> Result<ApiResponse, RemoteError> {
-        self.read(self.send(&["api", "v0"], request, None).await?).await
+        let source = request.source;
+        self.read(self.send(&["api", "v0"], request, None).await?, source).await
     }
 
     /// Sends a request to a system route, outside of the REST API.
     pub async fn ask_system(&self, request: ApiRequest) -> Result<ApiResponse, RemoteError> {
-        self.read(self.send(&[], request, None).await?).await
+        let source = request.source;
+        self.read(self.send(&[], request, None).await?, source).await
     }
 
     /// Sends a request to the REST API and returns its event stream; dropping that cancels the request.
     pub async fn ask_for_events(&self, request: ApiRequest) -> Result<Response, RemoteError> {
         let events = HeaderValue::from_static("text/event-stream");
+        let source = request.source;
         let response = self.send(&["api", "v0"], request, Some(events)).await?;
         if response.status().is_success() {
             return Ok(response);
         }
-        self.read(response).await.and_then(|answer| {
+        self.read(response, source).await.and_then(|answer| {
             Err(RemoteError::Foreign {
                 registry: self.registry().to_owned(),
                 found: format!("HTTP {}", answer.status),
@@ -212,7 +223,7 @@ impl Remote {
         builder.send().await.map_err(|error| self.unreachable(&error))
     }
 
-    async fn read(&self, response: Response) -> Result<ApiResponse, RemoteError> {
+    async fn read(&self, response: Response, source: Source) -> Result<ApiResponse, RemoteError> {
         let status = response.status().as_u16();
         let header = |name: &str| {
             response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -226,15 +237,21 @@ impl Remote {
         if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
             return Err(RemoteError::Foreign { registry, found: format!("it redirects to {location}") });
         }
-        Err(self.refused(status, text.as_bytes(), code))
+        Err(self.refused(status, text.as_bytes(), code, source))
     }
 
     /// Describes a response that is not a success.
-    pub fn refused(&self, status: u16, body: &[u8], code: Option<String>) -> RemoteError {
+    pub fn refused(
+        &self,
+        status: u16,
+        body: &[u8],
+        code: Option<String>,
+        source: Source,
+    ) -> RemoteError {
         let said: Option<Value> = serde_json::from_slice(body).ok();
         match said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str) {
             Some(sentence) => {
-                let sentence = self.advise(status, sentence);
+                let sentence = self.advise(status, &wording::translate(sentence, source));
                 RemoteError::Refused { status, sentence, code }
             }
             None => {

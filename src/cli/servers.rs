@@ -15,6 +15,7 @@ use super::record::{rate_limit, text};
 use super::remote::{ApiRequest, ApiResponse};
 use super::suggestion::{ListedNoun, explain};
 use super::switch::Switch;
+use super::wording::Source;
 
 /// List registered servers
 #[derive(Args)]
@@ -142,7 +143,8 @@ pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Re
         changes.insert("keep_failed".into(), true.into());
     }
     let spinner = Spinner::start(&format!("changing {name}"));
-    let answer = invocation.remote.ask(ApiRequest::patch(&["servers", &name]).object(&changes)).await;
+    let request = ApiRequest::patch(&["servers", &name]).object(&changes).source(Source::of(&update.conf));
+    let answer = invocation.remote.ask(request).await;
     drop(spinner);
     let answer = explain(invocation, ListedNoun::Server, &name, answer).await?;
     output::message(&format!("Changed server {name:?}."));

@@ -13,6 +13,7 @@ use super::output::{self, Table};
 use super::record::{rate_limit, text};
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain};
+use super::wording::Source;
 
 /// List users (enterprise mode)
 #[derive(Args)]
@@ -109,6 +110,7 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
 
 pub async fn create(invocation: &Invocation, create: CreateUser) -> anyhow::Result<()> {
     let (mut user, named) = create.flags.to_object().await?;
+    let source = Source::of(&create.flags.conf);
     match (named, create.username, create.flags.conf) {
         (Some(name), _, _) => user.insert("username".into(), name),
         (None, Some(name), None) => user.insert("username".into(), name.into()),
@@ -118,7 +120,7 @@ pub async fn create(invocation: &Invocation, create: CreateUser) -> anyhow::Resu
             return Err(UsageError(sentence.into()).into());
         }
     };
-    let answer = invocation.remote.ask(ApiRequest::post(&["users"]).object(&user)).await?;
+    let answer = invocation.remote.ask(ApiRequest::post(&["users"]).object(&user).source(source)).await?;
     output::message(&format!(
         "Created user {:?}. They log in with `toolgate login <token>`.",
         text(&answer.json()?, "username")
@@ -144,7 +146,9 @@ pub async fn update(invocation: &Invocation, update: UpdateUser) -> anyhow::Resu
     if let Some(limit) = user.and_then(|user| user.get("rate_limit")) {
         changes.entry("rate_limit").or_insert_with(|| limit.clone());
     }
-    let answer = invocation.remote.ask(ApiRequest::put(&["users", &current]).object(&changes)).await;
+    let request =
+        ApiRequest::put(&["users", &current]).object(&changes).source(Source::of(&update.flags.conf));
+    let answer = invocation.remote.ask(request).await;
     let answer = explain(invocation, ListedNoun::User, &current, answer).await?;
     output::message(&format!("Changed user {current:?}."));
     invocation.show(&answer, page)

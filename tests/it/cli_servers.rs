@@ -178,6 +178,49 @@ async fn a_server_that_cannot_connect_gives_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_process_said_is_shown_as_lines() {
+    let (app, _fake, cli) = ready().await;
+    let script = "echo first >&2; echo second >&2; exit 7";
+    let sentence = cli.fails(&["register", "--name", "broken", "--", "/bin/sh", "-c", script]).await;
+    assert!(sentence.ends_with("ended (exit status: 7); it said:\nfirst\nsecond"), "{sentence}");
+    let killed = cli.fails(&["register", "--name", "broken", "--", "/bin/sh", "-c", "kill -9 $$"]).await;
+    assert!(killed.contains("signal: 9"), "{killed}");
+    let input = json!({"name": "broken", "transport": "stdio", "command": "/bin/sh", "args": ["-c", script]});
+    assert!(app.post("/api/v0/servers", input).await.expect(500).error().ends_with("first\nsecond"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_died_is_not_reported_as_one_that_closed_its_output_or_was_slow() {
+    let app = TestApp::start_with(|config| config.init_timeout = std::time::Duration::from_secs(4)).await;
+    let cli = Cli::new(&app.address);
+    let slow_launcher = "exec >&-; sleep 1; echo gone >&2; exit 5";
+    let sentence = cli.fails(&["register", "--name", "launcher", "--", "/bin/sh", "-c", slow_launcher]).await;
+    assert!(sentence.contains("exit status: 5") && !sentence.contains("standard output"), "{sentence}");
+    let mark = app.folder.path().join("mark");
+    let dies_then_hangs = "if [ -e \"$0\" ]; then sleep 60; fi; touch \"$0\"; echo no licence >&2; exit 6";
+    let mark = mark.to_str().unwrap();
+    let sentence =
+        cli.fails(&["register", "--name", "once", "--", "/bin/sh", "-c", dies_then_hangs, mark]).await;
+    assert!(sentence.contains("exit status: 6") && sentence.contains("no licence"), "{sentence}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_name_flags_and_commands() {
+    let (_app, fake, cli) = ready().await;
+    let register = ["register", "--name", "docs", "--url", &fake.url()];
+    cli.ok(&register).await;
+    assert!(cli.fails(&register).await.ends_with("use --force to replace it"));
+    let said = cli.fails(&["create", "group", "dev"]).await;
+    assert!(said.contains("--included-tools") && said.contains("--included-servers"), "{said}");
+    assert!(!said.contains("included_tools"), "{said}");
+    let said = cli.fails(&["create", "mcp-client", "a"]).await;
+    assert!(said.contains("toolgate start --enterprise") && !said.contains("SERVER_MODE"), "{said}");
+    cli.write("group.json", r#"{"name": "dev", "included_tools": "docs__search"}"#);
+    let said = cli.fails(&["create", "group", "--conf", "group.json"]).await;
+    assert!(said.contains("field \"included_tools\""), "a file has these keys: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn credentials_given_with_flags_reach_the_server() {
     let (_app, _fake, cli) = ready().await;
     let guarded = Fake::start(Behaviour::of(

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::remote::{Remote, RemoteError};
+use crate::cli::wording::Source;
 use wire::headers::{PROTOCOL_VERSION, SESSION_ID};
 use wire::sse::Scanner;
 use wire::{Head, MessageKind};
@@ -102,7 +103,7 @@ impl Endpoint {
 
     /// Describes a response that is not a success.
     pub fn refused(&self, status: u16, body: &[u8]) -> RemoteError {
-        self.remote.refused(status, body, None)
+        self.remote.refused(status, body, None, Source::default())
     }
 
     fn request(&self, method: Method, headers: HeaderMap, accept: &'static str) -> RequestBuilder {
