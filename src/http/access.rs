@@ -205,9 +205,15 @@ pub async fn pass(
     request: Request,
     next: Next,
 ) -> Response {
+    let page = match entrance.access {
+        AccessLevel::Development => {
+            face.landing_page(request.method(), request.uri().path(), request.headers())
+        }
+        AccessLevel::Open | AccessLevel::User | AccessLevel::Admin | AccessLevel::Client => None,
+    };
     let request = match face.receive(entrance, request).await {
         Ok(request) => request,
-        Err(error) => return error.into_response(),
+        Err(error) => return page.unwrap_or_else(|| error.into_response()),
     };
     let caller = request.extensions().get::<CurrentPrincipal>().and_then(|caller| caller.0.clone());
     let answer = next.run(request);

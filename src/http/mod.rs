@@ -15,6 +15,7 @@ pub mod dashboard;
 pub mod error;
 pub mod extract;
 pub mod guesses;
+pub mod landing;
 pub mod openapi;
 pub mod origin_check;
 pub mod record;

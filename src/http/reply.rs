@@ -79,7 +79,7 @@ impl IntoResponse for HtmlPage {
 }
 
 /// Escapes text for HTML.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

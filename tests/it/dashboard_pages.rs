@@ -71,6 +71,28 @@ async fn outside_development_mode_there_is_no_dashboard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_browser_that_opens_an_enterprise_gateway_learns_what_it_is() {
+    let app = TestApp::start_with(|config| config.mode = Mode::Enterprise).await;
+    let browser = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    let page = app.send("GET", "/", &browser, "").await.expect(404);
+    assert_eq!(header(&page, "content-type"), "text/html; charset=utf-8");
+    let policy = header(&page, "content-security-policy");
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    assert!(!policy.contains("unsafe") && !policy.contains("script-src"), "{policy}");
+    let html = page.text();
+    assert!(html.contains("toolgate gateway") && html.contains("init-server"), "{html}");
+    assert!(html.contains(&format!("http://{}/mcp", app.address)), "{html}");
+    assert!(!html.contains("<script") && html.contains("light dark"), "{html}");
+    let initialized = TestApp::start_enterprise().await;
+    let html = initialized.send("GET", "/", &browser, "").await.expect(404).text();
+    assert!(!html.contains("init-server") && html.contains("create mcp-client"), "{html}");
+    for (path, accept) in [("/", "*/*"), ("/", "application/json"), ("/api/dashboard/overview", "text/html")]
+    {
+        app.send("GET", path, &[("accept", accept)], "").await.expect(404).error();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_answer_of_the_dashboard_has_a_secret() {
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::of(json!({ "bearer": "quokka-0003" }))).await;
