@@ -92,6 +92,7 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Admin, servers::configs),
         route!(User, tools::list),
         route!(User, tools::get),
+        route!(Admin, tools::why),
         route!(User, tools::invoke),
         route!(User, tools::answer_input),
         route!(Admin, tools::enable),

@@ -44,6 +44,7 @@ mod tools;
 mod usage;
 mod users;
 mod verbs;
+mod why;
 mod wording;
 
 use std::process::ExitCode;
@@ -97,6 +98,7 @@ enum Command {
     Register(Box<register::Register>),
     List(verbs::List),
     Usage(usage::Usage),
+    Why(why::Why),
     Invoke(invoke::Invoke),
     Get(verbs::Get),
     #[command(hide = true)]
@@ -185,6 +187,7 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         | Command::Completions(_) => Ok(()),
         Command::Register(register) => register::run(invocation, *register).await,
         Command::List(list) => verbs::list(invocation, list).await,
+        Command::Why(why) => why::run(invocation, why).await,
         Command::Usage(usage) => usage::run(invocation, usage).await,
         Command::Invoke(invoke) => invoke::run(invocation, invoke).await,
         Command::Get(get) => verbs::get(invocation, get).await,

@@ -45,16 +45,27 @@ pub async fn explain<T>(
     if name.is_empty() {
         return Err(RemoteError::Refused { status, sentence, code });
     }
-    let names = match invocation.remote.ask(noun.list()).await.and_then(|answer| answer.json()) {
-        Ok(Value::Array(items)) => items,
-        Ok(_) | Err(_) => Vec::new(),
-    };
-    let names = names.iter().filter_map(|item| item["name"].as_str().or(item["username"].as_str()));
-    let sentence = match nearest(name, names) {
+    let sentence = match nearest_of(invocation, noun, name).await {
         Some(nearest) => format!("{sentence}; did you mean {nearest:?}?"),
         None => sentence,
     };
     Err(RemoteError::Refused { status, sentence, code })
+}
+
+/// Returns the most similar name that the gateway lists, if one is close.
+pub async fn nearest_of(invocation: &Invocation, noun: ListedNoun, name: &str) -> Option<String> {
+    let names = names_of(invocation, noun).await;
+    nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// Returns all names that the gateway lists; none if it does not answer.
+pub async fn names_of(invocation: &Invocation, noun: ListedNoun) -> Vec<String> {
+    let items = match invocation.remote.ask(noun.list()).await.and_then(|answer| answer.json()) {
+        Ok(Value::Array(items)) => items,
+        Ok(_) | Err(_) => Vec::new(),
+    };
+    let names = items.iter().filter_map(|item| item["name"].as_str().or(item["username"].as_str()));
+    names.map(str::to_owned).collect()
 }
 
 /// Returns the known name that is most similar; `None` if none is close, or if the name is known.

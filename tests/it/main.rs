@@ -124,3 +124,4 @@ mod upstream_probe;
 mod upstream_processes;
 mod upstream_traffic;
 mod users;
+mod why;

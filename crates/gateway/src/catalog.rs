@@ -376,7 +376,12 @@ impl Entry {
 
     /// Whether the tool is visible: both the tool and its server are enabled.
     pub fn shows_tool(&self, tool: &str) -> bool {
-        self.is_enabled() && !self.registration.flags.disabled_tools.contains(tool)
+        self.is_enabled() && !self.disables_tool(tool)
+    }
+
+    /// Whether the tool itself is disabled.
+    pub fn disables_tool(&self, tool: &str) -> bool {
+        self.registration.flags.disabled_tools.contains(tool)
     }
 
     /// Whether the prompt is visible: both the prompt and its server are enabled.

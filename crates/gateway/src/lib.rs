@@ -61,6 +61,7 @@ mod unknown_resource;
 pub mod usage;
 pub mod users;
 pub mod view;
+pub mod why;
 mod wording;
 
 use std::collections::HashSet;

@@ -67,6 +67,11 @@ impl GroupMembers {
         self.tools.has(server, tool, &self.servers) && !self.excluded.names(server, tool)
     }
 
+    /// Whether the group would have the tool, but excludes it.
+    pub fn excludes_tool(&self, server: &str, tool: &str) -> bool {
+        self.tools.has(server, tool, &self.servers) && self.excluded.names(server, tool)
+    }
+
     /// Whether any tool of a server can be a member.
     pub fn has_tools_of(&self, server: &str) -> bool {
         self.servers.contains(server) || self.tools.by_server.contains_key(server)

@@ -23,14 +23,64 @@ pub enum Part<'a> {
     Server(&'a str),
 }
 
+/// What hides a server or something of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    OtherServer,
+    ServerDisabled,
+    NotAllowed,
+    Disabled,
+    NotInGroup,
+}
+
+/// What hides something if it is true.
+type Check = (Obstacle, bool);
+
+fn passes(checks: &[Check]) -> bool {
+    checks.iter().all(|(_, hides)| !hides)
+}
+
+fn failed(checks: impl IntoIterator<Item = Check>) -> Vec<Obstacle> {
+    checks.into_iter().filter(|(_, hides)| *hides).map(|(obstacle, _)| obstacle).collect()
+}
+
 impl Lens<'_> {
     /// Whether anything of the server can be visible at all.
     pub fn admits(&self, entry: &Entry) -> bool {
+        passes(&self.server_checks(entry))
+    }
+
+    /// What hides a tool; nothing if [`Self::shows_tool`].
+    pub fn tool_obstacles(&self, entry: &Entry, tool: &str) -> Vec<Obstacle> {
+        failed(self.server_checks(entry).into_iter().chain(self.tool_checks(entry, tool)))
+    }
+
+    /// What hides all tools of a server.
+    pub fn server_obstacles(&self, entry: &Entry) -> Vec<Obstacle> {
+        let is_outside = (Obstacle::NotInGroup, !self.has_tools_of(entry));
+        failed(self.server_checks(entry).into_iter().chain([is_outside]))
+    }
+
+    #[inline]
+    fn server_checks(&self, entry: &Entry) -> [Check; 3] {
         let is_inside = match self.part {
             Part::Server(name) => entry.name().as_str() == name,
             Part::Everything | Part::Group(_) => true,
         };
-        is_inside && entry.is_enabled() && self.allowed.allows(entry.name().as_str())
+        [
+            (Obstacle::OtherServer, !is_inside),
+            (Obstacle::ServerDisabled, !entry.is_enabled()),
+            (Obstacle::NotAllowed, !self.allowed.allows(entry.name().as_str())),
+        ]
+    }
+
+    #[inline]
+    fn tool_checks(&self, entry: &Entry, tool: &str) -> [Check; 2] {
+        let is_member = match self.part {
+            Part::Everything | Part::Server(_) => true,
+            Part::Group(members) => members.has_tool(entry.name().as_str(), tool),
+        };
+        [(Obstacle::Disabled, entry.disables_tool(tool)), (Obstacle::NotInGroup, !is_member)]
     }
 
     pub fn shows_tool(&self, entry: &Entry, tool: &str) -> bool {
@@ -52,11 +102,14 @@ impl Lens<'_> {
 
     /// Whether the tasks of a server are visible; in a group, only if it has tools of the server, which start tasks.
     pub fn shows_tasks(&self, entry: &Entry) -> bool {
-        self.admits(entry)
-            && match self.part {
-                Part::Everything | Part::Server(_) => true,
-                Part::Group(members) => members.has_tools_of(entry.name().as_str()),
-            }
+        self.admits(entry) && self.has_tools_of(entry)
+    }
+
+    fn has_tools_of(&self, entry: &Entry) -> bool {
+        match self.part {
+            Part::Everything | Part::Server(_) => true,
+            Part::Group(members) => members.has_tools_of(entry.name().as_str()),
+        }
     }
 
     /// A list of a server in the order in which this part shows it.
@@ -74,11 +127,7 @@ impl Lens<'_> {
 
     /// This and the next three are for a server that is already admitted.
     fn has_tool(&self, entry: &Entry, tool: &str) -> bool {
-        entry.shows_tool(tool)
-            && match self.part {
-                Part::Everything | Part::Server(_) => true,
-                Part::Group(members) => members.has_tool(entry.name().as_str(), tool),
-            }
+        passes(&self.tool_checks(entry, tool))
     }
 
     fn has_prompt(&self, entry: &Entry, prompt: &str) -> bool {
@@ -118,6 +167,15 @@ impl Catalog {
     /// such client.
     pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
         self.lens_for(&viewer.scope, self.principals().allow_list(viewer.client)?)
+    }
+
+    /// Resolves a viewer in a group even if the group does not exist for it: to find out why.
+    pub fn lens_unchecked<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
+        let allowed = self.principals().allow_list(viewer.client)?;
+        match &viewer.scope {
+            Scope::Everything | Scope::Server(_) => self.lens(viewer),
+            Scope::Group(name) => Some(Lens { part: Part::Group(self.members(name)?), allowed }),
+        }
     }
 
     fn lens_for<'a>(&'a self, scope: &'a Scope, allowed: &'a AllowList) -> Option<Lens<'a>> {

@@ -75,6 +75,11 @@ impl fmt::Display for QualifiedName<'_> {
     }
 }
 
+/// Whether all clients accept the full name of a tool. The rule is that of the APIs of the large language models.
+pub fn is_usual_tool_name(full_name: &str) -> bool {
+    full_name.len() <= 64 && full_name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,7 +24,7 @@ use super::profile::Profile;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use budget::{Bound, Budget, Budgets, Exceeded};
-use model::{LogLevel, Offering, Redactor, ServerConfig, Status, Topic, excerpt};
+use model::{LogLevel, Offering, Redactor, ServerConfig, Status, Topic, excerpt, name};
 use wire::{Era, Version};
 
 /// How long a call waits for a server with `max_concurrency`.
@@ -397,11 +397,8 @@ impl Shared {
 
 /// A remark about tool names that some clients refuse; such names are passed on unchanged.
 fn remark_on_names(config: &ServerConfig, offering: &Offering) -> Option<String> {
-    let is_usual = |name: &str| {
-        name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-    };
     let names = offering.tools.iter().map(|tool| config.name.qualify(&tool.name));
-    let odd: Vec<_> = names.filter(|name| !is_usual(name)).collect();
+    let odd: Vec<_> = names.filter(|name| !name::is_usual_tool_name(name)).collect();
     match odd.as_slice() {
         [] => None,
         [one] => Some(format!(

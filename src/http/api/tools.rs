@@ -24,6 +24,7 @@ use crate::http::reply::{Json, Written};
 use crate::http::stream::SseBody;
 use gateway::ErrorKind;
 use gateway::interview::{Answering, CallEvent, CallListener, PersonsAnswer};
+use gateway::why::{Asked, Remark, Visibility};
 use model::FieldError;
 use wire::{Span, authored, sse, text, walk};
 
@@ -67,6 +68,54 @@ pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Respon
     let catalog = face.gateway.catalog();
     let (entry, tool) = catalog.tool(query.required("name")?)?;
     Ok(Json(ToolRecord::of(entry, tool)).into_response())
+}
+
+/// Whether a caller sees a tool or a server, and why not.
+#[derive(Serialize, ToSchema)]
+pub struct VisibilityBody {
+    /// The name that was asked about.
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+    visible: bool,
+    /// Why it is not visible; empty if it is.
+    reasons: Vec<RemarkBody>,
+    /// What may be in the way although it is visible, such as a server that failed.
+    warnings: Vec<RemarkBody>,
+}
+
+/// One cause.
+#[derive(Serialize, ToSchema)]
+pub struct RemarkBody {
+    /// For programs, such as `tool_disabled`.
+    code: &'static str,
+    /// For people.
+    message: String,
+}
+
+/// Returns why a caller sees or does not see a tool or a server.
+#[utoipa::path(get, path = "/api/v0/tools/why", tag = "tools",
+    params(
+        ("name" = String, Query, description = "The full name of a tool, or the name of a server"),
+        ("group" = Option<String>, Query, description = "The group whose endpoint the caller uses; if omitted, that of everything"),
+        ("client" = Option<String>, Query, description = "The MCP client that asks; if omitted, one that may use all servers"),
+    ), responses((status = 200, body = VisibilityBody)))]
+pub async fn why(State(face): State<Face>, query: Query) -> HandlerResult<Json<VisibilityBody>> {
+    let (name, group, client) = (query.required("name")?, query.text("group"), query.text("client"));
+    let Visibility { visible, reasons, warnings } = face.gateway.why(name, &Asked { group, client })?;
+    let body = |remarks: Vec<Remark>| {
+        remarks.into_iter().map(|Remark { code, message }| RemarkBody { code, message }).collect()
+    };
+    Ok(Json(VisibilityBody {
+        name: name.to_owned(),
+        group: group.map(str::to_owned),
+        client: client.map(str::to_owned),
+        visible,
+        reasons: body(reasons),
+        warnings: body(warnings),
+    }))
 }
 
 /// Enables a tool, or all tools of a server, and returns the full names that changed.

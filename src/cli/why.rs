@@ -1,0 +1,99 @@
+//! `toolgate why`: says why an agent cannot see a tool or a server, and which command changes that.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::invocation::Invocation;
+use super::output;
+use super::record::text;
+use super::remote::ApiRequest;
+use super::suggestion::{ListedNoun, nearest_of};
+
+/// Say why an agent cannot see a tool or a server
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toolgate why github__search
+  toolgate why github__search --group dev
+  toolgate why github --client my-agent")]
+pub struct Why {
+    /// Full name of a tool, or the name of a server
+    name: String,
+    /// At the endpoint of this group
+    #[arg(long)]
+    group: Option<String>,
+    /// For this MCP client (enterprise mode)
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+}
+
+pub async fn run(invocation: &Invocation, why: Why) -> anyhow::Result<()> {
+    let mut request = ApiRequest::get(&["tools", "why"]).query("name", &why.name);
+    for (key, value) in [("group", &why.group), ("client", &why.client)] {
+        if let Some(value) = value {
+            request = request.query(key, value);
+        }
+    }
+    let answer = invocation.remote.ask(request).await?;
+    let record = answer.json()?;
+    let mut lines = vec![headline(&record, &why)];
+    for (key, mark) in [("reasons", "✗"), ("warnings", "!")] {
+        for remark in record[key].as_array().into_iter().flatten() {
+            let message = output::printable(&text(remark, "message")).replace('\n', "\n    ");
+            lines.push(format!("{mark} {message}"));
+            lines.extend(
+                remedy(invocation, &text(remark, "code"), &why).await.map(|line| format!("    {line}")),
+            );
+        }
+    }
+    invocation.show(&answer, |_| lines.join("\n"))
+}
+
+fn headline(record: &Value, why: &Why) -> String {
+    let is = if record["visible"] == true { "is visible" } else { "is not visible" };
+    let caller = why.client.as_ref().map_or("agents".to_owned(), |client| format!("the client {client:?}"));
+    let place = why.group.as_ref().map_or(String::new(), |group| format!(" in the group {group:?}"));
+    format!("{:?} {is} to {caller}{place}.", why.name)
+}
+
+/// What to do about a cause: mostly a command to run.
+async fn remedy(invocation: &Invocation, code: &str, why: &Why) -> Option<String> {
+    let name = &why.name;
+    let server = name.split_once("__").map_or(name.as_str(), |(server, _)| server);
+    let (group, client) =
+        (why.group.as_deref().unwrap_or_default(), why.client.as_deref().unwrap_or_default());
+    Some(match code {
+        "unknown_server" | "unknown_tool" => {
+            let noun = if name.contains("__") { ListedNoun::Tool } else { ListedNoun::Server };
+            match nearest_of(invocation, noun, name).await {
+                Some(nearest) => format!("did you mean {nearest:?}?"),
+                None if code == "unknown_tool" => format!("toolgate list tools --server {server}"),
+                None => "toolgate list servers".to_owned(),
+            }
+        }
+        "server_disabled" => format!("toolgate enable server {server}"),
+        "tool_disabled" => format!("toolgate enable tool {name}"),
+        "not_allowed" => {
+            let clients = invocation.remote.ask(ApiRequest::get(&["clients"])).await.ok()?.json().ok()?;
+            let found = clients.as_array()?.iter().find(|record| record["name"] == client)?.clone();
+            format!("toolgate update mcp-client {client} --allow \"{}\"", with(&found["allow_list"], server))
+        }
+        "not_in_group" => {
+            let found =
+                invocation.remote.ask(ApiRequest::get(&["tool-groups", group])).await.ok()?.json().ok()?;
+            let (flag, key) = match name.contains("__") {
+                true => ("--included-tools", "included_tools"),
+                false => ("--included-servers", "included_servers"),
+            };
+            format!("toolgate update group {group} {flag} \"{}\"", with(&found[key], name))
+        }
+        "excluded_from_group" => format!("toolgate get group {group}"),
+        "server_failed" | "server_connecting" | "server_degraded" => format!("toolgate get server {server}"),
+        _ => return None,
+    })
+}
+
+/// A list of names with one more, separated by commas.
+fn with(names: &Value, name: &str) -> String {
+    let names = names.as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.chain([name]).collect::<Vec<_>>().join(", ")
+}
