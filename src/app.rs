@@ -154,6 +154,11 @@ impl App {
         self.gateway.is_initialized()
     }
 
+    /// Returns the number of registered servers.
+    pub fn server_count(&self) -> usize {
+        self.gateway.catalog().entries().count()
+    }
+
     /// Serves requests until `shutdown` is cancelled; cancelling `hurry` stops waiting for requests in flight.
     pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
         let connections = TaskTracker::new();

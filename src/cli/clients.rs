@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::error::UsageError;
 use super::files;
@@ -12,7 +12,7 @@ use super::invocation::Invocation;
 use super::output::{self, Table};
 use super::record::{rate_limit, text};
 use super::remote::ApiRequest;
-use super::suggestion::{ListedNoun, explain};
+use super::suggestion::{ListedNoun, explain, names_of, nearest};
 use super::wording::Source;
 
 /// List clients (enterprise mode)
@@ -140,8 +140,8 @@ pub async fn create(invocation: &Invocation, create: CreateClient) -> anyhow::Re
             "It may use no server yet; allow some with `toolgate update mcp-client NAME --allow`.",
         );
     }
-    output::message("It sends its token in the header `Authorization: Bearer <token>`.");
-    invocation.show(&answer, page)
+    warn_about_unknown(invocation, &created).await;
+    invocation.show(&answer, |client| format!("{}\n{}", page(client), snippets(invocation, client)))
 }
 
 pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Result<()> {
@@ -166,6 +166,7 @@ pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Re
     let answer = invocation.remote.ask(request).await;
     let answer = explain(invocation, ListedNoun::Client, &name, answer).await?;
     output::message(&format!("Changed client {name:?}."));
+    warn_about_unknown(invocation, &answer.json()?).await;
     invocation.show(&answer, page)
 }
 
@@ -174,6 +175,33 @@ pub async fn delete(invocation: &Invocation, delete: DeleteClient) -> anyhow::Re
     explain(invocation, ListedNoun::Client, &delete.name, answer).await?;
     output::message(&format!("Deleted client {:?}.", delete.name));
     Ok(())
+}
+
+/// Names the servers of an allow list that do not exist: allowed, but mostly typos.
+async fn warn_about_unknown(invocation: &Invocation, client: &Value) {
+    let known = names_of(invocation, ListedNoun::Server).await;
+    let given = client["allow_list"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for server in given.filter(|server| *server != "*" && !known.iter().any(|known| known == server)) {
+        let suggestion = nearest(server, known.iter().map(String::as_str));
+        let suggestion = suggestion.map_or(String::new(), |name| format!(" Did you mean {name:?}?"));
+        output::message(&format!(
+            "Warning: there is no server {server:?}; the client may use it once it is registered.{suggestion}"
+        ));
+    }
+}
+
+/// How the client connects: the address and the header, ready to be copied.
+fn snippets(invocation: &Invocation, client: &Value) -> String {
+    let (url, token) = (format!("{}/mcp", invocation.remote.registry()), text(client, "access_token"));
+    let header = format!("Bearer {token}");
+    let file =
+        json!({ "mcpServers": { "toolgate": { "url": url, "headers": { "Authorization": header } } } });
+    format!(
+        "The client connects to {url} with the header `Authorization: {header}`.\n\n\
+         In a file with \"mcpServers\" (Cursor and others):\n{}\n\n\
+         Claude Code:\nclaude mcp add --transport http toolgate {url} --header \"Authorization: {header}\"\n",
+        output::indented(&file.to_string()).trim_end()
+    )
 }
 
 fn page(client: &Value) -> String {

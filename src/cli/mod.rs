@@ -23,6 +23,7 @@ mod import;
 mod invocation;
 mod invoke;
 mod output;
+mod places;
 mod prompts;
 mod question;
 mod record;

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
-use super::{output, signals};
+use super::{output, places, signals};
 use crate::app::{self, App};
 use crate::config::{self, Config, Mode, StartFlags};
 use telemetry;
@@ -50,6 +50,7 @@ pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
         // Handlers are installed before the gateway listens, so that no signal is missed.
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(signals::watch(shutdown.clone(), hurry.clone())?);
+        let is_new = !config.sqlite_path.exists();
         let app = App::build(&config).await?;
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
@@ -58,7 +59,9 @@ pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
             tracing::warn!("{OPEN_TO_OTHERS}");
         }
         // Standard output may be a file on a full disk, which must not keep the gateway from serving.
-        let _ = output::page(&greeting(&config, address, app.is_initialized()));
+        let (is_initialized, server_count) = (app.is_initialized(), app.server_count());
+        let started = Started { address, is_initialized, server_count, is_new };
+        let _ = output::page(&greeting(&config, &started));
         app.giving_back(give_back_memory).serve(shutdown, hurry).await;
         Ok(())
     })
@@ -86,8 +89,18 @@ fn is_open_to_others(config: &Config) -> bool {
     config.mode == Mode::Development && !config.bind.is_loopback()
 }
 
-/// Formats the start message: the address and the main URLs.
-fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> String {
+/// What the start message tells besides the configuration.
+struct Started {
+    address: SocketAddr,
+    is_initialized: bool,
+    server_count: usize,
+    /// Whether the database did not exist before.
+    is_new: bool,
+}
+
+/// Formats the start message: the main URLs, the mode, the database and the number of servers.
+fn greeting(config: &Config, started: &Started) -> String {
+    let address = started.address;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let base = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
@@ -100,15 +113,28 @@ fn greeting(config: &Config, address: SocketAddr, is_initialized: bool) -> Strin
         format!("  MCP endpoint  {base}/mcp"),
         format!("  REST API      {base}/api/v0"),
     ];
-    match config.mode {
+    let mode = match config.mode {
         Mode::Development => {
             lines.push(format!("  Dashboard     {base}/"));
-            lines.extend(is_open_to_others(config).then(|| format!("Warning: {OPEN_TO_OTHERS}.")));
+            "development (no tokens)"
         }
-        Mode::Enterprise if is_initialized => {}
-        Mode::Enterprise => {
-            lines.push("It is not initialized yet; do that with `toolgate init-server`.".into())
-        }
+        Mode::Enterprise => "enterprise (every caller needs a token)",
+    };
+    let new = if started.is_new { " (new)" } else { "" };
+    lines.push(format!("  Mode          {mode}"));
+    lines.push(format!("  Database      {}{new}", places::absolute(&config.sqlite_path).display()));
+    lines.push(format!("  Servers       {}", started.server_count));
+    if started.is_new
+        && let Some(other) = places::other_database(&config.sqlite_path)
+    {
+        lines.push(format!(
+            "Warning: this database is new, and there is one at {}; to use that one, start with --sqlite-db-path {0}.",
+            other.display()
+        ));
+    }
+    lines.extend(is_open_to_others(config).then(|| format!("Warning: {OPEN_TO_OTHERS}.")));
+    if config.mode == Mode::Enterprise && !started.is_initialized {
+        lines.push("It is not initialized yet; do that with `toolgate init-server`.".into());
     }
     lines.join("\n")
 }

@@ -69,7 +69,7 @@ pub async fn names_of(invocation: &Invocation, noun: ListedNoun) -> Vec<String> 
 }
 
 /// Returns the known name that is most similar; `None` if none is close, or if the name is known.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let distance = |known: &str| {
         let known = known.to_lowercase();

@@ -135,6 +135,19 @@ async fn clients_are_created_changed_and_deleted() {
     let token = field(&created, "Access token");
     let agent = Agent::connect_as(&app, "/mcp", &token).await;
     assert!(agent.tools().await.contains(&"fake__echo".to_owned()));
+    let address = format!("http://{}/mcp", app.address);
+    let command = format!(
+        "claude mcp add --transport http toolgate {address} --header \"Authorization: Bearer {token}\""
+    );
+    assert!(created.contains(&command), "{created}");
+    let snippet = &created[created.find("{\n").unwrap()..=created.rfind('}').unwrap()];
+    let snippet: Value = serde_json::from_str(snippet).unwrap();
+    assert_eq!(snippet["mcpServers"]["toolgate"]["url"], address);
+    assert_eq!(snippet["mcpServers"]["toolgate"]["headers"]["Authorization"], format!("Bearer {token}"));
+    let ended = cli.run(&["create", "mcp-client", "typo", "--allow", "fakee, *"]).await;
+    assert!(ended.stderr.contains("there is no server \"fakee\""), "{ended:?}");
+    assert!(ended.stderr.contains("Did you mean \"fake\"?") && ended.code == Some(0), "{ended:?}");
+    cli.ok(&["delete", "mcp-client", "typo"]).await;
     let ended = cli.run(&["create", "mcp-client", "nobody"]).await;
     assert!(ended.code == Some(0) && ended.stderr.contains("may use no server"), "{ended:?}");
     let listed = cli.ok(&["list", "mcp-clients"]).await;

@@ -25,26 +25,57 @@ async fn start_prints_its_address_and_listens_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn start_prints_what_is_to_be_found_where() {
-    for (mode, expected) in [
-        ("development", "  Dashboard     http://HERE/\n"),
-        ("enterprise", "It is not initialized yet; do that with `toolgate init-server`.\n"),
+    for (mode, second, last) in [
+        ("development", "  Dashboard     http://HERE/\n  Mode          development (no tokens)\n", ""),
+        (
+            "enterprise",
+            "  Mode          enterprise (every caller needs a token)\n",
+            "It is not initialized yet; do that with `toolgate init-server`.\n",
+        ),
     ] {
         let folder = TempDir::new().unwrap();
-        let variables = [("SERVER_MODE", mode), ("HOST", "127.0.0.1")];
-        let mut child = command(folder.path(), &variables).spawn().unwrap();
-        let mut lines = tokio::io::BufReader::new(child.stdout.take().unwrap());
-        let mut printed = String::new();
-        for _ in 0..4 {
-            let read = tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut printed);
-            tokio::time::timeout(Duration::from_secs(30), read).await.expect("it greets").unwrap();
-        }
+        let database = folder.path().join("my.db");
+        let database = database.to_str().unwrap();
+        let variables = [("SERVER_MODE", mode), ("HOST", "127.0.0.1"), ("SQLITE_DB_PATH", database)];
+        let printed = greeting(folder.path(), &variables, 7).await;
         let (_, rest) = printed.split_once("http://").unwrap();
         let here = rest.lines().next().unwrap();
         let wanted = format!(
-            "toolgate v0.1.0 listens on http://HERE\n  MCP endpoint  http://HERE/mcp\n  REST API      http://HERE/api/v0\n{expected}"
+            "toolgate v0.1.0 listens on http://HERE\n  MCP endpoint  http://HERE/mcp\n  REST API      http://HERE/api/v0\n\
+             {second}  Database      {database} (new)\n  Servers       0\n{last}"
         );
         assert_eq!(printed.replace(here, "HERE"), wanted);
+        let again = greeting(folder.path(), &variables, 7).await;
+        assert!(again.contains(&format!("  Database      {database}\n")), "{again}");
     }
+}
+
+/// The first lines that a gateway prints.
+async fn greeting(folder: &std::path::Path, variables: &[(&str, &str)], lines: usize) -> String {
+    let mut child = command(folder, variables).spawn().unwrap();
+    let mut reader = tokio::io::BufReader::new(child.stdout.take().unwrap());
+    let mut printed = String::new();
+    for _ in 0..lines {
+        let read = tokio::io::AsyncBufReadExt::read_line(&mut reader, &mut printed);
+        tokio::time::timeout(Duration::from_secs(30), read).await.expect("it greets").unwrap();
+    }
+    send_signal(&child, libc::SIGTERM);
+    child.wait().await.unwrap();
+    printed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn start_warns_of_a_database_elsewhere_only_if_it_makes_a_new_one() {
+    let home = TempDir::new().unwrap();
+    let project = home.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let variables = [("HOST", "127.0.0.1"), ("HOME", home.path().to_str().unwrap())];
+    greeting(home.path(), &variables, 7).await;
+    let printed = greeting(&project, &variables, 8).await;
+    let other = home.path().join("toolgate.db");
+    let warning = format!("Warning: this database is new, and there is one at {};", other.display());
+    assert!(printed.contains(&warning) && printed.contains("--sqlite-db-path"), "{printed}");
+    assert!(!greeting(&project, &variables, 7).await.contains("Warning"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
