@@ -25,7 +25,7 @@ const LONGEST_REQUEST: usize = 64 * 1024;
 /// The parameters of the redirect that are passed to the gateway.
 const KEYS: [&str; 5] = ["code", "state", "iss", "error", "error_description"];
 
-/// Authorize the gateway at a server again
+/// Sign in to a server again
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate authorize linear

@@ -20,7 +20,7 @@ const WANTS_AUTHORIZATION: &str = "it requires authorization; register it by its
 const KEPT: &str = "it is kept, and the gateway tries it again";
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Import servers from other programs, or servers and groups from an export
+/// Import servers from other apps, or servers and groups from an export
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate import ~/.cursor/mcp.json
@@ -66,10 +66,10 @@ struct Failure {
 
 pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> {
     let mut items = plan(invocation, &import.files).await?;
-    let work = items.iter().filter(|item| item.action != Action::Skip).count();
-    if !import.dry_run && work > 0 && !import.yes {
+    let is_work = items.iter().any(|item| item.action != Action::Skip);
+    if !import.dry_run && is_work && !import.yes {
         output::table_message(&table(&items, false));
-        match output::ask(&format!("Import {work}?")).await {
+        match output::ask(&format!("Import {}?", amount(&items))).await {
             Some(true) => {}
             Some(false) => bail!("nothing was changed"),
             None => bail!("nothing was changed; confirm with --yes, or look first with --dry-run"),
@@ -95,6 +95,19 @@ pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> 
         (_, 0) => bail!("{failed} of {} could not be imported", items.len()),
         (_, _) => bail!("{failed} of {} could not be imported, and {kept} cannot be connected", items.len()),
     }
+}
+
+/// Counts what would be imported: `5 servers and 1 group`.
+fn amount(items: &[ImportItem]) -> String {
+    let counted = ["server", "group"].iter().filter_map(|kind| {
+        let count = items.iter().filter(|item| item.action != Action::Skip && item.kind == *kind).count();
+        match count {
+            0 => None,
+            1 => Some(format!("1 {kind}")),
+            _ => Some(format!("{count} {kind}s")),
+        }
+    });
+    counted.collect::<Vec<_>>().join(" and ")
 }
 
 /// Reads all files and compares them with the gateway. Changes nothing.

@@ -15,6 +15,7 @@ use super::invocation::Invocation;
 use super::output::{self, Format};
 use super::remote::{ApiRequest, RemoteError};
 use super::suggestion::{ListedNoun, explain};
+use super::wording::{self, Source};
 use super::{content, files, schema, tools};
 use model::deep_json;
 
@@ -132,7 +133,8 @@ async fn call(invocation: &Invocation, name: &str, request: ApiRequest) -> Resul
             "result" => return Ok(event.data),
             "error" => {
                 let said: Value = serde_json::from_str(&event.data).unwrap_or_default();
-                let sentence = said["error"].as_str().unwrap_or("the call failed").to_owned();
+                let sentence = said["error"].as_str().unwrap_or("the call failed");
+                let sentence = wording::translate(sentence, Source::Flags);
                 return Err(RemoteError::Refused { status: 500, sentence, code: None });
             }
             _ => {}
@@ -142,10 +144,13 @@ async fn call(invocation: &Invocation, name: &str, request: ApiRequest) -> Resul
     Err(RemoteError::Unreachable { registry: invocation.remote.registry().to_owned(), reason })
 }
 
-/// Formats a progress event, such as `3/10 downloading`.
+/// Formats a progress event, such as `3/10 downloading`; on a terminal with a bar.
 fn progress(data: &str) -> String {
     let params: Value = serde_json::from_str(data).unwrap_or_default();
     let (done, total) = (&params["progress"], &params["total"]);
     let count = if total.is_number() { format!("{done}/{total}") } else { done.to_string() };
-    format!("{count} {}", params["message"].as_str().unwrap_or_default()).trim_end().to_owned()
+    let part =
+        done.as_f64().zip(total.as_f64()).filter(|(_, total)| *total > 0.0).map(|(done, total)| done / total);
+    let bar = part.and_then(output::bar).map_or(String::new(), |bar| format!("{bar} "));
+    format!("{bar}{count} {}", params["message"].as_str().unwrap_or_default()).trim_end().to_owned()
 }

@@ -11,15 +11,18 @@ mod terminal;
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
-use console::Term;
+use console::{Term, measure_text_width};
 
 use crate::config;
 
 pub use json::indented;
 pub use prompter::{Prompter, can_ask};
-pub use spinner::Spinner;
+pub use spinner::{Spinner, bar};
 pub use table::{Cell, Table, Tone};
 pub use terminal::{message, printable};
+
+/// The least room for the values of a card.
+const NARROWEST_VALUE: usize = 20;
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,11 +83,33 @@ pub fn card(fields: &[(&str, String)]) -> String {
     let filled = || fields.iter().filter(|(_, value)| !value.is_empty());
     let width = filled().map(|(label, _)| label.len()).max().unwrap_or(0) + 2;
     let mut page = String::new();
+    let room = self::width().map_or(usize::MAX, |columns| columns.saturating_sub(width).max(NARROWEST_VALUE));
     for (label, value) in filled() {
-        let value = printable(value).trim_end().replace('\n', &format!("\n{}", " ".repeat(width)));
+        let lines: Vec<String> =
+            printable(value).trim_end().lines().flat_map(|line| wrap(line, room)).collect();
+        let value = lines.join(&format!("\n{}", " ".repeat(width)));
         page.push_str(&format!("{:width$}{value}\n", format!("{label}:")));
     }
     page
+}
+
+/// Wraps a line between words; a word that is longer than `room` keeps its line.
+pub fn wrap(line: &str, room: usize) -> Vec<String> {
+    if measure_text_width(line) <= room {
+        return vec![line.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let last = lines.last_mut().expect("there is always a line");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if measure_text_width(last) + 1 + measure_text_width(word) <= room {
+            last.push_str(&format!(" {word}"));
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// Returns the width for results in columns: that of the terminal, or else `COLUMNS`; `None` for no limit.

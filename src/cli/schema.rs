@@ -10,7 +10,7 @@ const MOST_REFERENCES: usize = 16;
 /// One parameter of a tool.
 #[derive(Debug)]
 pub struct Parameter {
-    /// The name, with dots between levels.
+    /// The name, with dots between levels and `[]` after a list of objects.
     pub path: String,
     pub kind: String,
     pub required: bool,
@@ -87,6 +87,8 @@ fn collect(
             collect(root, property, &path, needed, depth + 1, found);
             continue;
         }
+        let items = resolve(root, &property["items"]);
+        let has_fields = items["properties"].is_object() && depth < DEEPEST;
         let text = |key: &str| outer[key].as_str().or(property[key].as_str()).unwrap_or_default().to_owned();
         let default = outer.get("default").or(property.get("default"));
         found.push(Parameter {
@@ -95,9 +97,12 @@ fn collect(
             description: text("description"),
             default: default.map(Value::to_string),
             choices: choices(root, property),
-            example: example(root, property),
-            path,
+            example: plain(&example(root, property, 0)),
+            path: path.clone(),
         });
+        if has_fields {
+            collect(root, items, &format!("{path}[]"), true, depth + 1, found);
+        }
     }
 }
 
@@ -132,25 +137,43 @@ fn choices(root: &Value, schema: &Value) -> Vec<String> {
     values.iter().map(plain).collect()
 }
 
-fn example(root: &Value, schema: &Value) -> String {
+/// Makes a value that fits a schema: one that the schema gives, or else a usual one of its type. Objects get their required
+/// fields, or all if none is required.
+fn example(root: &Value, schema: &Value, depth: usize) -> Value {
+    let schema = resolve(root, schema);
     let given = schema["examples"].get(0).or(schema.get("default")).or(schema["enum"].get(0));
     if let Some(given) = given.or(schema.get("const")).filter(|given| !given.is_null()) {
-        return plain(given);
+        return given.clone();
     }
     match types(root, schema).first() {
-        Some(&"integer" | &"number") => schema.get("minimum").map_or("1".to_owned(), Value::to_string),
-        Some(&"boolean") => "true".to_owned(),
-        Some(&"array") => format!("[{}]", quoted_example(root, &schema["items"])),
-        Some(&"object") => "{}".to_owned(),
-        Some(_) | None => "text".to_owned(),
-    }
-}
-
-fn quoted_example(root: &Value, items: &Value) -> String {
-    match types(root, items).first() {
-        None => String::new(),
-        Some(&"string") => Value::from(example(root, resolve(root, items))).to_string(),
-        Some(_) => example(root, resolve(root, items)),
+        Some(&"integer" | &"number") => schema.get("minimum").cloned().unwrap_or(1.into()),
+        Some(&"boolean") => true.into(),
+        Some(&"array") if depth < DEEPEST && !types(root, &schema["items"]).is_empty() => {
+            vec![example(root, &schema["items"], depth + 1)].into()
+        }
+        Some(&"array") => Value::Array(Vec::new()),
+        Some(&"object") if depth < DEEPEST => {
+            let none = Map::new();
+            let fields = schema["properties"].as_object().unwrap_or(&none);
+            let required = schema["required"].as_array().filter(|required| !required.is_empty());
+            let is_shown = |name: &str| required.is_none_or(|list| list.iter().any(|item| item == name));
+            let shown = fields.iter().filter(|(name, _)| is_shown(name));
+            shown
+                .map(|(name, field)| (name.clone(), example(root, field, depth + 1)))
+                .collect::<Map<_, _>>()
+                .into()
+        }
+        Some(&"object") => Map::new().into(),
+        Some(_) | None => match schema["format"].as_str() {
+            Some("date") => "2026-01-31",
+            Some("date-time") => "2026-01-31T12:00:00Z",
+            Some("time") => "12:00:00Z",
+            Some("email") => "me@example.com",
+            Some("uri" | "url") => "https://example.com",
+            Some("uuid") => "123e4567-e89b-12d3-a456-426614174000",
+            Some(_) | None => "text",
+        }
+        .into(),
     }
 }
 

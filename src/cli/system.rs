@@ -18,7 +18,7 @@ const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 /// Timeout for the version of the gateway.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
 
-/// Initialize a gateway in enterprise mode, and store the administrator's token
+/// Set up enterprise mode and save the admin token
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate --registry https://gate.example.com init-server
@@ -27,7 +27,7 @@ const VERSION_LIMIT: Duration = Duration::from_secs(5);
 The variable INIT_SECRET must have the same value as that of the gateway, if the gateway has one.")]
 pub struct InitServer {}
 
-/// Store a token for later commands
+/// Save a token for later commands
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate login \"$TOKEN\"
@@ -63,7 +63,7 @@ pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
     }
     match settings::save(invocation.remote.registry(), &token) {
         Ok(path) => output::message(&format!(
-            "Initialized. The administrator's token is stored in {}; you are logged in.",
+            "Initialized. The admin token is saved in {}; you are logged in.",
             path.display()
         )),
         Err(error) => {
@@ -72,7 +72,7 @@ pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
                 Format::Json => output::json(&answer.text)?,
                 Format::Table => output::foreign(&token)?,
             }
-            return Err(error.context("initialized, but the administrator's token above could not be stored"));
+            return Err(error.context("initialized, but the admin token above could not be saved"));
         }
     }
     match invocation.format {

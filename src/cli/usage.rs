@@ -55,9 +55,9 @@ fn page(tool: &Value) -> String {
 
 fn hints(annotations: &Value) -> Vec<&'static str> {
     let known = [
-        ("readOnlyHint", true, "It changes nothing."),
-        ("destructiveHint", true, "It may destroy something."),
-        ("openWorldHint", true, "It reaches out to the world."),
+        ("readOnlyHint", true, "Read-only."),
+        ("destructiveHint", true, "Can delete or overwrite data."),
+        ("openWorldHint", true, "Has external access."),
     ];
     let given = |key: &str, wanted: bool| annotations[key] == wanted;
     known.iter().filter(|(key, wanted, _)| given(key, *wanted)).map(|(_, _, hint)| *hint).collect()
@@ -90,7 +90,9 @@ fn indent(page: &str) -> String {
 /// Makes a shell command that calls the tool with all required parameters.
 fn example(name: &str, parameters: &[Parameter]) -> String {
     let mut call = format!("toolgate invoke {name}");
-    for parameter in parameters.iter().filter(|parameter| parameter.required) {
+    // The fields of lists are in the example of the list.
+    let is_argument = |parameter: &&Parameter| parameter.required && !parameter.path.contains("[]");
+    for parameter in parameters.iter().filter(is_argument) {
         call.push_str(&format!(" {}", quoted(&format!("{}={}", parameter.path, parameter.example))));
     }
     call
@@ -130,7 +132,7 @@ mod tests {
                     "city": {"type": "string", "description": "its name"}, "zip": {"type": "string"}}}},
             },
         });
-        let expected = "s__t: A tool\nIt changes nothing.\n\nDoes\nthings.\n\nParameters:\n\
+        let expected = "s__t: A tool\nRead-only.\n\nDoes\nthings.\n\nParameters:\n\
             \x20 NAME        TYPE             REQUIRED  DEFAULT  DESCRIPTION\n\
             \x20 kind        string           yes                (one of a b, c)\n\
             \x20 many        array of string  yes\n\
@@ -142,6 +144,25 @@ mod tests {
         let shown = page(&tool);
         let order = |page: &str| page.lines().map(str::trim_end).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(order(&shown), order(expected), "{shown}");
+    }
+
+    #[test]
+    fn lists_of_objects_show_their_fields_and_a_whole_example() {
+        let tool = json!({"name": "s__t", "input_schema": {"type": "object", "required": ["people"], "properties": {
+            "people": {"type": "array", "description": "Who comes", "items": {"$ref": "#/$defs/person"}}},
+            "$defs": {"person": {"type": "object", "required": ["name", "mail"], "properties": {
+                "name": {"type": "string"}, "mail": {"type": "string", "format": "email"},
+                "tags": {"type": "array", "items": {"type": "string"}}}}}}});
+        let shown = page(&tool);
+        for row in [
+            "people         array of object  yes",
+            "people[].mail  string (email)   yes",
+            "people[].name  string",
+        ] {
+            assert!(shown.contains(row), "{row}: {shown}");
+        }
+        let example = "toolgate invoke s__t 'people=[{\"mail\":\"me@example.com\",\"name\":\"text\"}]'";
+        assert!(shown.contains(example), "{shown}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod cli_stdio;
 mod cli_stdio_gateways;
 mod cli_terminals;
 mod cli_tools;
+mod cli_widths;
 mod clients;
 mod clients_modern;
 mod clients_views;

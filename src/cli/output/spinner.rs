@@ -12,6 +12,19 @@ use super::terminal::{message, printable};
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const PACE: Duration = Duration::from_millis(100);
+const BAR: usize = 20;
+
+/// Draws which part of something is done, from 0 to 1: `██████░░░░░░░░░░░░░░  30%`. `None` without a terminal.
+pub fn bar(part: f64) -> Option<String> {
+    std::io::stderr().is_terminal().then(|| draw_bar(part))
+}
+
+fn draw_bar(part: f64) -> String {
+    let part = part.clamp(0.0, 1.0);
+    // Between 0 and `BAR`.
+    let filled = (part * BAR as f64).round() as usize;
+    format!("{}{} {:>3}%", "█".repeat(filled), "░".repeat(BAR - filled), (part * 100.0).round())
+}
 
 pub struct Spinner {
     text: Arc<Mutex<String>>,
@@ -74,4 +87,16 @@ impl Drop for Spinner {
 
 fn current(text: &Mutex<String>) -> String {
     text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_shows_the_part_that_is_done() {
+        assert_eq!(draw_bar(0.3), "██████░░░░░░░░░░░░░░  30%");
+        assert_eq!(draw_bar(7.0), "████████████████████ 100%");
+        assert_eq!(draw_bar(-1.0), "░░░░░░░░░░░░░░░░░░░░   0%");
+    }
 }

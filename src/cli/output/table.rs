@@ -1,5 +1,6 @@
-//! Tables with aligned columns. On a terminal, the widest columns are narrowed to fit and their text is wrapped; in a
-//! pipe, each row is one line.
+//! Tables with aligned columns. On a terminal, text is wrapped between words to fit; where that is not enough, the last
+//! columns are left out. The first column is always whole, so that names and URIs can be copied. In a pipe, each row is
+//! one line.
 
 use console::{Style, measure_text_width, truncate_str};
 
@@ -8,6 +9,8 @@ use super::terminal::printable;
 const GAP: &str = "  ";
 /// Smallest width of a column; a longer header keeps it wider.
 const NARROWEST: usize = 8;
+/// The longest word for which a column is kept wide enough; longer ones are cut.
+const LONGEST_WORD: usize = 40;
 /// Largest number of lines of a cell in a list. The commands that show one item have the full text.
 const MOST_LINES: usize = 3;
 
@@ -84,6 +87,7 @@ impl Table {
         let widths = self.widths(width);
         let mut page = String::new();
         for row in std::iter::once(&self.header).chain(&self.rows) {
+            // Columns without a width are left out.
             let cells: Vec<(Vec<String>, Style)> = row
                 .iter()
                 .zip(&widths)
@@ -104,50 +108,62 @@ impl Table {
         page
     }
 
+    /// The widths of the columns that are shown.
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
-        let mut widths = vec![0; self.header.len()];
-        for row in std::iter::once(&self.header).chain(&self.rows) {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = measure_text_width(&cell.text).max(*width);
-            }
-        }
+        let mut widths = self.measure(measure_text_width);
         let Some(limit) = limit else { return widths };
-        let gaps = GAP.len() * widths.len().saturating_sub(1);
-        let least: Vec<usize> =
-            self.header.iter().map(|cell| measure_text_width(&cell.text).max(NARROWEST)).collect();
-        while widths.iter().sum::<usize>() + gaps > limit {
+        let mut least = self.measure(|text| {
+            let words = text.split(' ').map(measure_text_width);
+            words.max().unwrap_or(0).min(LONGEST_WORD)
+        });
+        for (index, (least, header)) in least.iter_mut().zip(&self.header).enumerate() {
+            let narrowest = if index == 0 { widths[0] } else { NARROWEST.min(widths[index]) };
+            *least = narrowest.max(*least).max(measure_text_width(&header.text));
+        }
+        let fits = |widths: &[usize]| {
+            widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) <= limit
+        };
+        while least.len() > 1 && !fits(&least) {
+            least.pop();
+        }
+        widths.truncate(least.len());
+        while !fits(&widths) {
             let spare = widths.iter_mut().zip(&least).filter(|(width, least)| **width > **least);
             let Some((widest, _)) = spare.max() else { break };
             *widest -= 1;
         }
         widths
     }
+
+    /// The largest measure in each column.
+    fn measure(&self, of: impl Fn(&str) -> usize) -> Vec<usize> {
+        let mut measures = vec![0; self.header.len()];
+        for row in std::iter::once(&self.header).chain(&self.rows) {
+            for (measure, cell) in measures.iter_mut().zip(row) {
+                *measure = of(&cell.text).max(*measure);
+            }
+        }
+        measures
+    }
 }
 
-/// Wraps text to lines of at most `width` columns, between words if possible.
+/// Wraps text to lines of at most `width` columns, between words. A word that is longer is cut.
 fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let mut word = word.to_owned();
         loop {
             let line = lines.last_mut().expect("there is always a line");
             let used = measure_text_width(line) + usize::from(!line.is_empty());
-            if used + measure_text_width(&word) <= width {
+            if used + measure_text_width(word) <= width {
                 if !line.is_empty() {
                     line.push(' ');
                 }
-                line.push_str(&word);
+                line.push_str(word);
                 break;
             }
             if line.is_empty() {
-                // A word longer than the column is split.
-                let head = truncate_str(&word, width.max(1), "").into_owned();
-                let head = if head.is_empty() { word.clone() } else { head };
-                word = word[head.len()..].to_owned();
-                *line = head;
-                if word.is_empty() {
-                    break;
-                }
+                *line = truncate_str(word, width, "…").into_owned();
+                break;
             }
             lines.push(String::new());
         }
@@ -180,13 +196,36 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_kept_by_wrapping_and_cutting() {
-        let page = table().render(Some(24));
-        assert!(page.lines().all(|line| measure_text_width(line) <= 24), "{page}");
-        assert!(
-            page.contains("one two three") && page.contains('…') && page.contains("https://example.co"),
-            "{page}"
+    fn a_limit_is_kept_by_wrapping_and_no_word_is_broken() {
+        let page = table().render(Some(44));
+        assert!(page.lines().all(|line| measure_text_width(line) <= 44), "{page}");
+        assert!(page.contains("one two three four five six seven\n"), "{page}");
+        assert!(page.contains("https://example.com/a/very/long/path"), "{page}");
+        let mut long = Table::new(["A", "B"]);
+        long.row(["a".into(), "one two three four five six seven eight nine ten eleven twelve".into()]);
+        let page = long.render(Some(11));
+        assert!(page.lines().count() == 4 && page.contains('…'), "{page}");
+    }
+
+    #[test]
+    fn the_last_columns_are_left_out_before_a_name_is_broken() {
+        assert_eq!(table().render(Some(24)), "NAME\na\n日本\nc\n");
+        let mut table = Table::new(["URI", "NAME", "DESCRIPTION"]);
+        table.row(["file:///a/long/path/to/a/file.txt".into(), "file".into(), "What it is".into()]);
+        assert_eq!(
+            table.render(Some(40)),
+            "URI                                NAME\nfile:///a/long/path/to/a/file.txt  file\n"
         );
+        assert!(table.render(Some(10)).contains("file:///a/long/path/to/a/file.txt"), "never broken");
+        assert!(table.render(Some(53)).contains("What it is"));
+    }
+
+    #[test]
+    fn a_word_that_is_too_long_for_any_column_is_cut() {
+        let mut table = Table::new(["NAME", "NOTE"]);
+        table.row(["a".into(), "x".repeat(100).into()]);
+        let page = table.render(Some(60));
+        assert!(page.lines().all(|line| measure_text_width(line) <= 60) && page.contains("x…"), "{page}");
     }
 
     #[test]
