@@ -92,7 +92,7 @@ pub fn run<T>(
     sqlite_db_path: Option<PathBuf>,
     work: impl AsyncFnOnce(&Config) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    telemetry::start_logging(config::log_filter()?);
+    telemetry::start_logging(config::log_filter()?, None);
     let config = Config::load(&StartFlags { sqlite_db_path, ..StartFlags::default() })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work(&config))

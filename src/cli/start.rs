@@ -1,5 +1,6 @@
 //! `toolgate start`: runs the gateway until a signal stops it.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{output, places, signals};
 use crate::app::{self, App};
 use crate::config::{self, Config, Mode, StartFlags};
-use telemetry;
+use telemetry::{self, EndedCall};
 
 /// Run the gateway
 #[derive(Args)]
@@ -34,10 +35,14 @@ pub struct Start {
     /// Require a token from every caller
     #[arg(long, alias = "prod")]
     enterprise: bool,
+    /// Do not show calls on the terminal
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
-    telemetry::start_logging(config::log_filter()?);
+    let shows_calls = !start.quiet && std::io::stderr().is_terminal();
+    telemetry::start_logging(config::log_filter()?, shows_calls.then_some(show_call));
     let flags = StartFlags {
         port: start.port,
         host: start.host,
@@ -87,6 +92,25 @@ const OPEN_TO_OTHERS: &str = "in development mode nobody needs a token, and this
 
 fn is_open_to_others(config: &Config) -> bool {
     config.mode == Mode::Development && !config.bind.is_loopback()
+}
+
+/// Shows a call that ended: `ok         12.3ms  web__echo`.
+fn show_call(call: &EndedCall) {
+    let outcome = match call.outcome.as_str() {
+        "Ok" => "ok",
+        "ToolError" => "tool error",
+        "Failed" => "failed",
+        "TimedOut" => "timed out",
+        "Cancelled" => "cancelled",
+        "Denied" => "denied",
+        other => other,
+    };
+    let name = match (call.server.as_str(), call.tool.as_str()) {
+        ("", "") => "(unknown tool)".to_owned(),
+        ("", tool) => tool.to_owned(),
+        (server, tool) => format!("{server}__{tool}"),
+    };
+    output::message(&format!("{outcome:<10} {:>9}  {}", call.elapsed, name.replace('\n', " ")));
 }
 
 /// What the start message tells besides the configuration.

@@ -12,6 +12,7 @@ mod bounds_batches;
 mod bounds_streams;
 mod bounds_subscriptions;
 mod bounds_uris;
+mod cli_calls;
 mod cli_connect;
 mod cli_database;
 mod cli_enterprise;

@@ -1,9 +1,10 @@
 //! Logs and metrics. Metrics are always counted, and served at `/metrics` when telemetry is on. Labels are bounded:
 //! only names of registered servers, their tools, users and clients are ever used.
 
+mod ended_calls;
 mod refused_calls;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,8 +18,12 @@ use prometheus_client::registry::Registry;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 
+use ended_calls::ShowCalls;
 use refused_calls::{RefusedCalls, RefusedLabels};
+
+pub use ended_calls::EndedCall;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -242,15 +247,28 @@ impl<W: Write> Write for Unfailing<W> {
     }
 }
 
-/// Sends logs to standard error, so that standard output contains only results.
-pub fn start_logging(filter: Targets) {
-    use std::io::IsTerminal;
-    let lines = tracing_subscriber::fmt::layer()
+/// Sends logs to standard error, so that standard output contains only results. `show` gets each call that ended.
+pub fn start_logging(filter: Targets, show: Option<fn(&EndedCall)>) {
+    // Two gateways in one process (tests) share the first one's log.
+    let _ = match show {
+        None => {
+            let subscriber = tracing_subscriber::registry().with(filter).with(lines()).with(Discretion);
+            tracing::subscriber::set_global_default(subscriber)
+        }
+        Some(show) => {
+            let calls = ShowCalls(show).with_filter(ShowCalls::filter());
+            let lines = lines().with_filter(filter);
+            let subscriber = tracing_subscriber::registry().with(lines).with(calls).with(Discretion);
+            tracing::subscriber::set_global_default(subscriber)
+        }
+    };
+}
+
+/// Writes log lines to standard error.
+fn lines<S: Subscriber + for<'span> LookupSpan<'span>>() -> impl Layer<S> {
+    tracing_subscriber::fmt::layer()
         .with_writer(|| Unfailing(std::io::stderr()))
         // Reporting on standard error that standard error cannot be written to would panic.
         .log_internal_errors(false)
-        .with_ansi(std::io::stderr().is_terminal());
-    let subscriber = tracing_subscriber::registry().with(filter).with(lines).with(Discretion);
-    // Two gateways in one process (tests) share the first one's log.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+        .with_ansi(std::io::stderr().is_terminal())
 }

@@ -77,6 +77,11 @@ impl Terminal {
         }
     }
 
+    /// The standard output of the command, which is no terminal.
+    pub fn stdout(&mut self) -> tokio::process::ChildStdout {
+        self.child.stdout.take().expect("it is piped and taken once")
+    }
+
     pub fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
