@@ -87,6 +87,7 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Admin, servers::enable),
         route!(Admin, servers::disable),
         route!(Admin, servers::refresh),
+        route!(Admin, servers::logs),
         route!(Admin, servers::reauthorize),
         route!(Admin, oauth::complete),
         route!(Admin, servers::configs),

@@ -169,7 +169,7 @@ fn loopback(uri: &str) -> Option<Url> {
     matches!(url.host_str(), Some("127.0.0.1" | "localhost")).then_some(url)
 }
 
-fn open_browser(address: &str) -> bool {
+pub fn open_browser(address: &str) -> bool {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = std::process::Command::new(program);
     command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -7,11 +7,13 @@ mod answer;
 mod arguments;
 mod authorize;
 mod clients;
+mod complete;
 mod completions;
 mod connect;
 mod content;
 mod conversation;
 mod database;
+mod doctor;
 mod error;
 mod events;
 mod export;
@@ -22,6 +24,8 @@ mod groups;
 mod import;
 mod invocation;
 mod invoke;
+mod logs;
+mod open;
 mod output;
 mod places;
 mod prompts;
@@ -36,6 +40,7 @@ mod servers;
 mod settings;
 mod signals;
 mod start;
+mod status;
 mod stdio;
 mod suggestion;
 mod switch;
@@ -96,7 +101,13 @@ struct Arguments {
 enum Command {
     Start(start::Start),
     Stdio(stdio::Stdio),
+    Status(status::StatusArgs),
+    Doctor(doctor::Doctor),
+    Logs(logs::LogsArgs),
+    Open(open::Open),
+    #[command(visible_alias = "add")]
     Register(Box<register::Register>),
+    #[command(visible_alias = "ls")]
     List(verbs::List),
     Usage(usage::Usage),
     Why(why::Why),
@@ -109,6 +120,7 @@ enum Command {
     Refresh(servers::Refresh),
     Authorize(authorize::Authorize),
     Update(verbs::Update),
+    #[command(visible_alias = "rm")]
     Deregister(servers::Deregister),
     Create(verbs::Create),
     Delete(verbs::Delete),
@@ -124,6 +136,8 @@ enum Command {
     Check(database::Check),
     Version(system::Version),
     Completions(completions::Completions),
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::Complete),
 }
 
 /// Runs the command line of this process. `give_back_memory` returns memory that is free to the system.
@@ -159,12 +173,15 @@ fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Optio
         Command::Check(check) => database::check(check, output).map(Some),
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
         command => {
+            let flag = registry.as_ref().map(|url| url.as_str().trim_end_matches('/').to_owned());
             let settings = RemoteSettings::load(registry)?;
+            let is_call = matches!(command, Command::Invoke(_));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let done = runtime.block_on(async {
                 let invocation = Invocation {
                     remote: Remote::new(settings.registry, settings.token.as_deref())?,
                     format: output,
+                    registry_flag: flag,
                 };
                 tokio::select! {
                     done = ask(&invocation, command) => done.map(Some),
@@ -173,6 +190,9 @@ fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Optio
             });
             // Does not wait for a thread that is blocked on standard input.
             runtime.shutdown_background();
+            if matches!(done, Ok(None)) && is_call {
+                output::message("The call was cancelled.");
+            }
             done
         }
     }
@@ -186,6 +206,10 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         | Command::Backup(_)
         | Command::Check(_)
         | Command::Completions(_) => Ok(()),
+        Command::Status(_) => status::run(invocation).await,
+        Command::Doctor(_) => doctor::run(invocation).await,
+        Command::Logs(logs) => logs::run(invocation, logs).await,
+        Command::Open(open) => open::run(invocation, open).await,
         Command::Register(register) => register::run(invocation, *register).await,
         Command::List(list) => verbs::list(invocation, list).await,
         Command::Why(why) => why::run(invocation, why).await,
@@ -209,6 +233,7 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         Command::Login(login) => system::login(invocation, login).await,
         Command::Whoami(_) => system::whoami(invocation).await,
         Command::Version(_) => system::version(invocation).await,
+        Command::Complete(complete) => complete::run(invocation, complete).await,
     }
 }
 

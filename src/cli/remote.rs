@@ -134,6 +134,10 @@ impl Remote {
         self.registry.as_str().trim_end_matches('/')
     }
 
+    pub fn is_on_this_machine(&self) -> bool {
+        is_this_machine(&self.registry)
+    }
+
     pub fn has_token(&self) -> bool {
         self.authorization.is_some()
     }

@@ -206,7 +206,13 @@ pub fn show_registered(invocation: &Invocation, answer: &ApiResponse) -> anyhow:
     let server = &answer.json()?["server"];
     output::message(&format!("Registered server {:?}.", text(server, "name")));
     warn_if_failed(server);
-    invocation.show(answer, |answer| page(&answer["server"]))
+    invocation.show(answer, |answer| page(&answer["server"]))?;
+    if server["status"] != "failed" {
+        let command = invocation.command(&format!("list tools --server {}", text(server, "name")));
+        let endpoint = format!("{}/mcp", invocation.remote.registry());
+        output::message(&format!("Next: see its tools with `{command}`, and connect agents to {endpoint}."));
+    }
+    Ok(())
 }
 
 /// Says what can be done about a server that was stored although it cannot be connected.

@@ -7,7 +7,7 @@ use super::invocation::Invocation;
 use super::switch::Switch;
 use super::{clients, groups, prompts, resources, servers, tools, users};
 
-/// List servers, tools, prompts, resources, groups, clients or users
+/// List servers (the default), tools, prompts, resources, groups, clients or users
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate list servers
@@ -15,7 +15,7 @@ use super::{clients, groups, prompts, resources, servers, tools, users};
   toolgate list tools --output json | jq -r '.[].name'")]
 pub struct List {
     #[command(subcommand)]
-    noun: ListNoun,
+    noun: Option<ListNoun>,
 }
 
 #[derive(Subcommand)]
@@ -31,13 +31,13 @@ enum ListNoun {
 
 pub async fn list(invocation: &Invocation, list: List) -> anyhow::Result<()> {
     match list.noun {
-        ListNoun::Servers(_) => servers::list(invocation).await,
-        ListNoun::Tools(tools) => tools::list(invocation, tools).await,
-        ListNoun::Prompts(prompts) => prompts::list(invocation, prompts).await,
-        ListNoun::Resources(resources) => resources::list(invocation, resources).await,
-        ListNoun::Groups(_) => groups::list(invocation).await,
-        ListNoun::McpClients(_) => clients::list(invocation).await,
-        ListNoun::Users(_) => users::list(invocation).await,
+        None | Some(ListNoun::Servers(_)) => servers::list(invocation).await,
+        Some(ListNoun::Tools(tools)) => tools::list(invocation, tools).await,
+        Some(ListNoun::Prompts(prompts)) => prompts::list(invocation, prompts).await,
+        Some(ListNoun::Resources(resources)) => resources::list(invocation, resources).await,
+        Some(ListNoun::Groups(_)) => groups::list(invocation).await,
+        Some(ListNoun::McpClients(_)) => clients::list(invocation).await,
+        Some(ListNoun::Users(_)) => users::list(invocation).await,
     }
 }
 

@@ -66,16 +66,21 @@ async fn remedy(invocation: &Invocation, code: &str, why: &Why) -> Option<String
             let noun = if name.contains("__") { ListedNoun::Tool } else { ListedNoun::Server };
             match nearest_of(invocation, noun, name).await {
                 Some(nearest) => format!("did you mean {nearest:?}?"),
-                None if code == "unknown_tool" => format!("toolgate list tools --server {server}"),
-                None => "toolgate list servers".to_owned(),
+                None if code == "unknown_tool" => {
+                    invocation.command(&format!("list tools --server {server}"))
+                }
+                None => invocation.command("list servers"),
             }
         }
-        "server_disabled" => format!("toolgate enable server {server}"),
-        "tool_disabled" => format!("toolgate enable tool {name}"),
+        "server_disabled" => invocation.command(&format!("enable server {server}")),
+        "tool_disabled" => invocation.command(&format!("enable tool {name}")),
         "not_allowed" => {
             let clients = invocation.remote.ask(ApiRequest::get(&["clients"])).await.ok()?.json().ok()?;
             let found = clients.as_array()?.iter().find(|record| record["name"] == client)?.clone();
-            format!("toolgate update mcp-client {client} --allow \"{}\"", with(&found["allow_list"], server))
+            invocation.command(&format!(
+                "update mcp-client {client} --allow \"{}\"",
+                with(&found["allow_list"], server)
+            ))
         }
         "not_in_group" => {
             let found =
@@ -84,10 +89,12 @@ async fn remedy(invocation: &Invocation, code: &str, why: &Why) -> Option<String
                 true => ("--included-tools", "included_tools"),
                 false => ("--included-servers", "included_servers"),
             };
-            format!("toolgate update group {group} {flag} \"{}\"", with(&found[key], name))
+            invocation.command(&format!("update group {group} {flag} \"{}\"", with(&found[key], name)))
         }
-        "excluded_from_group" => format!("toolgate get group {group}"),
-        "server_failed" | "server_connecting" | "server_degraded" => format!("toolgate get server {server}"),
+        "excluded_from_group" => invocation.command(&format!("get group {group}")),
+        "server_failed" | "server_connecting" | "server_degraded" => {
+            invocation.command(&format!("get server {server}"))
+        }
         _ => return None,
     })
 }

@@ -22,6 +22,7 @@ mod cli_oauth;
 mod cli_questions;
 mod cli_servers;
 mod cli_settings;
+mod cli_status;
 mod cli_stdio;
 mod cli_stdio_gateways;
 mod cli_terminals;

@@ -128,6 +128,11 @@ impl Upstream {
         self.0.stderr.lines()
     }
 
+    /// The kept lines of standard error after the first `seen` ones, and how many lines there were.
+    pub fn stderr_after(&self, seen: u64) -> (Vec<String>, u64) {
+        self.0.stderr.lines_after(seen)
+    }
+
     /// Records a failed call, for people who look for the cause later.
     pub fn note_failure(&self, tool: &str, reason: &str) {
         self.0.failures.note(tool, reason, &Redactor::of(&self.0.config));

@@ -23,6 +23,8 @@ struct Lines {
     kept: VecDeque<(u64, String)>,
     /// The number of the process that was started last.
     latest: u64,
+    /// How many lines there were, including those that are not kept any more.
+    count: u64,
 }
 
 /// The standard error of one process.
@@ -42,6 +44,16 @@ impl StderrTail {
 
     pub fn lines(&self) -> Vec<String> {
         self.lock().kept.iter().map(|(_, line)| line.clone()).collect()
+    }
+
+    /// The kept lines after the first `seen` ones, and how many lines there were. Lines are counted from the beginning
+    /// of the supervision; a larger `seen` is from an earlier one, and gets all lines.
+    pub fn lines_after(&self, seen: u64) -> (Vec<String>, u64) {
+        let lines = self.lock();
+        let first = lines.count - lines.kept.len() as u64;
+        let seen = if seen > lines.count { 0 } else { seen };
+        let skipped = usize::try_from(seen.saturating_sub(first)).unwrap_or(usize::MAX);
+        (lines.kept.iter().skip(skipped).map(|(_, line)| line.clone()).collect(), lines.count)
     }
 
     /// The last few lines of the process that was started last, for an error.
@@ -91,6 +103,7 @@ impl ProcessStderr {
                 lines.kept.pop_front();
             }
             lines.kept.push_back((self.process, text));
+            lines.count += 1;
         }
     }
 }
