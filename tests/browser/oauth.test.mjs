@@ -35,11 +35,11 @@ test('a server is added by signing in, and authorized again later', async (t) =>
   assert.equal(called.content[0].text, 'hello')
 
   const opened = page.context().waitForEvent('page')
-  await page.getByRole('button', { name: 'Authorize again' }).click()
+  await page.getByRole('button', { name: 'Sign in again' }).click()
   const second = await opened
   await second.getByRole('link', { name: 'Allow' }).click()
   await second.getByRole('heading', { name: 'Authorization successful' }).waitFor()
-  await page.getByText('secured is authorized').waitFor()
+  await page.getByText('Signed in to secured').waitFor()
   const all = (await page.content()) + visit.seen.bodies.join('\n')
   for (const secret of [provider.token, 'refresh-0001', 'code-0'])
     assert.ok(!all.includes(secret), `${secret} is shown`)
@@ -64,10 +64,10 @@ test('a refused sign-in is reported, and can be tried again', async (t) => {
 test('a pasted server that requires a sign-in leads to it too', async (t) => {
   const { fake, visit, page } = await prepare(t, '#/servers/add?by=paste')
   await page
-    .getByLabel('The file, or a part of it')
+    .getByLabel('Configuration file, or part of it')
     .fill(JSON.stringify({ mcpServers: { secured: { url: fake.url } } }))
   const opened = page.context().waitForEvent('page')
-  await page.getByRole('button', { name: 'Register 1 server' }).click()
+  await page.getByRole('button', { name: 'Import 1 server' }).click()
   const first = await opened
   await first.getByRole('link', { name: 'Allow' }).click()
   await page.getByRole('heading', { name: 'secured' }).waitFor()

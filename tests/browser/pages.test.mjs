@@ -125,7 +125,7 @@ test('planted secrets appear nowhere', async (t) => {
   }
   await page.goto(`${gateway.url}/#/tools/web__echo`)
   await page.getByRole('button', { name: 'Run', exact: true }).click()
-  await page.getByText('#1 worked').waitFor()
+  await page.getByText('#1 Succeeded').waitFor()
   shown += await page.content()
   assert.ok(shown.includes('TOKEN') && shown.includes('X-Key'), 'names are no secrets')
   const all = shown + seen.bodies.join('\n')
@@ -149,7 +149,7 @@ test('an unreachable gateway is shown, the data stays, and everything is up to d
   await page.getByText('2 tools').first().waitFor()
   gateway.child.kill('SIGTERM')
   await gateway.ended
-  await page.getByText('Lost the connection to the gateway, reconnecting').waitFor()
+  await page.getByText('Lost the connection to the gateway. Reconnecting').waitFor()
   await page.getByRole('link', { name: /s__filler_0000/ }).waitFor()
   const port = new URL(gateway.url).port
   const again = spawn(process.env.TOOLGATE, ['start', '--port', port], {
@@ -170,11 +170,11 @@ test('the theme is chosen and kept', async (t) => {
   const { page } = visit
   const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor)
   const light = await paper()
-  await page.getByRole('button', { name: 'dark', exact: true }).click()
+  await page.getByRole('button', { name: 'Dark', exact: true }).click()
   const dark = await paper()
   assert.notEqual(dark, light)
   await page.reload()
-  await page.getByRole('button', { name: 'dark', exact: true, pressed: true }).waitFor()
+  await page.getByRole('button', { name: 'Dark', exact: true, pressed: true }).waitFor()
   assert.equal(await paper(), dark)
   assertClean(visit)
 })
@@ -193,7 +193,7 @@ test('snippets for clients have the address of the chosen group', async (t) => {
       .getByText(`${gateway.url}/mcp`)
       .waitFor()
   }
-  await page.getByLabel('What the agent sees').selectOption('group few')
+  await page.getByLabel('What the agent sees').selectOption('Group few')
   await page
     .getByRole('region', { name: 'Connect an agent' })
     .locator('pre')

@@ -73,7 +73,7 @@ async function ask(t, gateway, question, { rounds = [[question]], ...options } =
   await visit.page.getByRole('button', { name: 'JSON', exact: true }).click()
   await visit.page.getByLabel('Arguments as JSON').fill(JSON.stringify({ rounds }))
   await visit.page.getByRole('button', { name: 'Run', exact: true }).click()
-  await visit.page.getByText('#1 waits for').waitFor()
+  await visit.page.getByText('#1 Waiting for').waitFor()
   return visit
 }
 
@@ -86,9 +86,9 @@ async function start(t) {
 
 /** The answers that the server received, in rounds: the text of its result. */
 async function allReceived(page) {
-  await page.getByText('#1 worked').waitFor()
+  await page.getByText('#1 Succeeded').waitFor()
   await page.getByRole('tab', { name: 'Response' }).click()
-  const response = JSON.parse(await page.getByLabel('Response, unchanged', { exact: true }).textContent())
+  const response = JSON.parse(await page.getByLabel('Raw response', { exact: true }).textContent())
   return JSON.parse(response.content[0].text)
 }
 
@@ -137,7 +137,7 @@ test('a form is declined or cancelled, and the focus comes back', async (t) => {
     const visit = await ask(t, gateway, questions.form)
     const { page } = visit
     await page.getByRole('region', { name: 's asks' }).getByRole('button', { name: button, exact: true }).click()
-    await page.getByText('#1 worked').waitFor()
+    await page.getByText('#1 Succeeded').waitFor()
     await page.getByRole('status').and(page.locator(':focus')).waitFor()
     assert.deepEqual(await received(page), { action })
     assertClean(visit)
@@ -174,11 +174,11 @@ test('a person answers for a language model, or refuses', async (t) => {
   const gateway = await start(t)
   const visit = await ask(t, gateway, questions.sampling)
   const { page } = visit
-  const question = page.getByRole('region', { name: 's asks for the answer of a language model' })
+  const question = page.getByRole('region', { name: 's asks for a response from a language model' })
   await question.getByText('You are a careful translator.').waitFor()
   await question.getByText('Translate: Guten Morgen').waitFor()
   await question.getByRole('img').waitFor()
-  await question.getByLabel('Answer').and(page.locator(':focus')).waitFor()
+  await question.getByLabel('Response').and(page.locator(':focus')).waitFor()
   await page.keyboard.type('Good morning')
   await page.keyboard.press('Control+Enter')
   assert.deepEqual(await received(page), {
@@ -197,7 +197,7 @@ test('folders are sent as file URIs', async (t) => {
   const visit = await ask(t, await start(t), questions.roots)
   const { page } = visit
   await page.getByLabel('Folder 1', { exact: true }).fill('docs')
-  await page.getByRole('button', { name: 'Add a folder' }).click()
+  await page.getByRole('button', { name: 'Add folder' }).click()
   await page.getByLabel('Folder 2', { exact: true }).fill('/srv/my files')
   await page.getByRole('button', { name: 'Send', exact: true }).click()
   await page.getByText('Folder 1 must be an absolute path').waitFor()
@@ -222,7 +222,7 @@ test('a refused answer is explained beside the question, which stays', async (t)
   await page.unroute('**/api/v0/tools/invoke/*/input')
   await question.getByRole('button', { name: 'Refuse' }).click()
   await question.waitFor({ state: 'detached' })
-  await page.getByText('#1 worked').waitFor()
+  await page.getByText('#1 Succeeded').waitFor()
   assertClean(visit)
 })
 
@@ -234,13 +234,13 @@ test('several questions are listed, each is answered by itself, and more may fol
   const rounds = [[questions.roots, questions.page, questions.sampling], [confirm]]
   const visit = await ask(t, await start(t), undefined, { rounds })
   const { page } = visit
-  await page.getByText('#1 waits for 3 answers').waitFor()
+  await page.getByText('#1 Waiting for 3 answers').waitFor()
   const region = (name) => page.getByRole('region', { name })
   await region('s asks you to open a page').getByRole('button', { name: 'Done' }).click()
-  await page.getByText('#1 waits for 2 answers').waitFor()
-  await region('s asks for the answer').getByLabel('Answer').fill('Good morning')
-  await region('s asks for the answer').getByRole('button', { name: 'Send' }).click()
-  await page.getByText('#1 waits for your answer').waitFor()
+  await page.getByText('#1 Waiting for 2 answers').waitFor()
+  await region('s asks for a response').getByLabel('Response').fill('Good morning')
+  await region('s asks for a response').getByRole('button', { name: 'Send' }).click()
+  await page.getByText('#1 Waiting for your answer').waitFor()
   await page.getByLabel('Folder 1', { exact: true }).and(page.locator(':focus')).waitFor()
   await region('s asks which folders').getByRole('button', { name: 'Send an empty list' }).click()
   await page.getByText('Really?').waitFor()
@@ -257,7 +257,7 @@ test('a question disappears with its call', async (t) => {
   const visit = await ask(t, await start(t), questions.form)
   const { page } = visit
   await page.getByRole('button', { name: 'Cancel call' }).click()
-  await page.getByText('#1 cancelled').waitFor()
+  await page.getByText('#1 Cancelled').waitFor()
   assert.equal(await page.locator('[data-question]').count(), 0)
   assertClean(visit)
 })
@@ -276,7 +276,7 @@ for (const scheme of ['light', 'dark']) {
         const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
         assert.ok(overflow <= 0, `${name} does not scroll sideways`)
         await page.getByRole('button', { name: 'Cancel call' }).click()
-        await page.getByText('#1 cancelled').waitFor()
+        await page.getByText('#1 Cancelled').waitFor()
         assertClean(visit)
         await visit.context.close()
       }

@@ -29,7 +29,7 @@ test('the first server is added by the form, and its tool is run', async (t) => 
   await page.getByRole('link', { name: /first__echo Returns/ }).click()
   await page.getByLabel(/^text/).fill('hello')
   await page.getByRole('button', { name: 'Run', exact: true }).click()
-  await page.getByText('#1 worked').waitFor()
+  await page.getByText('#1 Succeeded').waitFor()
   await page.getByLabel('text', { exact: true }).getByText('hello').waitFor()
   assertClean(visit)
 })
@@ -43,7 +43,7 @@ test('a command that does not exist is refused with the reason, and nothing is r
   await page.getByRole('button', { name: 'Add none' }).click()
   const alert = page.getByRole('alert').filter({ hasText: 'none was not added' })
   await alert.getByText('/no/such/program').waitFor()
-  await alert.getByText('give its full path').waitFor()
+  await alert.getByText('enter its full path').waitFor()
   assert.deepEqual(await gateway.ask('GET', '/api/v0/servers'), [])
   assertClean(visit)
 })
@@ -69,9 +69,9 @@ test('a pasted config is shown before it is applied', async (t) => {
   const fake = await startFake(t)
   const visit = await open(t, gateway, { mayFail: ['400'] })
   const { page } = visit
-  await page.getByRole('link', { name: /Paste a config/ }).click()
-  await page.getByLabel('The file, or a part of it').fill('not a config')
-  await page.getByText('This cannot be read yet').waitFor()
+  await page.getByRole('link', { name: /Paste a configuration/ }).click()
+  await page.getByLabel('Configuration file, or part of it').fill('not a config')
+  await page.getByText('This is not a valid configuration').waitFor()
   const config = {
     mcpServers: {
       local: { ...fakeCommand(), env: { TOKEN: 'lemur-0001' } },
@@ -79,15 +79,15 @@ test('a pasted config is shown before it is applied', async (t) => {
       broken: { command: 7 },
     },
   }
-  await page.getByLabel('The file, or a part of it').fill(JSON.stringify(config))
-  const preview = page.getByRole('list', { name: 'What would happen' })
+  await page.getByLabel('Configuration file, or part of it').fill(JSON.stringify(config))
+  const preview = page.getByRole('list', { name: 'Preview' })
   await preview.getByText('will be added').first().waitFor()
   assert.equal(await preview.getByRole('listitem').count(), 3)
   await preview.getByText('with TOKEN').waitFor()
-  assert.ok(await page.getByLabel('Register broken').isDisabled())
+  assert.ok(await page.getByLabel('Import broken').isDisabled())
   assert.deepEqual(await gateway.ask('GET', '/api/v0/servers'), [], 'nothing is stored yet')
-  await page.getByLabel('Register web').uncheck()
-  await page.getByRole('button', { name: 'Register 1 server' }).click()
+  await page.getByLabel('Import web').uncheck()
+  await page.getByRole('button', { name: 'Import 1 server' }).click()
   await page.getByRole('heading', { name: 'local' }).waitFor()
   assert.deepEqual(
     (await gateway.ask('GET', '/api/v0/servers')).map((one) => one.name),
@@ -135,12 +135,12 @@ test('the first server is added, and its tool run, without a mouse', async (t) =
   await reach('b')
   await page.keyboard.type('40')
   await page.keyboard.press('Control+Enter')
-  await page.getByText('#1 worked').waitFor()
+  await page.getByText('#1 Succeeded').waitFor()
   await page.getByLabel('text', { exact: true }).getByText('42').waitFor()
   // The first Escape leaves the field, the second one the tool.
   await page.keyboard.press('Escape')
   await page.keyboard.press('Escape')
-  await page.getByText('Choose a tool to read').waitFor()
+  await page.getByText('Select a tool to see').waitFor()
   assertClean(visit)
 })
 
@@ -159,10 +159,10 @@ test('a killed server is shown as failed with its reason, and then as connected 
   await glance.click()
   const alert = page.getByRole('alert').filter({ hasText: 'shaky failed' })
   await alert.getByText(fake.url).waitFor()
-  await alert.getByText('Check that the server runs').waitFor()
+  await alert.getByText('Check that the server is running').waitFor()
   // Clicked while the server is down: once it is up, the gateway may reconnect by itself before any click.
-  await page.getByRole('button', { name: 'Retry now' }).click()
-  await page.getByRole('button', { name: 'Retry now', disabled: false }).waitFor()
+  await page.getByRole('button', { name: 'Retry' }).click()
+  await page.getByRole('button', { name: 'Retry', disabled: false }).waitFor()
   await alert.getByText(fake.url).waitFor()
   await startFake(t, {}, fake.port)
   await gateway.ask('POST', '/api/v0/tools/invoke', { name: 'shaky__echo' }).catch(() => {})
@@ -194,13 +194,13 @@ test('a server is disabled, enabled and removed, and the confirmation names what
   const details = page.getByRole('region', { name: 'Details' })
   const toggle = details.getByRole('switch', { name: 's enabled' })
   await toggle.click()
-  await details.getByText('Disabled: agents do not see it').waitFor()
+  await details.getByText('Disabled: it is not running and hidden from agents').waitFor()
   assert.equal((await gateway.ask('GET', '/api/v0/servers/s')).status, 'disabled')
   await toggle.click()
   await details.getByText('connected', { exact: true }).waitFor()
   await page.getByRole('button', { name: 'Remove …' }).click()
   const dialog = page.getByRole('dialog', { name: 'Remove s?' })
-  await dialog.getByText('37 tools, 3 prompts, 3 resources go with it, also from the group g').waitFor()
+  await dialog.getByText('37 tools, 3 prompts, 3 resources are also removed, including from the group g').waitFor()
   await page.keyboard.press('Escape')
   await dialog.waitFor({ state: 'hidden' })
   await page.getByRole('button', { name: 'Remove …' }).click()

@@ -48,7 +48,7 @@ for (const [scheme, size, width, height] of [
     await picture(page, `system-limits-${scheme}-${size}`)
 
     // The other limits are one key away, and stay open while the numbers change.
-    const more = limits.getByText(/more limits that refused nothing/)
+    const more = limits.getByText(/more limits without refused requests/)
     await more.focus()
     await page.keyboard.press('Enter')
     const message = limits.getByRole('listitem').filter({ hasText: 'Size of a message of a server' })

@@ -45,13 +45,13 @@ test('a tool with a nested schema is called through its form', async (t) => {
   await page.getByRole('button', { name: 'Add lines' }).click()
   await page.getByLabel(/^sku/).fill('c-1')
   await page.getByLabel(/^gift/).selectOption('true')
-  await page.getByRole('button', { name: 'Add to lines' }).click()
+  await page.getByRole('button', { name: 'Add item to lines' }).click()
   await page.getByLabel(/^sku/).nth(1).fill('c-2')
   await page.getByRole('button', { name: 'Add payment' }).click()
   await page.getByLabel('Kind').selectOption('Invoice')
   await page.getByLabel(/^due/).fill('30')
   await page.getByRole('button', { name: 'Run', exact: true }).click()
-  await page.getByText('#1 worked').waitFor()
+  await page.getByText('#1 Succeeded').waitFor()
   const wanted = {
     title: 'chairs',
     address: { city: 'Oslo' },
@@ -63,7 +63,7 @@ test('a tool with a nested schema is called through its form', async (t) => {
   await page.getByRole('tab', { name: 'Request' }).click()
   assert.deepEqual(JSON.parse(await page.getByLabel('Arguments', { exact: true }).textContent()), wanted)
   await page.getByRole('tab', { name: 'Response' }).click()
-  const response = JSON.parse(await page.getByLabel('Response, unchanged', { exact: true }).textContent())
+  const response = JSON.parse(await page.getByLabel('Raw response', { exact: true }).textContent())
   assert.deepEqual(JSON.parse(response.content[0].text), wanted)
   await page.getByRole('tab', { name: 'curl and CLI' }).click()
   assert.match(
@@ -71,7 +71,7 @@ test('a tool with a nested schema is called through its form', async (t) => {
     /^curl -X POST http.*shop__order\/invoke -d '\{/,
   )
   assert.match(
-    await page.getByLabel('toolgate, in a terminal', { exact: true }).textContent(),
+    await page.getByLabel('toolgate CLI', { exact: true }).textContent(),
     /^toolgate invoke shop__order --input '\{/,
   )
 
@@ -79,10 +79,10 @@ test('a tool with a nested schema is called through its form', async (t) => {
   await page.getByRole('button', { name: 'JSON', exact: true }).click()
   await page.getByLabel('Arguments as JSON').fill('{"big": 98765432109876543210}')
   await page.getByRole('button', { name: 'Run again' }).click()
-  await page.getByText('#2 worked').waitFor()
+  await page.getByText('#2 Succeeded').waitFor()
   await page.getByRole('tab', { name: 'Request' }).click()
   assert.match(await page.getByLabel('HTTP request', { exact: true }).textContent(), /98765432109876543210/)
-  await page.getByLabel('compare with').selectOption('#1')
+  await page.getByLabel('Compare with').selectOption('#1')
   await page.locator('[data-run="1"]').waitFor()
   await page.locator('[data-run="2"]').waitFor()
 
@@ -116,7 +116,7 @@ test('a tool that fails says why', async (t) => {
   const visit = await open(t, gateway, { hash: '#/tools/s__fail' })
   const { page } = visit
   await page.getByRole('button', { name: 'Run', exact: true }).click()
-  await page.getByText('#1 the tool reported an error').waitFor()
+  await page.getByText('#1 Tool error').waitFor()
   await page.getByLabel('text', { exact: true }).getByText('it went wrong').waitFor()
   await page.goto(`${gateway.url}/#/tools/s__rpc_error`)
   await page.getByRole('button', { name: 'Run', exact: true }).click()
@@ -140,7 +140,7 @@ test('progress is shown while a tool runs, and it can be cancelled', async (t) =
   await page.getByText('of 1000').waitFor()
   await page.getByRole('progressbar').waitFor()
   await page.getByRole('button', { name: 'Cancel' }).click()
-  await page.getByText('#1 cancelled').waitFor()
+  await page.getByText('#1 Cancelled').waitFor()
   const cancelled = async () =>
     (await gateway.ask('POST', '/api/v0/tools/invoke', { name: 's__cancelled' })).content[0].text
   const deadline = Date.now() + 20_000
@@ -155,7 +155,7 @@ test('a tool is disabled and enabled on its page, and other pages show it at onc
   const { page } = visit
   const details = page.getByRole('region', { name: 'Details' })
   await details.getByRole('switch', { name: 's__echo enabled' }).click()
-  await details.getByText('off: hidden from agents').waitFor()
+  await details.getByText('disabled: hidden from agents').waitFor()
   assert.equal((await gateway.ask('GET', '/api/v0/tool?name=s__echo')).enabled, false)
   await page.getByLabel('State', { exact: true }).selectOption('off')
   await page.getByText('1 of 37').waitFor()

@@ -139,8 +139,8 @@ fn limits(gateway: &Gateway) -> Vec<DashboardLimit> {
 }
 
 const HINTS: [&str; 4] = [
-    "a command that is not found: give its full path, since the gateway sees the PATH it was started with",
-    "a server that takes long to start: MCP_SERVER_INIT_REQ_TIMEOUT_SEC gives it more than 30 seconds",
-    "a server that answers 401: register it with bearer_token or headers, or authorize it here",
-    "more detail: start the gateway with RUST_LOG=toolgate=debug",
+    "A command is not found: use its full path. The gateway uses the PATH that it was started with.",
+    "A server starts slowly: set MCP_SERVER_INIT_REQ_TIMEOUT_SEC to more than 30 seconds.",
+    "A server answers 401: set its bearer token or headers, or sign in to it here.",
+    "For more detail in the log, start the gateway with RUST_LOG=toolgate=debug.",
 ];

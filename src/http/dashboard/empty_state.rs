@@ -44,7 +44,7 @@ pub fn no_groups(base: &str) -> EmptyState {
     let input = r#"{"name":"small","included_servers":["everything"]}"#;
     EmptyState {
         title: "No tool groups yet",
-        description: "A group is a part of all tools with an MCP endpoint of its own: give an agent the five \
+        description: "A group is a selection of tools with its own MCP endpoint: give an agent the five \
                       tools that it needs instead of five hundred.",
         commands: vec![format!("curl -X POST {base}/api/v0/tool-groups -d '{input}'")],
     }

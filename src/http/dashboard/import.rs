@@ -178,11 +178,11 @@ impl ImportCandidate {
             entry;
         let plan = plan(outcome, &name, catalog);
         let (action, reason) = match plan.action() {
-            Action::Change => ("change", Some("it replaces the server of this name".to_owned())),
+            Action::Change => ("change", Some("replaces the registered server".to_owned())),
             action @ (Action::Add | Action::Skip) => (action.as_str(), plan.reason().map(str::to_owned)),
         };
-        let renamed = renamed_from.map(|from| format!("{from:?} cannot be the name of a server"));
-        let ignored = (!ignored.is_empty()).then(|| format!("without {}", ignored.join(", ")));
+        let renamed = renamed_from.map(|from| format!("renamed, since {from:?} is not a valid name"));
+        let ignored = (!ignored.is_empty()).then(|| format!("ignored: {}", ignored.join(", ")));
         let remarks: Vec<_> = [reason, renamed, ignored].into_iter().flatten().collect();
         let reason = (!remarks.is_empty()).then(|| remarks.join("; "));
         Self { name, transport, summary, env_keys, header_keys, action, reason }

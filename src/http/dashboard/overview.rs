@@ -84,7 +84,7 @@ pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Overview
 
 fn endpoints(base: &str) -> Vec<LabelledUrl> {
     let paths =
-        [("MCP, streamable HTTP", "/mcp"), ("MCP, SSE for older clients", "/sse"), ("REST API", "/api/v0")];
+        [("MCP, streamable HTTP", "/mcp"), ("MCP, SSE (legacy clients)", "/sse"), ("REST API", "/api/v0")];
     paths.map(|(label, path)| LabelledUrl { label, url: format!("{base}{path}") }).into()
 }
 

@@ -183,7 +183,7 @@ impl DashboardServer {
 
 fn summarize(status: Status, transport: &str, version: &str) -> String {
     let over = match transport {
-        "stdio" => "as a process",
+        "stdio" => "over stdio",
         "sse" => "over HTTP+SSE",
         _ => "over streamable HTTP",
     };

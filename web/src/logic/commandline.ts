@@ -31,9 +31,7 @@ export function split(line: string): CommandLine | { problem: string } {
   if (quote !== undefined) return { problem: `the quote ${quote} is not closed` }
   if (word !== undefined) words.push(word)
   const [command, ...args] = words
-  return command === undefined
-    ? { problem: 'is required: the program to start, with its arguments' }
-    : { command, args }
+  return command === undefined ? { problem: 'is required: the program to start and its arguments' } : { command, args }
 }
 
 /** Quotes a word for a shell. */

@@ -16,7 +16,7 @@ export function snippets(url: string, name = 'toolgate'): Snippet[] {
       client: 'Claude Desktop',
       place: 'claude_desktop_config.json, under Settings, Developer, Edit Config',
       text: json({ mcpServers: { [name]: { command: 'npx', args: ['-y', 'mcp-remote', url] } } }),
-      remark: 'Needs Node on this machine: mcp-remote carries the messages. Restart Claude afterwards.',
+      remark: 'Requires Node.js: mcp-remote connects Claude Desktop to the URL. Restart Claude Desktop afterwards.',
     },
     { client: 'Cursor', place: '~/.cursor/mcp.json', text: json({ mcpServers: { [name]: { url } } }) },
     { client: 'VS Code', place: '.vscode/mcp.json', text: json({ servers: { [name]: { type: 'http', url } } }) },
@@ -25,7 +25,7 @@ export function snippets(url: string, name = 'toolgate'): Snippet[] {
       place: 'Settings, Apps & Connectors, Advanced, Developer mode, then Create',
       text: url,
       remark:
-        'ChatGPT connects from the internet: it needs an https address that is reachable there. Start the gateway with PUBLIC_URL set to it.',
+        'ChatGPT connects from the internet, so the gateway needs a public https URL. Start it with PUBLIC_URL set to that URL.',
     },
     {
       client: 'Python',

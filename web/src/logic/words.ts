@@ -46,20 +46,23 @@ export function size(bytes: number): string {
 /** Advice for the reason of a failure. Empty if there is none. */
 export function remedy(reason: string): string {
   const known: [RegExp, string][] = [
-    [/authoriz|oauth/i, 'Authorize the server again.'],
+    [/authoriz|oauth/i, 'Sign in to the server again.'],
     [
       /no such file|not found.*(command|program)|command not found|cannot start|could not be started/i,
-      'Install the program, or give its full path: the gateway sees the PATH it was started with.',
+      'Install the program, or enter its full path. The gateway uses the PATH that it was started with.',
     ],
     [/\b401\b|bearer_token/i, 'Register it again with a bearer token or headers.'],
-    [/\b403\b/, 'The server accepted the token but refused the request: check what the token may do.'],
-    [/\b404\b/, 'Check the path of the URL; many servers answer at /mcp or /sse.'],
-    [/refused|unreachable|resolve|dns|connect/i, 'Check that the server runs and that the URL is right, then retry.'],
+    [/\b403\b/, 'The server accepted the token but denied access. Check the permissions of the token.'],
+    [/\b404\b/, 'Check the path of the URL. Many servers use /mcp or /sse.'],
+    [
+      /refused|unreachable|resolve|dns|connect/i,
+      'Check that the server is running and that the URL is correct, then retry.',
+    ],
     [
       /did not finish|timed? ?out|within \d/i,
-      'Retry; if the server is always slow, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.',
+      'Retry. If the server always starts slowly, start the gateway with a larger MCP_SERVER_INIT_REQ_TIMEOUT_SEC.',
     ],
-    [/exit|ended|keeps ending/i, 'The last lines of its output are below; often an environment variable is missing.'],
+    [/exit|ended|keeps ending/i, 'Its last output is below. A common cause is a missing environment variable.'],
   ]
   return known.find(([pattern]) => pattern.test(reason))?.[1] ?? ''
 }
