@@ -68,7 +68,7 @@ test('a tool with a nested schema is called through its form', async (t) => {
   await page.getByRole('tab', { name: 'curl and CLI' }).click()
   assert.match(
     await page.getByLabel('curl', { exact: true }).textContent(),
-    /^curl -X POST http.*shop__order\/invoke -d '\{/,
+    /^curl -X POST http.*\/api\/v0\/tools\/invoke -d '\{"name":"shop__order",/,
   )
   assert.match(
     await page.getByLabel('toolgate CLI', { exact: true }).textContent(),

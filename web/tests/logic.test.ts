@@ -5,6 +5,7 @@ import { quote, split } from '../src/logic/commandline'
 import { amount, fullness, isHeld, passing, percent, refused } from '../src/logic/limits'
 import { byServer, effective, isIncluded, toggleServer, toggleTool } from '../src/logic/members'
 import { checkGroupName, checkServerName, checkUrl, guessName } from '../src/logic/naming'
+import { cli, curl } from '../src/logic/repeat'
 import { find, index, parameterNames } from '../src/logic/search'
 import { snippets } from '../src/logic/snippets'
 import { expand, variables } from '../src/logic/template'
@@ -146,6 +147,25 @@ test('every snippet has the address, and those that are JSON are valid', () => {
     expect(one.text).toContain(url)
     if (one.text.startsWith('{')) expect(() => JSON.parse(one.text)).not.toThrow()
   }
+})
+
+test('a call is repeated over REST and by the command line, at the address of the gateway', () => {
+  const schema = { properties: { text: {} } }
+  expect(curl('http://127.0.0.1:9', 's__t', schema, '{"text": "it\'s", "big": 98765432109876543210}')).toBe(
+    `curl -X POST http://127.0.0.1:9/api/v0/tools/invoke -d '{"name":"s__t","text": "it'\\''s", "big": 98765432109876543210}'`,
+  )
+  expect(curl('http://h', 's__t', schema, ' {} ')).toBe(
+    `curl -X POST http://h/api/v0/tools/invoke -d '{"name":"s__t"}'`,
+  )
+  expect(curl('http://h', 's__t', { properties: { name: {} } }, '{"name":"x"}')).toBe(
+    `curl -X POST http://h/api/v0/tools/invoke -d '{"name":"s__t","arguments":{"name":"x"}}'`,
+  )
+  expect(curl('http://h', 's__t', { properties: { name: {}, arguments: {} } }, '{"name":"x"}')).toBeUndefined()
+  expect(cli('http://127.0.0.1:9', 's__t', '{}')).toBe(
+    `toolgate invoke s__t --input '{}' --registry http://127.0.0.1:9`,
+  )
+  for (const usual of ['http://127.0.0.1:8080', 'http://localhost:8080'])
+    expect(cli(usual, 's__t', '{}')).toBe("toolgate invoke s__t --input '{}'")
 })
 
 test('times are words', () => {

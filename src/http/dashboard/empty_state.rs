@@ -34,8 +34,19 @@ pub fn no_servers(base: &str) -> EmptyState {
                       resources then appear here and at the gateway's own MCP endpoint.",
         commands: vec![
             format!("curl -X POST {base}/api/v0/servers -d '{input}'"),
-            "toolgate register --name everything -- npx -y @modelcontextprotocol/server-everything".into(),
+            format!(
+                "toolgate register --name everything{} -- npx -y @modelcontextprotocol/server-everything",
+                registry_flag(base)
+            ),
         ],
+    }
+}
+
+/// Returns the flag that names a gateway at another than the default address, with a space before it.
+fn registry_flag(base: &str) -> String {
+    match base {
+        "http://127.0.0.1:8080" | "http://localhost:8080" => String::new(),
+        _ => format!(" --registry {base}"),
     }
 }
 

@@ -29,29 +29,26 @@ export function snippets(url: string, name = 'toolgate'): Snippet[] {
     },
     {
       client: 'Python',
-      place: 'pip install mcp',
+      place: 'pip install "mcp>=2"',
       text: `import asyncio
-from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
+from mcp import Client
 
 async def main():
-    async with streamablehttp_client("${url}") as (read, write, _):
-        async with ClientSession(read, write) as session:
-            await session.initialize()
-            for tool in (await session.list_tools()).tools:
-                print(tool.name)
+    async with Client("${url}") as client:
+        for tool in (await client.list_tools()).tools:
+            print(tool.name)
 
 asyncio.run(main())`,
     },
     {
       client: 'TypeScript',
-      place: 'npm install @modelcontextprotocol/sdk',
-      text: `import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+      place: 'npm install @modelcontextprotocol/client',
+      text: `import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
-const client = new Client({ name: "me", version: "1.0.0" });
+const client = new Client({ name: "my-client", version: "1.0.0" });
 await client.connect(new StreamableHTTPClientTransport(new URL("${url}")));
-console.log((await client.listTools()).tools.map((tool) => tool.name));`,
+for (const tool of (await client.listTools()).tools) console.log(tool.name);
+await client.close();`,
     },
   ]
 }

@@ -21,7 +21,8 @@ use capable::Capable;
 pub use install::install;
 use pairs::Pairs;
 
-/// Name, runner, script and servers of each client. Each script gets the address of the gateway.
+/// Name, runner, script and servers of each client. Each script gets the address of the gateway, and the Python with the
+/// current SDK in `PYTHON`.
 #[rustfmt::skip]
 const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
     ("TypeScript SDK", Runner::Node, "sdk.mjs", Behind::Common),
@@ -30,6 +31,7 @@ const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
     ("Python SDK", Runner::Python(Sdk::Two), "legacy.py", Behind::Common),
     ("modern Python SDK", Runner::Python(Sdk::Two), "modern.py", Behind::Common),
     ("Rust SDK", Runner::Program, "rmcp-client", Behind::Common),
+    ("snippets", Runner::Node, "snippets.mjs", Behind::Common),
     ("capable TypeScript clients", Runner::Node, "capable.mjs", Behind::Capable),
     ("capable inspector", Runner::Node, "capable_inspector.mjs", Behind::Capable),
     ("capable Python SDK", Runner::Python(Sdk::Two), "capable.py", Behind::Capable),
@@ -137,8 +139,13 @@ pub fn run(run: &mut Run) -> Result<()> {
         };
         let url = own.as_ref().unwrap_or(&gateway).url();
         line.push(&url);
-        let variables =
-            [("NODE", node), ("TOOLGATE", &toolgate), ("ADDRESSES", &addresses), ("PAIRS", &asking)];
+        let variables = [
+            ("NODE", node),
+            ("PYTHON", &shop_python),
+            ("TOOLGATE", &toolgate),
+            ("ADDRESSES", &addresses),
+            ("PAIRS", &asking),
+        ];
         let outcome = command::show_with(&installed.folder, &line, &variables);
         println!("  {name}: {:.1} s", started.elapsed().as_secs_f64());
         if outcome.is_err() {
