@@ -70,6 +70,7 @@ test('a pasted server that requires a sign-in leads to it too', async (t) => {
   await page.getByRole('button', { name: 'Import 1 server' }).click()
   const first = await opened
   await first.getByRole('link', { name: 'Allow' }).click()
-  await page.getByRole('heading', { name: 'secured' }).waitFor()
+  await page.getByRole('heading', { name: 'Import finished: 1 added' }).waitFor()
+  await page.getByRole('link', { name: 'secured', exact: true }).waitFor()
   assertClean(visit)
 })

@@ -220,5 +220,5 @@ test('a full disk is shown on every page until it has space again', async (t) =>
   await visit.page.getByRole('main').getByText('Changes cannot be saved').waitFor()
   limit('unlimited')
   await alert.waitFor({ state: 'hidden' })
-  await visit.page.getByText('Everything works').waitFor()
+  await visit.page.getByText('All servers are connected').waitFor()
 })

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { assertClean, open } from './browser.mjs'
+import { assertAccessible, assertClean, open, picture } from './browser.mjs'
 import { fakeCommand, startFake, startGateway, stdio } from './gateway.mjs'
 
 const quote = (word) => `'${word}'`
@@ -88,11 +88,47 @@ test('a pasted config is shown before it is applied', async (t) => {
   assert.deepEqual(await gateway.ask('GET', '/api/v0/servers'), [], 'nothing is stored yet')
   await page.getByLabel('Import web').uncheck()
   await page.getByRole('button', { name: 'Import 1 server' }).click()
-  await page.getByRole('heading', { name: 'local' }).waitFor()
+  const results = page.getByRole('list', { name: 'Import results' })
+  const result = (name) => results.getByRole('listitem').filter({ hasText: name })
+  await page.getByRole('heading', { name: 'Import finished: 1 added, 2 skipped' }).and(page.locator(':focus')).waitFor()
+  await result('local').getByText('Added', { exact: true }).waitFor()
+  await result('local').getByText('37 tools').waitFor()
+  await result('web').getByText('it was not selected').waitFor()
+  await result('broken').getByText('command').waitFor()
+  assert.equal(await page.getByRole('checkbox').count(), 0, 'results are not a preview')
+  await assertAccessible(page, 'import results')
+  await picture(page, 'import-results')
   assert.deepEqual(
     (await gateway.ask('GET', '/api/v0/servers')).map((one) => one.name),
     ['local'],
   )
+  await page.getByRole('link', { name: 'local', exact: true }).click()
+  await page.getByRole('heading', { name: 'local' }).waitFor()
+  assertClean(visit)
+})
+
+test('an import that fails in part says why, and only what failed is tried again', async (t) => {
+  const gateway = await startGateway(t)
+  const fake = await startFake(t)
+  await fake.stop()
+  const visit = await open(t, gateway, { hash: '#/servers/add?by=paste' })
+  const { page } = visit
+  const config = { mcpServers: { local: fakeCommand(), web: { url: fake.url }, none: { command: '/no/such/program' } } }
+  await page.getByLabel('Configuration file, or part of it').fill(JSON.stringify(config))
+  await page.getByRole('button', { name: 'Import 3 servers' }).click()
+  await page.getByRole('heading', { name: 'Import finished: 1 added, 2 failed' }).waitFor()
+  const result = (name) =>
+    page.getByRole('list', { name: 'Import results' }).getByRole('listitem').filter({ hasText: name })
+  await result('none').getByText('Failed', { exact: true }).waitFor()
+  await result('none').getByText('enter its full path').waitFor()
+  await result('web').getByText(fake.url).waitFor()
+  await page.getByRole('link', { name: 'Connect an agent' }).waitFor()
+  await picture(page, 'import-results-failed')
+  await startFake(t, {}, fake.port)
+  await page.getByRole('button', { name: 'Retry 2 failed servers' }).click()
+  await page.getByRole('heading', { name: 'Import finished: 2 added, 1 failed' }).waitFor()
+  await page.getByRole('button', { name: 'Edit configuration' }).click()
+  assert.match(await page.getByLabel('Configuration file, or part of it').inputValue(), /no\/such\/program/)
   assertClean(visit)
 })
 

@@ -113,8 +113,10 @@ test('results are shown by their type', async (t) => {
 test('a tool that fails says why', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('s'))
-  const visit = await open(t, gateway, { hash: '#/tools/s__fail' })
+  const visit = await open(t, gateway)
   const { page } = visit
+  await page.getByText('All servers are connected').waitFor()
+  await page.goto(`${gateway.url}/#/tools/s__fail`)
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await page.getByText('#1 Tool error').waitFor()
   await page.getByLabel('text', { exact: true }).getByText('it went wrong').waitFor()
@@ -125,6 +127,14 @@ test('a tool that fails says why', async (t) => {
   await page.goto(`${gateway.url}/#/`)
   const failures = page.getByRole('region', { name: 'Recent failures' })
   await failures.getByText('the tool refused (code -32050)').waitFor()
+  await failures.getByText('it went wrong').waitFor()
+  const state = page.getByRole('region', { name: 'State' })
+  await state.getByText('2 calls failed in the last hour').waitFor()
+  assert.equal(await page.getByText('All servers are connected').count(), 0)
+  // An hour later they are history.
+  await page.clock.install({ time: Date.now() + 3_700_000 })
+  await page.reload()
+  await state.getByText('All servers are connected').waitFor()
   await failures.getByText('it went wrong').waitFor()
   assertClean(visit)
 })
