@@ -130,6 +130,8 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Development, dashboard::events::stream),
         route!(Development, dashboard::servers::list),
         route!(Development, dashboard::servers::add),
+        route!(Development, dashboard::server::get),
+        route!(Development, dashboard::server::amend),
         route!(Development, dashboard::servers::remove),
         route!(Development, dashboard::servers::switch),
         route!(Development, dashboard::servers::refresh),

@@ -57,6 +57,13 @@ export function fakeCommand(behaviour = {}) {
   return { command: FAKE_UPSTREAM, args: ['--stdio', '--config', JSON.stringify({ era: 'legacy', ...behaviour })] }
 }
 
+/** The same, started by a shell, with arguments that the fake upstream does not see. */
+export function fakeCommandWith(more, behaviour = {}) {
+  const { command, args } = fakeCommand(behaviour)
+  const line = [command, ...args].map((word) => `'${word}'`).join(' ')
+  return { command: 'sh', args: ['-c', `exec ${line}`, ...more] }
+}
+
 export function stdio(name, behaviour = {}, more = {}) {
   return { name, transport: 'stdio', ...fakeCommand(behaviour), ...more }
 }

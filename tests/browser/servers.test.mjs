@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { assertAccessible, assertClean, open, picture } from './browser.mjs'
-import { fakeCommand, startFake, startGateway, stdio } from './gateway.mjs'
+import { fakeCommand, fakeCommandWith, startFake, startGateway, stdio } from './gateway.mjs'
 
 const quote = (word) => `'${word}'`
 const commandLine = (behaviour) => {
@@ -243,5 +243,72 @@ test('a server is disabled, enabled and removed, and the confirmation names what
   await dialog.getByRole('button', { name: 'Remove s' }).click()
   await page.getByRole('heading', { name: 'Add the first server' }).waitFor()
   assert.deepEqual(await gateway.ask('GET', '/api/v0/servers'), [])
+  assertClean(visit)
+})
+
+test('a server is edited: everything is filled in, and secrets stay unless others are entered', async (t) => {
+  const gateway = await startGateway(t)
+  const { command, args } = fakeCommandWith(['--api-key', 'hunter22'], { instructions: 'Ask before you delete.' })
+  await gateway.register({
+    name: 'local',
+    transport: 'stdio',
+    command,
+    args,
+    env: { KEPT: 'lemur-0001', CHANGED: 'lemur-0002', GONE: 'lemur-0003' },
+    description: 'Before',
+  })
+  const visit = await open(t, gateway, { hash: '#/servers/local' })
+  const { page } = visit
+  const details = page.getByRole('region', { name: 'Details' })
+  await details.getByText('--api-key •••').waitFor()
+  await details.getByText('Instructions for agents').click()
+  await details.getByText('Ask before you delete.', { exact: true }).waitFor()
+  await page.getByRole('link', { name: 'Edit', exact: true }).click()
+  await page.getByRole('heading', { name: 'Edit local' }).waitFor()
+  const line = page.getByLabel('Command', { exact: true })
+  assert.match(await line.inputValue(), /--api-key •••$/)
+  await page.getByText('Values shown as ••• are stored').waitFor()
+  assert.equal(await page.getByLabel('Name of variable 2').inputValue(), 'GONE')
+  assert.equal(await page.getByLabel('Value of variable 1').inputValue(), '')
+  await page.getByLabel('Value of variable 1').fill('new-value')
+  await page.getByRole('button', { name: 'Remove variable 2' }).click()
+  await line.fill(`${await line.inputValue()} --verbose`)
+  await page.getByText('More settings').click()
+  assert.equal(await page.getByLabel('Description').inputValue(), 'Before')
+  await page.getByLabel('Description').fill('After')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('local saved').waitFor()
+  await details.getByText('After').waitFor()
+  const [stored] = await gateway.ask('GET', '/api/v0/server_configs')
+  assert.deepEqual(stored.args, [...args, '--verbose'])
+  assert.deepEqual(stored.env, { KEPT: 'lemur-0001', CHANGED: 'new-value' })
+  assert.equal(stored.description, 'After')
+  assertClean(visit)
+})
+
+test('a change that does not connect is refused with the reason, and the server stays as it was', async (t) => {
+  const gateway = await startGateway(t)
+  const fake = await startFake(t, { bearer: 'quokka-0003' })
+  const url = `${fake.url}?key=tapir-0006`
+  const before = { name: 'web', transport: 'streamable_http', url, bearer_token: 'quokka-0003' }
+  await gateway.register(before)
+  const visit = await open(t, gateway, { hash: '#/servers/web/edit', mayFail: ['500'] })
+  const { page } = visit
+  await page.getByText('Its credentials or query are stored').waitFor()
+  assert.equal(await page.getByLabel('URL', { exact: true }).inputValue(), fake.url)
+  await page.getByLabel('Bearer token').fill('wrong')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByRole('alert').getByText('web was not changed').waitFor()
+  const config = async () => (await gateway.ask('GET', '/api/v0/server_configs'))[0]
+  assert.equal((await config()).bearer_token, 'quokka-0003')
+  await page.getByLabel('Bearer token').fill('')
+  await page.getByText('More settings').click()
+  await page.getByLabel('Call timeout (ms)').fill('1000')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('web saved').waitFor()
+  assert.deepEqual(
+    [(await config()).bearer_token, (await config()).url, (await config()).timeout_ms],
+    ['quokka-0003', url, 1000],
+  )
   assertClean(visit)
 })

@@ -89,6 +89,7 @@ async fn servers_are_shown_with_their_state() {
     let expected = [
         "argument_count",
         "command",
+        "command_line",
         "description",
         "env_keys",
         "header_keys",
@@ -107,6 +108,64 @@ async fn servers_are_shown_with_their_state() {
     assert_eq!(web["config_summary"]["target"], fake.url());
     assert_eq!(web["config_summary"]["kind"], "streamable_http");
     assert_eq!(web["stderr_tail"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_changed_and_what_is_not_named_stays() {
+    let app = TestApp::start().await;
+    let mut input = stdio_input("local", &Behaviour::default());
+    // A shell, since the fake does not know such an argument.
+    let words = [&input["command"]].into_iter().chain(input["args"].as_array().unwrap());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.as_str().unwrap())).collect();
+    let script = format!("exec {}", words.join(" "));
+    input["command"] = json!("sh");
+    input["args"] = json!(["-c", script, "--api-key", "hunter22"]);
+    input["env"] = json!({ "KEPT": "old-kept", "GONE": "old-gone" });
+    input["cwd"] = json!("/");
+    app.register(input.clone()).await;
+    let summary =
+        async || find(&show(&app, "servers").await["servers"], "name", "local")["config_summary"].clone();
+    let line = summary().await["command_line"].as_str().unwrap().to_owned();
+    assert!(line.ends_with("--api-key •••"), "{line}");
+    assert!(line.starts_with("sh -c "), "{line}");
+
+    let path = "/api/dashboard/servers/local";
+    let details = app.get(path).await.expect(200).json();
+    let expected = json!({
+        "name": "local", "instructions": details["instructions"], "cwd": "/", "timeout_ms": 300_000,
+        "oauth_client_id": "", "oauth_scopes": [], "has_bearer_token": false, "has_oauth_client_secret": false,
+        "has_hidden_url_parts": false,
+    });
+    assert_eq!(details, expected);
+    app.get("/api/dashboard/servers/nobody").await.expect(404);
+
+    let mut edited = input["args"].as_array().unwrap().clone();
+    edited.pop();
+    edited.extend([json!("•••"), json!("--verbose")]);
+    let changes =
+        json!({ "description": "new", "args": edited, "env": { "NEW": "new-value", "GONE": null } });
+    let changed = app.patch(path, changes).await.expect(200).json();
+    assert_eq!(
+        changed,
+        json!({ "name": "local", "transport": "stdio", "enabled": true, "description": "new" })
+    );
+    let stored = app.get("/api/v0/server_configs").await.expect(200).json()[0].clone();
+    assert_eq!(stored["env"], json!({ "KEPT": "old-kept", "NEW": "new-value" }));
+    assert_eq!(stored["cwd"], "/");
+    let mut expected = input["args"].as_array().unwrap().clone();
+    expected.push(json!("--verbose"));
+    assert_eq!(stored["args"], json!(expected));
+
+    let error = app.patch(path, json!({ "args": ["--other=•••"] })).await.expect(400).error();
+    assert!(error.contains("args") && error.contains("--other"), "{error}");
+    app.patch(path, json!({ "args": [7] })).await.expect(400);
+    app.patch(path, json!({ "name": "other" })).await.expect(400);
+    app.patch("/api/dashboard/servers/nobody", json!({})).await.expect(404);
+    let shown =
+        app.get("/api/dashboard/servers").await.expect(200).text() + &app.get(path).await.expect(200).text();
+    for secret in ["hunter22", "old-kept", "new-value"] {
+        assert!(!shown.contains(secret), "{secret} is in {shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

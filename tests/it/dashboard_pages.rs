@@ -100,9 +100,18 @@ async fn no_answer_of_the_dashboard_has_a_secret() {
     let web = json!({ "name": "web", "transport": "streamable_http", "url": url,
         "headers": { "Authorization": "Bearer quokka-0003", "X-Key": "dugong-0004" },
         "oauth_client_id": "id", "oauth_client_secret": "narwhal-0008" });
-    let (command, mut args) = crate::support::stdio_command(&Behaviour::of(json!({ "stderr": ["hello"] })));
-    args.extend(["--stdio".into()]);
-    let local = json!({ "name": "local", "transport": "stdio", "command": command, "args": args,
+    let (command, args) = crate::support::stdio_command(&Behaviour::of(json!({ "stderr": ["hello"] })));
+    let words: Vec<_> = [command].into_iter().chain(args).map(|word| format!("'{word}'")).collect();
+    // A shell, since the fake does not know such arguments.
+    let args = json!([
+        "-c",
+        format!("exec {}", words.join(" ")),
+        "--api-key",
+        "gecko-0009",
+        "--token=ibex-0010",
+        "https://gnu:kudu@h/?k=eland-0011"
+    ]);
+    let local = json!({ "name": "local", "transport": "stdio", "command": "sh", "args": args,
         "env": { "TOKEN": "lemur-0001" }, "cwd": "/" });
     let mut said = String::new();
     for input in [&web, &local] {
@@ -114,11 +123,17 @@ async fn no_answer_of_the_dashboard_has_a_secret() {
     let failure = json!({ "code": -1, "message": "quokka-0003 dugong-0004 tapir-0006 axolotl" });
     fake.update(|behaviour| behaviour.fail = [("tools/call".into(), failure)].into());
     said += &app.post("/api/dashboard/tools/web__echo/invoke", json!({})).await.expect(500).text();
+    for server in ["servers/web", "servers/local"] {
+        let path = format!("/api/dashboard/{server}");
+        said += &app.patch(&path, json!({ "description": "changed" })).await.expect(200).text();
+        said += &app.get(&path).await.expect(200).text();
+    }
     for page in ["overview", "servers", "tools", "prompts", "resources", "tool-groups", "diagnostics"] {
         said += &app.get(&format!("/api/dashboard/{page}")).await.expect(200).text();
     }
+    assert!(said.contains("--api-key ••• --token=••• 'https://•••@h/?•••'"), "{said}");
     let secrets = ["quokka", "dugong", "tapir", "axolotl", "walrus", "narwhal", "lemur", "okapi"];
-    for secret in secrets.into_iter().chain(["--config", "uthorization"]) {
+    for secret in secrets.into_iter().chain(["gecko", "ibex", "gnu", "kudu", "eland", "uthorization"]) {
         assert!(!said.contains(secret), "{secret} is in {said}");
     }
     assert!(said.contains("X-Key") && said.contains("TOKEN"), "names are no secrets");

@@ -1,9 +1,11 @@
-//! The arguments of a process that could be secrets. Nobody says which ones are, so the rule is generous.
+//! The arguments of a process that could be secrets, and the command line without them. Nobody says which arguments are
+//! secrets, so the rule is generous.
 
 use std::collections::HashSet;
 
 use url::Url;
 
+use super::FieldError;
 use super::server::percent_decoded;
 
 /// Parts of names that suggest a secret.
@@ -40,6 +42,84 @@ pub fn secrets_in(args: &[String]) -> HashSet<String> {
     }
     found.remove("");
     found
+}
+
+/// What stands for a secret in a command line that people see.
+pub const HIDDEN: &str = "•••";
+/// Shorter secrets are hidden only where they were found: elsewhere the same letters are usually something else.
+const FOUND_ANYWHERE: usize = 4;
+
+/// The arguments with [`HIDDEN`] in place of everything that could be a secret.
+pub fn hidden(args: &[String]) -> Vec<String> {
+    let mut secrets: Vec<_> = secrets_in(args).into_iter().collect();
+    secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    args.iter().map(|arg| hide(arg, &secrets)).collect()
+}
+
+fn hide(arg: &str, secrets: &[String]) -> String {
+    let is_secret = |text: &str| secrets.iter().any(|secret| secret == text);
+    if is_secret(arg) {
+        return HIDDEN.to_owned();
+    }
+    // A `=` inside a URL belongs to its query.
+    let assigned = arg.split_once('=').filter(|(name, _)| !name.contains("://"));
+    let mut shown = match assigned {
+        Some((name, value)) if is_secret(value) => format!("{name}={HIDDEN}"),
+        Some((name, value)) if value.contains("://") => format!("{name}={}", hide_in_url(value)),
+        Some(_) | None if arg.contains("://") => hide_in_url(arg),
+        Some(_) | None => match arg.split_once(": ").filter(|(name, _)| suggests_secret(name)) {
+            Some((name, _)) => format!("{name}: {HIDDEN}"),
+            None => arg.to_owned(),
+        },
+    };
+    for secret in secrets.iter().filter(|secret| secret.len() >= FOUND_ANYWHERE) {
+        shown = shown.replace(secret.as_str(), HIDDEN);
+    }
+    shown
+}
+
+/// The URL without its user info and the whole of its query.
+fn hide_in_url(text: &str) -> String {
+    let (text, query) = text.split_once('?').map_or((text, ""), |(text, _)| (text, "?"));
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let host = rest.find('/').unwrap_or(rest.len());
+    let rest = match rest[..host].rfind('@') {
+        Some(at) => format!("{HIDDEN}{}", &rest[at..]),
+        None => rest.to_owned(),
+    };
+    let query = if query.is_empty() { String::new() } else { format!("?{HIDDEN}") };
+    format!("{scheme}://{rest}{query}")
+}
+
+/// The arguments of an edited command line: each that hides a secret is the current argument that is shown like it, if
+/// there are several, the one after the same flag.
+pub fn revealed(edited: &[String], current: &[String]) -> Result<Vec<String>, FieldError> {
+    let shown = hidden(current);
+    let before = |args: &[String], at: usize| at.checked_sub(1).map(|at| args[at].clone());
+    let mut kept: Vec<_> = (0..current.len()).collect();
+    let mut reveal = |(at, arg): (usize, &String)| {
+        if !arg.contains(HIDDEN) {
+            return Ok(arg.clone());
+        }
+        let is_alike = |old: &usize| shown[*old] == *arg;
+        let follows_same = |old: &usize| is_alike(old) && before(&shown, *old) == before(edited, at);
+        let found = kept.iter().position(follows_same).or_else(|| kept.iter().position(is_alike));
+        let missing =
+            || FieldError::new("args", format!("{arg:?} hides no current argument; enter its value"));
+        found.map(|found| current[kept.remove(found)].clone()).ok_or_else(missing)
+    };
+    edited.iter().enumerate().map(&mut reveal).collect()
+}
+
+/// A command and its arguments as they are typed in a shell.
+pub fn command_line(command: &str, args: &[String]) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-•".contains(letter);
+    let quoted = |word: &str| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words = [command].into_iter().chain(args.iter().map(String::as_str));
+    words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 fn suggests_secret(name: &str) -> bool {
@@ -137,5 +217,43 @@ mod tests {
             "--verbose-output-of-everything",
         ];
         assert_eq!(found(&ordinary), HashSet::new());
+    }
+
+    fn owned(args: &[&str]) -> Vec<String> {
+        args.iter().map(|arg| (*arg).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_shown_command_line_hides_secrets_only() {
+        for (args, shown) in [
+            (&["-y", "pkg", "--api-key", "hunter2"][..], &["-y", "pkg", "--api-key", "•••"][..]),
+            (&["--apiKey=a=b", "--port=80"], &["--apiKey=•••", "--port=80"]),
+            (&["--header", "Authorization: Bearer ab"], &["--header", "Authorization: •••"]),
+            (&["postgres://me:p%40ss@db/x"], &["postgres://•••@db/x"]),
+            (&["--url=https://h/mcp?k=v&bare"], &["--url=https://h/mcp?•••"]),
+            (&["https://me:pw@h/?k=v"], &["https://•••@h/?•••"]),
+            (&["https://h/a@b/mcp"], &["https://h/a@b/mcp"]),
+            (&["--token", "hunter2", "x-hunter2-y"], &["--token", "•••", "x-•••-y"]),
+            (&["serve", "sk-proj-0123456789abcdef"], &["serve", "•••"]),
+        ] {
+            assert_eq!(hidden(&owned(args)), owned(shown));
+        }
+    }
+
+    #[test]
+    fn an_edited_command_line_keeps_the_hidden_arguments() {
+        let current = owned(&["--token", "one1", "--key=two2", "--password", "three3"]);
+        let edited = owned(&["-v", "--password", "•••", "--key=•••", "--token", "new4"]);
+        assert_eq!(
+            revealed(&edited, &current),
+            Ok(owned(&["-v", "--password", "three3", "--key=two2", "--token", "new4"]))
+        );
+        let unknown = revealed(&owned(&["--secret=•••"]), &current);
+        assert!(unknown.is_err_and(|error| error.to_string().contains("--secret")));
+    }
+
+    #[test]
+    fn a_command_line_is_quoted_for_a_shell() {
+        assert_eq!(command_line("npx", &owned(&["-y", "it's", "", "•••"])), r"npx -y 'it'\''s' '' •••");
     }
 }

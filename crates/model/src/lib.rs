@@ -16,6 +16,7 @@ pub mod mode;
 pub mod name;
 pub mod offering;
 pub mod own_meta;
+pub mod package;
 pub mod principal;
 pub mod rate_limit;
 pub mod redact;

@@ -1,5 +1,5 @@
-//! The API of the dashboard, one file per page; development mode only. Responses contain no secrets: no tokens,
-//! values of headers or environment variables, or arguments of processes.
+//! The API of the dashboard, one file per page; development mode only. Responses contain no secrets: no tokens, values
+//! of headers or environment variables, or arguments of processes that could be secrets.
 
 pub mod diagnostics;
 mod empty_state;
@@ -10,6 +10,7 @@ pub mod oauth;
 pub mod overview;
 pub mod prompts;
 pub mod resources;
+pub mod server;
 pub mod servers;
 pub mod tools;
 

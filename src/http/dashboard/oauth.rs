@@ -36,6 +36,22 @@ pub async fn register(
     }
 }
 
+/// Changes a server. If it then requires OAuth, changes it with the gateway's own redirect URI.
+pub async fn amend(
+    face: &Face,
+    headers: &HeaderMap,
+    name: &str,
+    mut changes: Map<String, Value>,
+) -> Result<RegistrationOutcome, Error> {
+    match face.gateway.amend(name, changes.clone()).await {
+        Err(error) if error.kind == ErrorKind::OAuthRequired => {
+            changes.insert("oauth_redirect_uri".to_owned(), callback(face, headers).into());
+            face.gateway.amend(name, changes).await
+        }
+        settled => settled,
+    }
+}
+
 /// Starts a new authorization of a server.
 #[utoipa::path(post, path = "/api/dashboard/servers/{name}/reauthorize", tag = "dashboard",
     params(("name" = String, Path)),

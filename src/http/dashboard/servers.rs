@@ -20,7 +20,8 @@ use gateway::Entry;
 use gateway::oauth::RegistrationOutcome;
 use gateway::record::{ServerRecord, state_of};
 use gateway::servers::Existing;
-use model::{Status, Transport, time};
+use model::package::package_of;
+use model::{Status, Transport, arguments, time};
 
 /// All servers, and the empty state if there are none.
 #[derive(Serialize, ToSchema)]
@@ -71,6 +72,9 @@ pub struct ConfigSummary {
     command: String,
     /// The number of arguments of a process.
     argument_count: usize,
+    /// The command of a process and its arguments, with `•••` in place of everything that could be a secret; empty for a
+    /// server with a URL.
+    command_line: String,
     /// Names of the environment variables, never their values.
     env_keys: Vec<String>,
     /// Names of the headers, never their values; `Authorization` is not included.
@@ -78,7 +82,7 @@ pub struct ConfigSummary {
     /// `stateless` or `stateful`.
     session_mode: &'static str,
     description: String,
-    /// The configuration in one line.
+    /// What the server is, in a few words: its URL, the package that its command starts, or its command line.
     sanitized_summary: String,
 }
 
@@ -203,6 +207,7 @@ impl ConfigSummary {
             target: String::new(),
             command: String::new(),
             argument_count: 0,
+            command_line: String::new(),
             env_keys: vec![],
             header_keys: vec![],
             session_mode: config.session_mode.as_str(),
@@ -214,31 +219,19 @@ impl ConfigSummary {
                 let is_shown = |name: &&String| !name.eq_ignore_ascii_case("authorization");
                 summary.header_keys = endpoint.headers.keys().filter(is_shown).cloned().collect();
                 summary.target = endpoint.bare_url();
-                let headers = count(summary.header_keys.len(), "header");
-                summary.sanitized_summary =
-                    [summary.target.clone()].into_iter().chain(headers).collect::<Vec<_>>().join(", ");
+                summary.sanitized_summary.clone_from(&summary.target);
             }
             Transport::Stdio(process) => {
                 summary.target.clone_from(&process.command);
                 summary.command.clone_from(&process.command);
                 summary.argument_count = process.args.len();
                 summary.env_keys = process.env.keys().cloned().collect();
-                let more = [
-                    count(summary.argument_count, "argument"),
-                    count(summary.env_keys.len(), "environment variable"),
-                ];
-                let parts = [summary.command.clone()].into_iter().chain(more.into_iter().flatten());
-                summary.sanitized_summary = parts.collect::<Vec<_>>().join(", ");
+                let args = arguments::hidden(&process.args);
+                summary.command_line = arguments::command_line(&process.command, &args);
+                let package = package_of(&process.command, &args);
+                summary.sanitized_summary = package.unwrap_or(&summary.command_line).to_owned();
             }
         }
         summary
-    }
-}
-
-fn count(number: usize, noun: &str) -> Option<String> {
-    match number {
-        0 => None,
-        1 => Some(format!("1 {noun}")),
-        _ => Some(format!("{number} {noun}s")),
     }
 }

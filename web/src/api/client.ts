@@ -8,6 +8,7 @@ export type Overview = Schemas['Overview']
 export type Diagnostics = Schemas['Diagnostics']
 export type Limit = Schemas['DashboardLimit']
 export type Server = Schemas['DashboardServer']
+export type ServerDetails = Schemas['ServerDetails']
 export type Tool = Schemas['DashboardTool']
 export type Prompt = Schemas['DashboardPrompt']
 export type Resource = Schemas['DashboardResource']
@@ -89,12 +90,17 @@ export const api = {
   group: (name: string) => ask<Group>('GET', `${base}/tool-groups/${part(name)}`),
   groups: () => ask<Schemas['DashboardGroups']>('GET', `${base}/tool-groups`),
 
-  addServer: (input: RegistrationInput, replace: boolean, signal: AbortSignal) =>
-    ask<Schemas['DashboardServerAdded'] | Schemas['AuthorizationRequired']>(
-      'POST',
-      `${base}/servers${replace ? '?force=true' : ''}`,
-      { body: input, signal },
-    ),
+  addServer: (input: RegistrationInput, signal: AbortSignal) =>
+    ask<Schemas['DashboardServerAdded'] | Schemas['AuthorizationRequired']>('POST', `${base}/servers`, {
+      body: input,
+      signal,
+    }),
+  serverDetails: (name: string) => ask<ServerDetails>('GET', `${base}/servers/${part(name)}`),
+  amendServer: (name: string, changes: Record<string, unknown>, signal: AbortSignal) =>
+    ask<Schemas['DashboardServerAdded'] | Schemas['AuthorizationRequired']>('PATCH', `${base}/servers/${part(name)}`, {
+      body: changes,
+      signal,
+    }),
   removeServer: (name: string) => ask<unknown>('DELETE', `${base}/servers/${part(name)}`),
   refreshServer: (name: string) => ask<Server>('POST', `${base}/servers/${part(name)}/refresh`),
   reauthorize: (name: string) =>

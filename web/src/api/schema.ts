@@ -250,14 +250,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** Returns the details of a server. */
+        get: operations["get_api_dashboard_servers_name"];
         put?: never;
         post?: never;
         /** Removes a server and everything it offers. */
         delete: operations["delete_api_dashboard_servers_name"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Changes the given fields of a server; omitted fields stay the same, also secrets.
+         * @description `env` and `headers` are merged by key; a value of `null` removes the key. In `args`, `•••` stands for the secret that
+         *     is shown so in `command_line`.
+         */
+        patch: operations["patch_api_dashboard_servers_name"];
         trace?: never;
     };
     "/api/dashboard/servers/{name}/enabled": {
@@ -1271,6 +1277,11 @@ export interface components {
             argument_count: number;
             /** @description The command of a process; empty for a server with a URL. */
             command: string;
+            /**
+             * @description The command of a process and its arguments, with `•••` in place of everything that could be a secret; empty for a
+             *     server with a URL.
+             */
+            command_line: string;
             description: string;
             /** @description Names of the environment variables, never their values. */
             env_keys: string[];
@@ -1278,7 +1289,7 @@ export interface components {
             header_keys: string[];
             /** @description `stdio`, `streamable_http` or `sse`. */
             kind: string;
-            /** @description The configuration in one line. */
+            /** @description What the server is, in a few words: its URL, the package that its command starts, or its command line. */
             sanitized_summary: string;
             /** @description `stateless` or `stateful`. */
             session_mode: string;
@@ -1832,6 +1843,27 @@ export interface components {
             title: string;
             /** @description The server's own URI of the resource. */
             uri: string;
+        };
+        /** @description The details of a server, without secrets. */
+        ServerDetails: {
+            /** @description The working directory of a process; empty if it is the gateway's. */
+            cwd: string;
+            /** @description Whether a bearer token is stored. */
+            has_bearer_token: boolean;
+            /** @description Whether the URL has user info, a query or a fragment, which are not shown. */
+            has_hidden_url_parts: boolean;
+            /** @description Whether a secret of the OAuth client is stored. */
+            has_oauth_client_secret: boolean;
+            /** @description The instructions of the server for agents; empty if it has none. */
+            instructions: string;
+            name: string;
+            oauth_client_id: string;
+            oauth_scopes: string[];
+            /**
+             * Format: int64
+             * @description Timeout of one call in milliseconds; 0 = none.
+             */
+            timeout_ms: number;
         };
         /** @description A registered server, without secrets. */
         ServerRecord: {
@@ -2479,6 +2511,37 @@ export interface operations {
             };
         };
     };
+    get_api_dashboard_servers_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerDetails"];
+                };
+            };
+            /** @description An error, with a sentence that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     delete_api_dashboard_servers_name: {
         parameters: {
             query?: never;
@@ -2497,6 +2560,52 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description An error, with a sentence that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    patch_api_dashboard_servers_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DashboardServerAdded"];
+                };
+            };
+            /** @description Success */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
             /** @description An error, with a sentence that says what is wrong */

@@ -51,7 +51,7 @@ export function remedy(reason: string): string {
       /no such file|not found.*(command|program)|command not found|cannot start|could not be started/i,
       'Install the program, or enter its full path. The gateway uses the PATH that it was started with.',
     ],
-    [/\b401\b|bearer_token/i, 'Register it again with a bearer token or headers.'],
+    [/\b401\b|bearer_token/i, 'Set a bearer token or headers.'],
     [/\b403\b/, 'The server accepted the token but denied access. Check the permissions of the token.'],
     [/\b404\b/, 'Check the path of the URL. Many servers use /mcp or /sse.'],
     [
