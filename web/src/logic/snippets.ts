@@ -6,6 +6,8 @@ export interface Snippet {
   place: string
   text: string
   remark?: string
+  /** A link that makes the client ask whether to add the gateway. */
+  link?: string
 }
 
 export function snippets(url: string, name = 'toolgate'): Snippet[] {
@@ -18,8 +20,18 @@ export function snippets(url: string, name = 'toolgate'): Snippet[] {
       text: json({ mcpServers: { [name]: { command: 'npx', args: ['-y', 'mcp-remote', url] } } }),
       remark: 'Requires Node.js: mcp-remote connects Claude Desktop to the URL. Restart Claude Desktop afterwards.',
     },
-    { client: 'Cursor', place: '~/.cursor/mcp.json', text: json({ mcpServers: { [name]: { url } } }) },
-    { client: 'VS Code', place: '.vscode/mcp.json', text: json({ servers: { [name]: { type: 'http', url } } }) },
+    {
+      client: 'Cursor',
+      place: '~/.cursor/mcp.json',
+      text: json({ mcpServers: { [name]: { url } } }),
+      link: `cursor://anysphere.cursor-deeplink/mcp/install?${new URLSearchParams({ name, config: btoa(JSON.stringify({ url })) })}`,
+    },
+    {
+      client: 'VS Code',
+      place: '.vscode/mcp.json',
+      text: json({ servers: { [name]: { type: 'http', url } } }),
+      link: `vscode:mcp/install?${encodeURIComponent(JSON.stringify({ name, type: 'http', url }))}`,
+    },
     {
       client: 'ChatGPT',
       place: 'Settings, Apps & Connectors, Advanced, Developer mode, then Create',
