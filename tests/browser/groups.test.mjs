@@ -37,6 +37,7 @@ test('a group is made, used through its endpoint by a real client, changed and d
   await page.getByRole('button', { name: 'Copy Streamable HTTP' }).click()
   const url = await page.evaluate(() => navigator.clipboard.readText())
   assert.equal(url, `${gateway.url}/v0/groups/few/mcp`)
+  await page.getByText(/^This group costs an agent about \d+ tokens\.$/).waitFor()
   const expected = ['a__add', 'b__filler_0000', 'b__filler_0002']
   assert.deepEqual(await toolsAt(url), expected)
 
@@ -68,8 +69,11 @@ test('a prompt is rendered with its arguments', async (t) => {
   await page.getByRole('button', { name: 'Render' }).click()
   await page.getByText('who is required').waitFor()
   await page.getByLabel(/^who/).fill('Ada')
+  // The server completes what was typed.
+  await page.getByRole('group', { name: 'Suggestions for who' }).getByRole('button', { name: 'Ada-completed' }).click()
+  assert.equal(await page.getByLabel(/^who/).inputValue(), 'Ada-completed')
   await page.getByRole('button', { name: 'Render' }).click()
-  await page.getByRole('region', { name: 'Messages' }).getByText('Ada').waitFor()
+  await page.getByRole('region', { name: 'Messages' }).getByText('Ada-completed').waitFor()
   assertClean(visit)
 })
 
@@ -83,9 +87,31 @@ test('resources are read, and templates with their variables', async (t) => {
   await page.getByRole('button', { name: 'Read', exact: true }).click()
   await page.getByRole('region', { name: 'Contents' }).waitFor()
   await page.goto(`${gateway.url}/#/resources/s/${encodeURIComponent('fake://pair/{left}/{right}')}`)
-  await page.getByLabel('left').fill('1')
-  await page.getByLabel('right').fill('2')
+  await page.getByLabel('left', { exact: true }).fill('x')
+  await page.getByRole('group', { name: 'Suggestions for left' }).getByRole('button', { name: 'x-completed' }).waitFor()
+  await page.getByLabel('left', { exact: true }).fill('1')
+  await page.getByLabel('right', { exact: true }).fill('2')
   await page.getByRole('button', { name: 'Read', exact: true }).click()
   await page.getByRole('region', { name: 'Contents' }).getByText('fake://pair/1/2').first().waitFor()
+  assertClean(visit)
+})
+
+test('a change of a resource is shown while one is subscribed to it', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  const visit = await open(t, gateway, { hash: `#/resources/s/${encodeURIComponent('fake://text')}` })
+  const { page } = visit
+  await page.getByRole('button', { name: 'Subscribe', exact: true }).click()
+  await page.getByText('Subscribed. The contents are read again').waitFor()
+  await page.getByRole('region', { name: 'Contents' }).waitFor()
+  // The subscription may take a moment to reach the server.
+  const changed = page.getByText(/^Changed \d+ times?, last at/)
+  const deadline = Date.now() + 20_000
+  while (!(await changed.isVisible())) {
+    assert.ok(Date.now() < deadline, 'the change is shown')
+    await gateway.ask('POST', '/api/v0/tools/invoke', { name: 's__touch', uri: 'fake://text' })
+  }
+  await page.getByRole('button', { name: 'Unsubscribe' }).click()
+  await changed.waitFor({ state: 'hidden' })
   assertClean(visit)
 })

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { assertClean, open } from './browser.mjs'
+import { assertAccessible, assertClean, open, picture } from './browser.mjs'
 import { startGateway, stdio, tool } from './gateway.mjs'
 
 const nested = tool(
@@ -148,13 +148,64 @@ test('progress is shown while a tool runs, and it can be cancelled', async (t) =
   await page.getByLabel(/^ms/).fill('50')
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await page.getByText('of 1000').waitFor()
-  await page.getByRole('progressbar').waitFor()
+  await page.getByRole('progressbar', { name: 'Progress' }).waitFor()
+  assert.ok(Number(await page.getByRole('progressbar').getAttribute('aria-valuenow')) < 100)
   await page.getByRole('button', { name: 'Cancel' }).click()
   await page.getByText('#1 Cancelled').waitFor()
   const cancelled = async () =>
     (await gateway.ask('POST', '/api/v0/tools/invoke', { name: 's__cancelled' })).content[0].text
   const deadline = Date.now() + 20_000
   while ((await cancelled()) === '[]') assert.ok(Date.now() < deadline, 'the server is told')
+  assertClean(visit)
+})
+
+test('a description and a text result in Markdown are formatted, without HTML', async (t) => {
+  const gateway = await startGateway(t)
+  const described = tool('doc', '# Usage\n\n- call **once**\n- see [the page](https://example.com/)\n\n<img src=x>')
+  const text = 'Found **two**:\n\n1. `one`\n2. <script>alert(1)</script>\n\n[bad](javascript:alert(1))'
+  const echo = tool('echo', 'Returns its arguments as text', { text: { type: 'string' } })
+  await gateway.register(stdio('s', { tools: [described, echo] }))
+  const visit = await open(t, gateway, { hash: '#/tools/s__doc' })
+  const { page } = visit
+  const description = page.getByRole('group', { name: 'Description' })
+  await description.getByRole('listitem').filter({ hasText: 'call once' }).waitFor()
+  assert.equal(await description.getByRole('link').getAttribute('href'), 'https://example.com/')
+  await description.getByText('<img src=x>').waitFor()
+  await page.getByText(/^about \d+ tokens$/).waitFor()
+  await page.goto(`${gateway.url}/#/tools/s__echo`)
+  await page.getByLabel(/^text/).fill(text)
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  const result = page.getByRole('group', { name: 'Formatted text' })
+  await result.getByRole('listitem').filter({ hasText: '<script>alert(1)</script>' }).waitFor()
+  assert.equal(await result.getByRole('link').count(), 0)
+  await assertAccessible(page, 'Markdown')
+  await picture(page, 'markdown')
+  await page.getByRole('button', { name: 'Show as text' }).click()
+  assert.equal(await page.getByLabel('text', { exact: true }).textContent(), text)
+  await page.getByRole('button', { name: 'Show formatted' }).click()
+  await result.waitFor()
+  assertClean(visit)
+})
+
+test('runs are kept over a reload of the page', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  const visit = await open(t, gateway, { hash: '#/tools/s__echo' })
+  const { page } = visit
+  await page.getByLabel(/^text/).fill('kept')
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByText('#1 Succeeded').waitFor()
+  await page.goto(`${gateway.url}/#/tools/s__fail`)
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByText('#1 Tool error').waitFor()
+  await page.reload()
+  await page.getByText('#1 Tool error').waitFor()
+  await page.goto(`${gateway.url}/#/tools/s__echo`)
+  await page.getByText('#1 Succeeded').waitFor()
+  await page.getByLabel('text', { exact: true }).getByText('kept').waitFor()
+  await page.getByRole('button', { name: 'Run again' }).click()
+  await page.getByText('#2 Succeeded').waitFor()
+  await page.getByLabel('Compare with').selectOption('#1')
   assertClean(visit)
 })
 
@@ -174,7 +225,7 @@ test('a tool is disabled and enabled on its page, and other pages show it at onc
   await page.getByText('0 of 37').waitFor()
   await page.getByText('No tool matches.').waitFor()
   await page.getByRole('button', { name: 'Show all' }).click()
-  await page.getByText('37 tools').waitFor()
+  await page.getByRole('status').getByText('37 tools').waitFor()
   assertClean(visit)
 })
 
@@ -185,7 +236,7 @@ test('a thousand tools are searched while typing', async (t) => {
   )
   const visit = await open(t, gateway, { hash: '#/tools' })
   const { page } = visit
-  await page.getByText('1,001 tools').waitFor()
+  await page.getByRole('status').getByText('1,001 tools').waitFor()
   const rows = await page.locator('[data-row]').count()
   assert.ok(rows < 60, `only what is in sight is on the page, not ${rows} rows`)
   const filter = page.getByRole('searchbox', { name: /Filter tools/ })

@@ -9,6 +9,7 @@ import { cli, curl } from '../src/logic/repeat'
 import { find, index, parameterNames } from '../src/logic/search'
 import { snippets } from '../src/logic/snippets'
 import { expand, variables } from '../src/logic/template'
+import { aboutTokens, tokens, tokensOf } from '../src/logic/tokens'
 import { ago, duration, uptime } from '../src/logic/words'
 
 test('a thousand tools are filtered in less than 50 ms', () => {
@@ -147,6 +148,14 @@ test('every snippet has the address, and those that are JSON are valid', () => {
     expect(one.text).toContain(url)
     if (one.text.startsWith('{')) expect(() => JSON.parse(one.text)).not.toThrow()
   }
+  const link = (client: string) => new URL(all.find((one) => one.client === client)?.link ?? '')
+  const cursor = link('Cursor')
+  expect(cursor.href).toMatch(/^cursor:\/\/anysphere\.cursor-deeplink\/mcp\/install\?/)
+  expect(cursor.searchParams.get('name')).toBe('toolgate')
+  expect(JSON.parse(atob(cursor.searchParams.get('config') ?? ''))).toEqual({ url })
+  const code = link('VS Code')
+  expect(code.href).toMatch(/^vscode:mcp\/install\?/)
+  expect(JSON.parse(decodeURIComponent(code.search.slice(1)))).toEqual({ name: 'toolgate', type: 'http', url })
 })
 
 test('a call is repeated over REST and by the command line, at the address of the gateway', () => {
@@ -166,6 +175,18 @@ test('a call is repeated over REST and by the command line, at the address of th
   )
   for (const usual of ['http://127.0.0.1:8080', 'http://localhost:8080'])
     expect(cli(usual, 's__t', '{}')).toBe("toolgate invoke s__t --input '{}'")
+})
+
+test('tokens are estimated from the definition of a tool', () => {
+  const tool = { canonical_name: 's__t', description: 'x'.repeat(400), input_schema: { type: 'object' } }
+  expect(tokens(tool)).toBe(117)
+  expect(tokensOf([tool, tool])).toBe(234)
+  expect([7, 117, 4231, 0].map(aboutTokens)).toEqual([
+    'about 7 tokens',
+    'about 120 tokens',
+    'about 4,200 tokens',
+    'about 0 tokens',
+  ])
 })
 
 test('times are words', () => {

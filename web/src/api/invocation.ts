@@ -1,6 +1,7 @@
 // Calls a tool as a stream: progress and questions while it runs, then its result. Cancelling the request cancels the call.
 
 import { ApiError, paths, reach, refusal, type ToolResult } from './client'
+import { events, type StreamEvent } from './sse'
 
 export interface Progress {
   progress?: number
@@ -36,27 +37,15 @@ export async function invoke(tool: string, args: string, listener: Listener, sig
   const headers = { accept: 'text/event-stream', 'content-type': 'application/json' }
   const answer = await reach(paths.invoke(tool), { method: 'POST', headers, body: args, signal })
   if (!answer.ok || !answer.body) throw refusal(await answer.text(), answer.status)
-  let buffer = ''
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
-  for (;;) {
-    const { value, done } = await reader.read()
-    buffer += value ?? ''
-    let end = buffer.indexOf('\n\n')
-    for (; end >= 0; end = buffer.indexOf('\n\n')) {
-      const invoked = take(buffer.slice(0, end), listener)
-      if (invoked) return invoked
-      buffer = buffer.slice(end + 2)
-    }
-    if (done) throw new ApiError('the gateway ended the answer before the result came', 0)
+  for await (const event of events(answer.body)) {
+    const invoked = take(event, listener)
+    if (invoked) return invoked
   }
+  throw new ApiError('the gateway ended the answer before the result came', 0)
 }
 
-function take(frame: string, { onProgress, onInput }: Listener): Invoked | undefined {
-  const lines = frame.split('\n')
-  const field = (name: string) =>
-    lines.filter((line) => line.startsWith(`${name}:`)).map((line) => line.slice(name.length + 1).replace(/^ /, ''))
-  const data = field('data').join('\n')
-  switch (field('event')[0]) {
+function take({ event, data }: StreamEvent, { onProgress, onInput }: Listener): Invoked | undefined {
+  switch (event) {
     case 'progress':
       onProgress(JSON.parse(data) as Progress)
       return undefined

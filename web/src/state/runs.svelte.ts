@@ -1,10 +1,15 @@
-// The calls made in this tab, by tool. They are kept while the tab is open, so that they can be compared and repeated.
+// The calls made in this tab, by tool. They are kept while the tab is open, also over a reload, so that they can be compared
+// and repeated.
 
 import { api, sentence, type ToolResult } from '../api/client'
 import { invoke, type InputEvent, type Progress } from '../api/invocation'
 import { readQuestion, type Question } from '../logic/question'
 
 const KEPT = 12
+/** Begins the keys of the session storage, which ends with the tab: results may be confidential. */
+const KEY = 'toolgate-runs '
+/** Longer results are not kept over a reload. */
+const LONGEST = 200_000
 
 /** A question that the person has not answered yet. */
 export interface OpenQuestion {
@@ -15,8 +20,18 @@ export interface OpenQuestion {
   question: Question
 }
 
+/** A call that has ended, as it is kept over a reload. */
+interface Ended {
+  number: number
+  args: string
+  startedAt: number
+  elapsed: number
+  raw: string
+  error: string
+  isCancelled: boolean
+}
+
 export class Run {
-  readonly startedAt = Date.now()
   progress = $state<Progress[]>([])
   questions = $state.raw<OpenQuestion[]>([])
   result = $state.raw<ToolResult | undefined>(undefined)
@@ -34,7 +49,24 @@ export class Run {
     readonly tool: string,
     /** The arguments as sent. */
     readonly args: string,
+    readonly startedAt = Date.now(),
   ) {}
+
+  static restore(tool: string, ended: Ended): Run {
+    const run = new Run(ended.number, tool, ended.args, ended.startedAt)
+    run.isRunning = false
+    run.elapsed = ended.elapsed
+    run.error = ended.error
+    run.isCancelled = ended.isCancelled
+    run.raw = ended.raw
+    if (ended.raw !== '') run.result = JSON.parse(ended.raw) as ToolResult
+    return run
+  }
+
+  ended(): Ended {
+    const { number, args, startedAt, elapsed, raw, error, isCancelled } = this
+    return { number, args, startedAt, elapsed, raw, error, isCancelled }
+  }
 
   get outcome(): 'running' | 'ok' | 'tool error' | 'failed' | 'cancelled' {
     if (this.isRunning) return 'running'
@@ -88,12 +120,34 @@ class Runs {
     return this.byTool[tool] ?? []
   }
 
+  constructor() {
+    for (const key of Object.keys(sessionStorage).filter((key) => key.startsWith(KEY))) {
+      const tool = key.slice(KEY.length)
+      try {
+        const kept = JSON.parse(sessionStorage.getItem(key) ?? '[]') as Ended[]
+        this.byTool[tool] = kept.map((ended) => Run.restore(tool, ended))
+      } catch {
+        // Written by another version of the dashboard.
+        sessionStorage.removeItem(key)
+      }
+    }
+  }
+
+  private keep(tool: string): void {
+    const ended = this.of(tool).filter((run) => !run.isRunning && run.raw.length <= LONGEST)
+    try {
+      sessionStorage.setItem(KEY + tool, JSON.stringify(ended.map((run) => run.ended())))
+    } catch {
+      // The storage is full; the runs are still shown until the page is reloaded.
+    }
+  }
+
   /** Newest first. */
   begin(tool: string, args: string): Run {
     const earlier = this.of(tool)
     const run = new Run((earlier[0]?.number ?? 0) + 1, tool, args)
     this.byTool = { ...this.byTool, [tool]: [run, ...earlier].slice(0, KEPT) }
-    void run.start()
+    void run.start().then(() => this.keep(tool))
     return run
   }
 }
