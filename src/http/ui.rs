@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 
 use super::Face;
 use super::error::{ErrorResponse, HandlerResult};
@@ -20,6 +20,25 @@ pub async fn root(face: State<Face>, headers: HeaderMap) -> HandlerResult<Respon
 pub async fn index(State(face): State<Face>, headers: HeaderMap) -> HandlerResult<Response> {
     find(&face, "index.html", &headers)
 }
+
+/// Makes a handler for a path that people type: it leads to the page of that name.
+macro_rules! page {
+    ($name:ident, $path:literal) => {
+        /// Redirects to a page of the dashboard.
+        #[utoipa::path(get, path = $path, tag = "dashboard pages", responses((status = 307)))]
+        pub async fn $name() -> Redirect {
+            // Relative, since the gateway may be behind a proxy that adds a path.
+            Redirect::temporary(concat!("./#", $path))
+        }
+    };
+}
+
+page!(servers, "/servers");
+page!(tools, "/tools");
+page!(groups, "/groups");
+page!(prompts, "/prompts");
+page!(resources, "/resources");
+page!(system, "/system");
 
 /// Returns a file that the page of the dashboard loads.
 #[utoipa::path(get, path = "/assets/{*path}", tag = "dashboard pages", params(("path" = String, Path)),

@@ -4,13 +4,15 @@ import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { assertAccessible, assertClean, open, picture } from './browser.mjs'
-import { fakeCommand, startFake, startGateway, stdio } from './gateway.mjs'
+import { fakeCommandWith, startFake, startGateway, stdio } from './gateway.mjs'
 
 const PAGES = [
   ['overview', '#/'],
   ['servers', '#/servers'],
   ['server', '#/servers/github'],
   ['server-failed', '#/servers/broken'],
+  ['server-edit', '#/servers/github/edit'],
+  ['server-edit-url', '#/servers/broken/edit'],
   ['add-by-command', '#/servers/add'],
   ['add-by-url', '#/servers/add?by=url'],
   ['add-by-paste', '#/servers/add?by=paste'],
@@ -72,7 +74,7 @@ async function visitAll(visit, gateway, pages, suffix) {
 
 for (const scheme of ['light', 'dark']) {
   for (const [size, width, height] of [
-    ['wide', 1280, 800],
+    ['wide', 1440, 900],
     ['narrow', 390, 780],
   ]) {
     test(`every page is accessible, ${scheme} and ${size}`, async (t) => {
@@ -96,12 +98,10 @@ test('planted secrets appear nowhere', async (t) => {
     url,
     headers: { Authorization: 'Bearer quokka-0003', 'X-Key': 'dugong-0004' },
   })
-  const { command, args } = fakeCommand()
   await gateway.register({
     name: 'local',
     transport: 'stdio',
-    command,
-    args: [...args, '--stdio'],
+    ...fakeCommandWith(['--api-key', 'gecko-0008']),
     env: { TOKEN: 'lemur-0001' },
   })
   const visit = await open(t, gateway)
@@ -111,7 +111,8 @@ test('planted secrets appear nowhere', async (t) => {
     '#/',
     '#/servers/web',
     '#/servers/local',
-    '#/servers/add?replace=web',
+    '#/servers/web/edit',
+    '#/servers/local/edit',
     '#/tools/web__echo',
     '#/prompts',
     '#/resources',
@@ -129,7 +130,7 @@ test('planted secrets appear nowhere', async (t) => {
   shown += await page.content()
   assert.ok(shown.includes('TOKEN') && shown.includes('X-Key'), 'names are no secrets')
   const all = shown + seen.bodies.join('\n')
-  for (const secret of ['quokka', 'axolotl', 'okapi', 'tapir', 'dugong', 'lemur']) {
+  for (const secret of ['quokka', 'axolotl', 'okapi', 'tapir', 'dugong', 'lemur', 'gecko']) {
     assert.ok(
       !all.includes(secret),
       `${secret} is in ${all.slice(Math.max(0, all.indexOf(secret) - 200), all.indexOf(secret) + 50)}`,
@@ -170,11 +171,11 @@ test('the theme is chosen and kept', async (t) => {
   const { page } = visit
   const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor)
   const light = await paper()
-  await page.getByRole('button', { name: 'Dark', exact: true }).click()
+  await page.getByRole('button', { name: 'Dark theme', exact: true }).click()
   const dark = await paper()
   assert.notEqual(dark, light)
   await page.reload()
-  await page.getByRole('button', { name: 'Dark', exact: true, pressed: true }).waitFor()
+  await page.getByRole('button', { name: 'Dark theme', exact: true, pressed: true }).waitFor()
   assert.equal(await paper(), dark)
   assertClean(visit)
 })
@@ -194,6 +195,13 @@ test('snippets for clients have the address of the chosen group', async (t) => {
       .waitFor()
   }
   await page.getByLabel('What the agent sees').selectOption('Group few')
+  for (const client of ['Cursor', 'VS Code']) {
+    await page.getByRole('tab', { name: client, exact: true }).click()
+    const link = page.getByRole('link', { name: `Add to ${client}` })
+    const address = decodeURIComponent(await link.getAttribute('href'))
+    const config = client === 'Cursor' ? atob(new URL(address).searchParams.get('config')) : address
+    assert.ok(config.includes(`${gateway.url}/v0/groups/few/mcp`), address)
+  }
   await page
     .getByRole('region', { name: 'Connect an agent' })
     .locator('pre')

@@ -6,6 +6,8 @@ const PAGES: PageName[] = ['overview', 'servers', 'tools', 'groups', 'prompts', 
 
 export interface Place {
   page: PageName
+  /** Whether the address names no page. */
+  isUnknown: boolean
   /** The open item of the page, decoded. */
   rest: string[]
   query: URLSearchParams
@@ -14,8 +16,9 @@ export interface Place {
 function parse(hash: string): Place {
   const [path = '', query = ''] = hash.replace(/^#?\/?/, '').split('?', 2)
   const [first = '', ...rest] = path.split('/').filter(Boolean).map(decode)
-  const page = PAGES.find((name) => name === first) ?? 'overview'
-  return { page, rest, query: new URLSearchParams(query) }
+  const page = PAGES.find((name) => name === first)
+  const isUnknown = page === undefined && first !== ''
+  return { page: page ?? 'overview', isUnknown, rest, query: new URLSearchParams(query) }
 }
 
 function decode(part: string): string {
