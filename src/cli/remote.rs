@@ -245,13 +245,7 @@ impl Remote {
     }
 
     /// Describes a response that is not a success.
-    pub fn refused(
-        &self,
-        status: u16,
-        body: &[u8],
-        code: Option<String>,
-        source: Source,
-    ) -> RemoteError {
+    pub fn refused(&self, status: u16, body: &[u8], code: Option<String>, source: Source) -> RemoteError {
         let said: Option<Value> = serde_json::from_slice(body).ok();
         match said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str) {
             Some(sentence) => {

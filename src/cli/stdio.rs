@@ -61,7 +61,7 @@ impl Stdio {
 }
 
 pub fn run(stdio: Stdio, settings: RemoteSettings) -> anyhow::Result<()> {
-    telemetry::start_logging(config::log_filter()?);
+    telemetry::start_logging(config::log_filter()?, None);
     let runtime = start::runtime()?;
     let done = runtime.block_on(async {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use wire::error::code;
-use wire::headers::{self, HeaderParam, METHOD, NAME, PROTOCOL_VERSION};
+use wire::headers::{self, HeaderParam, METHOD, NAME, PROTOCOL_VERSION, RoutingValues};
 use wire::{Head, RpcError, authored, text, walk};
 
 /// The arguments that headers repeat, by the name of the tool.
@@ -27,7 +27,8 @@ impl ParamHeaders {
         if let Some(version) = head.meta().and_then(|meta| meta.protocol_version.as_ref()) {
             add(PROTOCOL_VERSION, &version.value);
         }
-        let (method, name) = headers::standard(head);
+        let values = RoutingValues::of(head);
+        let (method, name) = values.encoded();
         add(METHOD, &method);
         if let Some(name) = name {
             add(NAME, &name);
