@@ -25,6 +25,7 @@ mod import;
 mod invocation;
 mod invoke;
 mod logs;
+mod man_pages;
 mod open;
 mod output;
 mod places;
@@ -138,6 +139,8 @@ enum Command {
     Completions(completions::Completions),
     #[command(name = "__complete", hide = true)]
     Complete(complete::Complete),
+    #[command(hide = true)]
+    ManPages(man_pages::ManPages),
 }
 
 /// Runs the command line of this process. `give_back_memory` returns memory that is free to the system.
@@ -172,6 +175,7 @@ fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Optio
         Command::Backup(backup) => database::backup(backup, output).map(Some),
         Command::Check(check) => database::check(check, output).map(Some),
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
+        Command::ManPages(pages) => man_pages::run(pages, Arguments::command()).map(Some),
         command => {
             let flag = registry.as_ref().map(|url| url.as_str().trim_end_matches('/').to_owned());
             let settings = RemoteSettings::load(registry)?;
@@ -205,7 +209,8 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         | Command::ResetAdmin(_)
         | Command::Backup(_)
         | Command::Check(_)
-        | Command::Completions(_) => Ok(()),
+        | Command::Completions(_)
+        | Command::ManPages(_) => Ok(()),
         Command::Status(_) => status::run(invocation).await,
         Command::Doctor(_) => doctor::run(invocation).await,
         Command::Logs(logs) => logs::run(invocation, logs).await,

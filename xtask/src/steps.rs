@@ -10,6 +10,7 @@ use crate::command;
 use crate::conformance;
 use crate::dashboard;
 use crate::fuzz;
+use crate::release;
 use crate::run::{Need, Run, Step};
 use crate::tally::Tally;
 
@@ -21,6 +22,7 @@ pub const TEST: &[Step] = &[
     Step { name: "attacks", needs: &[], run: chaos::attacks },
     Step { name: "documentation", needs: &[], run: documentation },
     Step { name: "fuzzing", needs: &[], run: fuzzing },
+    Step { name: "installation", needs: &[], run: release::check },
     Step { name: "budget", needs: COUNTERS, run: bench::compare_with_budget },
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
