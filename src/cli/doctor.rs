@@ -27,7 +27,7 @@ The exit code is 1 if a check fails.")]
 pub struct Doctor {}
 
 /// The result of one check.
-struct Check {
+struct Diagnosis {
     what: String,
     /// What is wrong and what to do; `None` if nothing is.
     trouble: Option<String>,
@@ -35,7 +35,7 @@ struct Check {
     is_hint: bool,
 }
 
-impl Check {
+impl Diagnosis {
     fn ok(what: impl Into<String>) -> Self {
         Self { what: what.into(), trouble: None, is_hint: false }
     }
@@ -81,7 +81,7 @@ pub async fn run(invocation: &Invocation) -> anyhow::Result<()> {
     }
 }
 
-fn line(check: &Check) -> String {
+fn line(check: &Diagnosis) -> String {
     let mark = match check.word() {
         "ok" => "✓",
         "hint" => "!",
@@ -93,50 +93,50 @@ fn line(check: &Check) -> String {
 }
 
 /// Other people must not read the file, which has a token.
-fn settings_file() -> Check {
+fn settings_file() -> Diagnosis {
     let Some(path) = settings::path() else {
-        return Check::hint("settings", "there is no home directory; set HOME to keep a token");
+        return Diagnosis::hint("settings", "there is no home directory; set HOME to keep a token");
     };
     let shown = path.display();
     match std::fs::metadata(&path) {
-        Err(_) => Check::ok(format!("settings: no {shown}, so the defaults are used")),
-        Ok(found) if found.permissions().mode() & 0o077 != 0 => Check::failed(
+        Err(_) => Diagnosis::ok(format!("settings: no {shown}, so the defaults are used")),
+        Ok(found) if found.permissions().mode() & 0o077 != 0 => Diagnosis::failed(
             format!("settings: {shown}"),
             format!("others can read the token in it: chmod 600 {shown}"),
         ),
-        Ok(_) => Check::ok(format!("settings: {shown}")),
+        Ok(_) => Diagnosis::ok(format!("settings: {shown}")),
     }
 }
 
-async fn gateway(invocation: &Invocation) -> Vec<Check> {
+async fn gateway(invocation: &Invocation) -> Vec<Diagnosis> {
     let (remote, registry) = (&invocation.remote, invocation.remote.registry());
     let metadata = remote.ask_system(ApiRequest::get(&["metadata"])).await.and_then(|answer| answer.json());
     let version = match metadata {
         Ok(metadata) => text(&metadata, "version"),
-        Err(error) => return vec![Check::failed(format!("gateway: {registry}"), error.to_string())],
+        Err(error) => return vec![Diagnosis::failed(format!("gateway: {registry}"), error.to_string())],
     };
     let mut checks = vec![match version == VERSION {
-        true => Check::ok(format!("gateway: {registry} answers ({version})")),
-        false => Check::hint(
+        true => Diagnosis::ok(format!("gateway: {registry} answers ({version})")),
+        false => Diagnosis::hint(
             format!("gateway: {registry} answers ({version})"),
             format!("this program is {VERSION}; use the same version of both"),
         ),
     }];
     checks.push(match status::database(invocation).await {
-        Ok(Ok(())) => Check::ok("database: can be written"),
-        Ok(Err(reason)) => Check::failed("database: cannot be written", reason),
-        Err(error) => Check::failed("database", error.to_string()),
+        Ok(Ok(())) => Diagnosis::ok("database: can be written"),
+        Ok(Err(reason)) => Diagnosis::failed("database: cannot be written", reason),
+        Err(error) => Diagnosis::failed("database", error.to_string()),
     });
     checks.push(token(invocation).await);
     match remote.ask(ApiRequest::get(&["servers"])).await.and_then(|answer| answer.json()) {
         Ok(servers) => {
             checks.extend(servers.as_array().into_iter().flatten().map(|server| one(invocation, server)))
         }
-        Err(error) => checks.push(Check::failed("servers", error.to_string())),
+        Err(error) => checks.push(Diagnosis::failed("servers", error.to_string())),
     }
     if remote.is_on_this_machine() {
         checks.extend(LAUNCHERS.iter().filter(|program| !is_installed(program)).map(|program| {
-            Check::hint(
+            Diagnosis::hint(
                 format!("programs: {program} is not installed"),
                 format!("only servers that are started with {program} need it"),
             )
@@ -145,30 +145,30 @@ async fn gateway(invocation: &Invocation) -> Vec<Check> {
     checks
 }
 
-async fn token(invocation: &Invocation) -> Check {
+async fn token(invocation: &Invocation) -> Diagnosis {
     match invocation.remote.ask(ApiRequest::get(&["users", "whoami"])).await.and_then(|answer| answer.json())
     {
         Ok(user) => {
-            Check::ok(format!("token: {} with the role {}", text(&user, "username"), text(&user, "role")))
+            Diagnosis::ok(format!("token: {} with the role {}", text(&user, "username"), text(&user, "role")))
         }
         Err(RemoteError::Refused { status: 403, sentence, .. })
             if sentence.contains("only allowed in enterprise") =>
         {
-            Check::ok("token: none is needed in development mode")
+            Diagnosis::ok("token: none is needed in development mode")
         }
-        Err(error) => Check::failed("token", error.to_string()),
+        Err(error) => Diagnosis::failed("token", error.to_string()),
     }
 }
 
-fn one(invocation: &Invocation, server: &Value) -> Check {
+fn one(invocation: &Invocation, server: &Value) -> Diagnosis {
     let (name, status) = (text(server, "name"), text(server, "status"));
     let what = format!("server {name}: {status}");
     let more = format!("\n{}", invocation.command(&format!("get server {name}")));
     let trouble = format!("{}{more}", text(server, "status_reason"));
     match status.as_str() {
-        "failed" => Check::failed(what, trouble),
-        "degraded" | "connecting" => Check::hint(what, trouble.trim_start()),
-        _ => Check::ok(what),
+        "failed" => Diagnosis::failed(what, trouble),
+        "degraded" | "connecting" => Diagnosis::hint(what, trouble.trim_start()),
+        _ => Diagnosis::ok(what),
     }
 }
 

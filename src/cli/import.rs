@@ -55,10 +55,10 @@ struct ImportItem {
     unusable: bool,
     input: Map<String, Value>,
     shown: Map<String, Value>,
-    failure: Option<Failure>,
+    failure: Option<ImportFailure>,
 }
 
-struct Failure {
+struct ImportFailure {
     sentence: String,
     /// Whether the server is stored nevertheless, as `failed`.
     kept: bool,
@@ -219,7 +219,7 @@ fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Map<String, Value>> {
 }
 
 /// Applies an item and returns its error message, if the gateway refused it. Other errors end the import.
-async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Option<Failure>> {
+async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Option<ImportFailure>> {
     let spinner = Spinner::start(&format!("importing {}", item.name));
     let request = match (item.kind, item.action) {
         ("server", action) => {
@@ -236,14 +236,14 @@ async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Opt
     }
     let answer = invocation.remote.ask(request.object(&input)).await;
     drop(spinner);
-    let refused = |sentence: String| Ok(Some(Failure { sentence, kept: false }));
+    let refused = |sentence: String| Ok(Some(ImportFailure { sentence, kept: false }));
     match answer {
         Ok(answer) if answer.status == 202 => refused(WANTS_AUTHORIZATION.to_owned()),
         Ok(answer) => {
             let record = answer.json()?;
             let failed = item.kind == "server" && record["status"] == "failed";
             let sentence = format!("{}; {KEPT}", text(&record, "status_reason"));
-            Ok(failed.then_some(Failure { sentence, kept: true }))
+            Ok(failed.then_some(ImportFailure { sentence, kept: true }))
         }
         Err(RemoteError::Refused { code: Some(code), .. }) if code == OAUTH_REQUIRED => {
             refused(WANTS_AUTHORIZATION.to_owned())

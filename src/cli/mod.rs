@@ -105,7 +105,7 @@ enum Command {
     Status(status::StatusArgs),
     Doctor(doctor::Doctor),
     Logs(logs::LogsArgs),
-    Open(open::Open),
+    Open(open::OpenDashboard),
     #[command(visible_alias = "add")]
     Register(Box<register::Register>),
     #[command(visible_alias = "ls")]

@@ -13,13 +13,13 @@ use super::remote::{ApiRequest, RemoteError};
 #[command(after_help = "Examples:
   toolgate open
   toolgate open --no-browser")]
-pub struct Open {
+pub struct OpenDashboard {
     /// Print the address, do not open a browser
     #[arg(long)]
     no_browser: bool,
 }
 
-pub async fn run(invocation: &Invocation, open: Open) -> anyhow::Result<()> {
+pub async fn run(invocation: &Invocation, open: OpenDashboard) -> anyhow::Result<()> {
     match invocation.remote.ask_system(ApiRequest::get(&[])).await {
         Ok(_) => {}
         Err(RemoteError::Refused { status: 404, .. }) => {

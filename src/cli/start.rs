@@ -65,7 +65,7 @@ pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
         }
         // Standard output may be a file on a full disk, which must not keep the gateway from serving.
         let (is_initialized, server_count) = (app.is_initialized(), app.server_count());
-        let started = Started { address, is_initialized, server_count, is_new };
+        let started = StartFacts { address, is_initialized, server_count, is_new };
         let _ = output::page(&greeting(&config, &started));
         app.giving_back(give_back_memory).serve(shutdown, hurry).await;
         Ok(())
@@ -114,7 +114,7 @@ fn show_call(call: &EndedCall) {
 }
 
 /// What the start message tells besides the configuration.
-struct Started {
+struct StartFacts {
     address: SocketAddr,
     is_initialized: bool,
     server_count: usize,
@@ -123,7 +123,7 @@ struct Started {
 }
 
 /// Formats the start message: the main URLs, the mode, the database and the number of servers.
-fn greeting(config: &Config, started: &Started) -> String {
+fn greeting(config: &Config, started: &StartFacts) -> String {
     let address = started.address;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let base = match &config.public_url {

@@ -34,13 +34,13 @@ pub enum Obstacle {
 }
 
 /// What hides something if it is true.
-type Check = (Obstacle, bool);
+type VisibilityCheck = (Obstacle, bool);
 
-fn passes(checks: &[Check]) -> bool {
+fn passes(checks: &[VisibilityCheck]) -> bool {
     checks.iter().all(|(_, hides)| !hides)
 }
 
-fn failed(checks: impl IntoIterator<Item = Check>) -> Vec<Obstacle> {
+fn failed(checks: impl IntoIterator<Item = VisibilityCheck>) -> Vec<Obstacle> {
     checks.into_iter().filter(|(_, hides)| *hides).map(|(obstacle, _)| obstacle).collect()
 }
 
@@ -62,7 +62,7 @@ impl Lens<'_> {
     }
 
     #[inline]
-    fn server_checks(&self, entry: &Entry) -> [Check; 3] {
+    fn server_checks(&self, entry: &Entry) -> [VisibilityCheck; 3] {
         let is_inside = match self.part {
             Part::Server(name) => entry.name().as_str() == name,
             Part::Everything | Part::Group(_) => true,
@@ -75,7 +75,7 @@ impl Lens<'_> {
     }
 
     #[inline]
-    fn tool_checks(&self, entry: &Entry, tool: &str) -> [Check; 2] {
+    fn tool_checks(&self, entry: &Entry, tool: &str) -> [VisibilityCheck; 2] {
         let is_member = match self.part {
             Part::Everything | Part::Server(_) => true,
             Part::Group(members) => members.has_tool(entry.name().as_str(), tool),

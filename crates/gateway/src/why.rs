@@ -34,7 +34,7 @@ impl Remark {
 }
 
 /// The caller that is asked about: anybody, or an MCP client, at the endpoint of everything or of a group.
-pub struct Asked<'a> {
+pub struct AskedViewer<'a> {
     pub group: Option<&'a str>,
     pub client: Option<&'a str>,
 }
@@ -42,7 +42,7 @@ pub struct Asked<'a> {
 impl Gateway {
     /// Explains whether a caller sees the tool or the server of this name. Unknown groups and clients are errors; an
     /// unknown name is an answer.
-    pub fn why(&self, name: &str, asked: &Asked<'_>) -> Result<Visibility, Error> {
+    pub fn why(&self, name: &str, asked: &AskedViewer<'_>) -> Result<Visibility, Error> {
         let catalog = self.catalog();
         let client = match asked.client {
             None => None,

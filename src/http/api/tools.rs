@@ -24,7 +24,7 @@ use crate::http::reply::{Json, Written};
 use crate::http::stream::SseBody;
 use gateway::ErrorKind;
 use gateway::interview::{Answering, CallEvent, CallListener, PersonsAnswer};
-use gateway::why::{Asked, Remark, Visibility};
+use gateway::why::{AskedViewer, Remark, Visibility};
 use model::FieldError;
 use wire::{Span, authored, sse, text, walk};
 
@@ -104,7 +104,7 @@ pub struct RemarkBody {
     ), responses((status = 200, body = VisibilityBody)))]
 pub async fn why(State(face): State<Face>, query: Query) -> HandlerResult<Json<VisibilityBody>> {
     let (name, group, client) = (query.required("name")?, query.text("group"), query.text("client"));
-    let Visibility { visible, reasons, warnings } = face.gateway.why(name, &Asked { group, client })?;
+    let Visibility { visible, reasons, warnings } = face.gateway.why(name, &AskedViewer { group, client })?;
     let body = |remarks: Vec<Remark>| {
         remarks.into_iter().map(|Remark { code, message }| RemarkBody { code, message }).collect()
     };
