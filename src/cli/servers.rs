@@ -97,6 +97,8 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
         let mut table = Table::new(["NAME", "STATUS", "TRANSPORT", "TOOLS", "PROMPTS", "RESOURCES", "NOTE"]);
         for server in servers {
             let reason = text(server, "status_reason");
+            // What a process said is on the page of the server.
+            let reason = reason.split("; it said:").next().unwrap_or_default().to_owned();
             let note = if reason.is_empty() { text(server, "description") } else { reason };
             table.row([
                 text(server, "name").into(),

@@ -39,7 +39,10 @@ fn page(tool: &Value) -> String {
     }
     let description = text(tool, "description");
     if !description.trim().is_empty() {
-        page.push_str(&format!("\n{}\n", description.trim()));
+        let room = output::width().unwrap_or(usize::MAX);
+        let lines: Vec<String> =
+            description.trim().lines().flat_map(|line| output::wrap(line, room)).collect();
+        page.push_str(&format!("\n{}\n", lines.join("\n")));
     }
     // The table has colours of its own.
     let mut page = output::printable(&page);
