@@ -155,6 +155,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
     use budget::{Bound, Refusals};
+    use tokio_util::task::TaskTracker;
 
     fn connections(limit: u64) -> Connections {
         Connections::new(Budget::new(Bound::Connections, limit, &Refusals::default()))
@@ -192,7 +193,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connections_that_rest_too_long_are_closed() {
         let (all, shutdown) = (connections(2), CancellationToken::new());
-        let closing = tokio::spawn(all.clone().close_idle(shutdown.clone()));
+        let tasks = TaskTracker::new();
+        let closing = tasks.spawn(all.clone().close_idle(shutdown.clone()));
         let first = all.rest(all.admit().await.unwrap());
         tokio::time::sleep(IDLE / 2).await;
         let second = all.rest(all.admit().await.unwrap());

@@ -21,24 +21,41 @@ pub async fn index(State(face): State<Face>, headers: HeaderMap) -> HandlerResul
     find(&face, "index.html", &headers)
 }
 
-/// Makes a handler for a path that people type: it leads to the page of that name.
-macro_rules! page {
-    ($name:ident, $path:literal) => {
-        /// Redirects to a page of the dashboard.
-        #[utoipa::path(get, path = $path, tag = "dashboard pages", responses((status = 307)))]
-        pub async fn $name() -> Redirect {
-            // Relative, since the gateway may be behind a proxy that adds a path.
-            Redirect::temporary(concat!("./#", $path))
-        }
-    };
+/// Redirects to the page of that name: people type such paths.
+#[utoipa::path(get, path = "/servers", tag = "dashboard pages", responses((status = 307)))]
+pub async fn servers() -> Redirect {
+    to_page("servers")
 }
 
-page!(servers, "/servers");
-page!(tools, "/tools");
-page!(groups, "/groups");
-page!(prompts, "/prompts");
-page!(resources, "/resources");
-page!(system, "/system");
+/// Redirects to the page of that name: people type such paths.
+#[utoipa::path(get, path = "/tools", tag = "dashboard pages", responses((status = 307)))]
+pub async fn tools() -> Redirect {
+    to_page("tools")
+}
+
+/// Redirects to the page of that name: people type such paths.
+#[utoipa::path(get, path = "/groups", tag = "dashboard pages", responses((status = 307)))]
+pub async fn groups() -> Redirect {
+    to_page("groups")
+}
+
+/// Redirects to the page of that name: people type such paths.
+#[utoipa::path(get, path = "/prompts", tag = "dashboard pages", responses((status = 307)))]
+pub async fn prompts() -> Redirect {
+    to_page("prompts")
+}
+
+/// Redirects to the page of that name: people type such paths.
+#[utoipa::path(get, path = "/resources", tag = "dashboard pages", responses((status = 307)))]
+pub async fn resources() -> Redirect {
+    to_page("resources")
+}
+
+/// Redirects to the page of that name: people type such paths.
+#[utoipa::path(get, path = "/system", tag = "dashboard pages", responses((status = 307)))]
+pub async fn system() -> Redirect {
+    to_page("system")
+}
 
 /// Returns a file that the page of the dashboard loads.
 #[utoipa::path(get, path = "/assets/{*path}", tag = "dashboard pages", params(("path" = String, Path)),
@@ -49,6 +66,11 @@ pub async fn asset(
     headers: HeaderMap,
 ) -> HandlerResult<Response> {
     find(&face, &format!("assets/{path}"), &headers)
+}
+
+fn to_page(name: &str) -> Redirect {
+    // Relative, since the gateway may be behind a proxy that adds a path.
+    Redirect::temporary(&format!("./#/{name}"))
 }
 
 fn find(face: &Face, path: &str, headers: &HeaderMap) -> HandlerResult<Response> {

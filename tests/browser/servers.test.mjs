@@ -48,6 +48,30 @@ test('a command that does not exist is refused with the reason, and nothing is r
   assertClean(visit)
 })
 
+test('a server that cannot be connected is saved anyway, corrected, and connected', async (t) => {
+  const gateway = await startGateway(t)
+  const visit = await open(t, gateway, { hash: '#/servers/add', mayFail: ['500'] })
+  const { page } = visit
+  await page.getByLabel('Command', { exact: true }).fill('/no/such/program --flag')
+  await page.getByLabel('Name', { exact: true }).fill('later')
+  await page.getByRole('button', { name: 'Add later' }).click()
+  await page.getByRole('alert').getByRole('button', { name: 'Save anyway' }).click()
+  await page.getByText('later is saved, and the gateway tries to connect it again').waitFor()
+  const alert = page.getByRole('alert').filter({ hasText: 'later failed' })
+  await alert.getByText('/no/such/program').waitFor()
+  await assertAccessible(page)
+  await picture(page, 'server-kept')
+  const [kept] = await gateway.ask('GET', '/api/v0/servers')
+  assert.deepEqual([kept.name, kept.status], ['later', 'failed'])
+  await page.getByRole('link', { name: 'Edit', exact: true }).click()
+  await page.getByLabel('Command', { exact: true }).fill(commandLine({}))
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('later saved').waitFor()
+  const [connected] = await gateway.ask('GET', '/api/v0/servers')
+  assert.equal(connected.status, 'connected')
+  assertClean(visit)
+})
+
 test('a server behind a URL is added', async (t) => {
   const gateway = await startGateway(t)
   const fake = await startFake(t, { bearer: 'quokka-0003' })

@@ -37,12 +37,14 @@ pub fn workloads(words: &[&str]) -> ExitCode {
 
 /// Builds and starts a program of `bench/`, which finds the other programs beside itself.
 fn start(run: &Run, program: &str, words: &[&str]) -> Result<()> {
-    let mut build = vec!["cargo", "build", "--release", "--locked", "--quiet", "-p", "toolgate-bench"];
-    // Another program is measured than that of this checkout.
-    if !words.contains(&TOOLGATE) {
-        build.extend(["-p", "toolgate"]);
+    // One after the other: built together, they would share the features of their dependencies, and the program would not
+    // be the one that people build.
+    for package in ["toolgate", "toolgate-bench"] {
+        // Perhaps another program is measured than that of this checkout.
+        if package == "toolgate-bench" || !words.contains(&TOOLGATE) {
+            command::show(&run.root, &["cargo", "build", "--release", "--locked", "--quiet", "-p", package])?;
+        }
     }
-    command::show(&run.root, &build)?;
     let this = std::env::current_exe().context("the path of xtask is unknown")?;
     let target = this.ancestors().nth(2).context("xtask is not in a target folder")?;
     let program = target.join("release").join(program);

@@ -38,15 +38,14 @@ pub fn run(words: &[&str]) -> ExitCode {
     }
 }
 
-/// Installs the program as the README says, but without optimization, and makes an archive of it.
+/// Installs the program as the README says, and makes an archive of it.
 pub fn check(run: &mut Run) -> Result<()> {
     let folder = run.root.join("target/installation");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     let place = text(&folder)?;
-    let line =
-        ["cargo", "install", "--path", ".", "--debug", "--locked", "--quiet", "--no-track", "--root", place];
+    let line = ["cargo", "install", "--path", ".", "--locked", "--quiet", "--no-track", "--root", place];
     command::show(&run.root, &line)?;
     let program = folder.join("bin/toolgate");
     let archive = pack(&run.root, &program, &folder.join("archive"))?;

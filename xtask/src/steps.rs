@@ -22,8 +22,9 @@ pub const TEST: &[Step] = &[
     Step { name: "attacks", needs: &[], run: chaos::attacks },
     Step { name: "documentation", needs: &[], run: documentation },
     Step { name: "fuzzing", needs: &[], run: fuzzing },
-    Step { name: "installation", needs: &[], run: release::check },
     Step { name: "budget", needs: COUNTERS, run: bench::compare_with_budget },
+    // The step before has built the program.
+    Step { name: "installation", needs: &[], run: release::check },
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
     CONFORMANCE_BRIDGE,

@@ -705,6 +705,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/servers/{name}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the last lines that the processes of a server wrote to standard error. */
+        get: operations["get_api_v0_servers_name_logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v0/servers/{name}/reauthorize": {
         parameters: {
             query?: never;
@@ -898,6 +915,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/tools/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns why a caller sees or does not see a tool or a server. */
+        get: operations["get_api_v0_tools_why"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v0/upstream_oauth/sessions/{id}/complete": {
         parameters: {
             query?: never;
@@ -1009,7 +1043,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Redirects to a page of the dashboard. */
+        /** Redirects to the page of that name: people type such paths. */
         get: operations["get_groups"];
         put?: never;
         post?: never;
@@ -1147,7 +1181,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Redirects to a page of the dashboard. */
+        /** Redirects to the page of that name: people type such paths. */
         get: operations["get_prompts"];
         put?: never;
         post?: never;
@@ -1181,7 +1215,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Redirects to a page of the dashboard. */
+        /** Redirects to the page of that name: people type such paths. */
         get: operations["get_resources"];
         put?: never;
         post?: never;
@@ -1198,7 +1232,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Redirects to a page of the dashboard. */
+        /** Redirects to the page of that name: people type such paths. */
         get: operations["get_servers"];
         put?: never;
         post?: never;
@@ -1232,7 +1266,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Redirects to a page of the dashboard. */
+        /** Redirects to the page of that name: people type such paths. */
         get: operations["get_system"];
         put?: never;
         post?: never;
@@ -1249,7 +1283,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Redirects to a page of the dashboard. */
+        /** Redirects to the page of that name: people type such paths. */
         get: operations["get_tools"];
         put?: never;
         post?: never;
@@ -1703,7 +1737,7 @@ export interface components {
             name: string;
             /** @description `added`, `changed`, `skipped`, `failed` or `authorization_required`. */
             outcome: string;
-            /** @description Why the server was skipped or failed. */
+            /** @description Why the server was skipped or failed. A new server that failed is kept, and tried again. */
             reason?: string | null;
         };
         /** @description The servers that a configuration contains. */
@@ -1718,6 +1752,16 @@ export interface components {
         LabelledUrl: {
             label: string;
             url: string;
+        };
+        /** @description Lines that the processes of a server wrote to standard error. */
+        LogLines: {
+            /** @description Without secrets, the oldest first; empty for servers that are no processes. */
+            lines: string[];
+            /**
+             * Format: int64
+             * @description The value of `after` that returns the lines after these.
+             */
+            next: number;
         };
         /** @description Facts about the gateway. */
         Metadata: {
@@ -1858,6 +1902,8 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
+            /** @description Whether a server that cannot be connected is stored as `failed` instead of being refused; false if omitted. */
+            keep_failed?: boolean | null;
             /**
              * Format: int64
              * @description The largest number of concurrent calls; 0 or omitted for no limit.
@@ -1889,6 +1935,13 @@ export interface components {
             transport: string;
             /** @description The URL of the MCP endpoint; for HTTP servers. */
             url?: string | null;
+        };
+        /** @description One cause. */
+        RemarkBody: {
+            /** @description For programs, such as `tool_disabled`. */
+            code: string;
+            /** @description For people. */
+            message: string;
         };
         /** @description The prompt to render, and its arguments. */
         RenderInput: {
@@ -2116,6 +2169,18 @@ export interface components {
         /** @description A user with its token, as returned on creation and change. */
         UserWithToken: components["schemas"]["UserRecord"] & {
             access_token: string;
+        };
+        /** @description Whether a caller sees a tool or a server, and why not. */
+        VisibilityBody: {
+            client?: string | null;
+            group?: string | null;
+            /** @description The name that was asked about. */
+            name: string;
+            /** @description Why it is not visible; empty if it is. */
+            reasons: components["schemas"]["RemarkBody"][];
+            visible: boolean;
+            /** @description What may be in the way although it is visible, such as a server that failed. */
+            warnings: components["schemas"]["RemarkBody"][];
         };
     };
     responses: never;
@@ -3826,6 +3891,40 @@ export interface operations {
             };
         };
     };
+    get_api_v0_servers_name_logs: {
+        parameters: {
+            query?: {
+                /** @description Only lines after these; `next` of an earlier response */
+                after?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogLines"];
+                };
+            };
+            /** @description An error, with a sentence that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     post_api_v0_servers_name_reauthorize: {
         parameters: {
             query?: never;
@@ -4291,6 +4390,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["OpenInput"];
+                };
+            };
+            /** @description An error, with a sentence that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_tools_why: {
+        parameters: {
+            query: {
+                /** @description The full name of a tool, or the name of a server */
+                name: string;
+                /** @description The group whose endpoint the caller uses; if omitted, that of everything */
+                group?: string;
+                /** @description The MCP client that asks; if omitted, one that may use all servers */
+                client?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VisibilityBody"];
                 };
             };
             /** @description An error, with a sentence that says what is wrong */
