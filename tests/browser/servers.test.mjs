@@ -135,7 +135,7 @@ test('an import that fails in part says why, and only what failed is tried again
   const gateway = await startGateway(t)
   const fake = await startFake(t)
   await fake.stop()
-  const visit = await open(t, gateway, { hash: '#/servers/add?by=paste' })
+  const visit = await open(t, gateway, { hash: '#/servers/add?by=paste', mayFail: ['500'] })
   const { page } = visit
   const config = { mcpServers: { local: fakeCommand(), web: { url: fake.url }, none: { command: '/no/such/program' } } }
   await page.getByLabel('Configuration file, or part of it').fill(JSON.stringify(config))
@@ -146,6 +146,7 @@ test('an import that fails in part says why, and only what failed is tried again
   await result('none').getByText('Failed', { exact: true }).waitFor()
   await result('none').getByText('enter its full path').waitFor()
   await result('web').getByText(fake.url).waitFor()
+  await result('web').getByText('it is kept, and the gateway tries it again').waitFor()
   await page.getByRole('link', { name: 'Connect an agent' }).waitFor()
   await picture(page, 'import-results-failed')
   await startFake(t, {}, fake.port)
