@@ -49,6 +49,8 @@ pub enum MediaType {
 pub struct HeadReader {
     /// How many bytes of the buffer contain no end of a head.
     seen: usize,
+    /// How many bytes of empty lines came before the head; they count towards its limit.
+    skipped: usize,
 }
 
 impl HeadReader {
@@ -56,18 +58,23 @@ impl HeadReader {
     /// are skipped.
     pub fn take(&mut self, buffer: &mut BytesMut) -> Result<Option<ResponseHead>, String> {
         loop {
+            // Each empty line before a head would look like the end of one.
+            let empty = empty_lines(buffer);
+            buffer.advance(empty);
+            self.skipped += empty;
+            self.seen = self.seen.saturating_sub(empty);
             // The beginning is parsed at once, since it shows whether this is HTTP. After that a head is parsed only
             // when it is complete: one that comes in many small pieces would be parsed as often.
             let is_due = self.seen < BEGINNING || has_end(&buffer[self.seen.saturating_sub(2)..]);
             let parsed = if is_due && !buffer.is_empty() { parse(buffer)? } else { None };
             let Some(Parsed { length, mut head, session }) = parsed else {
                 self.seen = buffer.len();
-                return if self.seen <= HEAD_LIMIT { Ok(None) } else { Err(too_long()) };
+                return if self.skipped + self.seen <= HEAD_LIMIT { Ok(None) } else { Err(too_long()) };
             };
-            if length > HEAD_LIMIT {
+            if self.skipped + length > HEAD_LIMIT {
                 return Err(too_long());
             }
-            self.seen = 0;
+            *self = Self::default();
             match (head.status, session) {
                 (101, _) => return Err("switches to another protocol, which it was not asked to".into()),
                 (100..200, _) => buffer.advance(length),
@@ -82,6 +89,15 @@ impl HeadReader {
             }
         }
     }
+}
+
+/// The length of the empty lines at the beginning.
+fn empty_lines(bytes: &[u8]) -> usize {
+    let mut length = 0;
+    while let [b'\n', ..] | [b'\r', b'\n', ..] = &bytes[length..] {
+        length += if bytes[length] == b'\n' { 1 } else { 2 };
+    }
+    length
 }
 
 /// Whether an empty line follows a line.
@@ -249,6 +265,27 @@ mod tests {
             assert!(take(head.as_bytes(), size).is_err(), "{size}: {head:?}");
         }
         take(head.as_bytes(), head.len()).unwrap_err()
+    }
+
+    #[test]
+    fn empty_lines_before_a_head_are_not_kept_and_count_towards_its_limit() {
+        let (mut reader, mut buffer) = (HeadReader::default(), BytesMut::new());
+        for piece in ["\r", "\n\n", "\r\n\r"] {
+            buffer.extend_from_slice(piece.as_bytes());
+            assert!(reader.take(&mut buffer).unwrap().is_none());
+        }
+        assert_eq!(&buffer[..], b"\r");
+        buffer.extend_from_slice(b"\nHTTP/1.1 200 OK\r\n\r\nx");
+        assert_eq!(reader.take(&mut buffer).unwrap().unwrap().status, 200);
+        assert_eq!(&buffer[..], b"x");
+        let (mut reader, mut lines) = (HeadReader::default(), 0);
+        let refused = loop {
+            lines += 1;
+            if let Err(refused) = reader.take(&mut BytesMut::from("\n")) {
+                break refused;
+            }
+        };
+        assert_eq!((refused, lines), (too_long(), HEAD_LIMIT + 1));
     }
 
     #[test]
