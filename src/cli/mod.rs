@@ -1,5 +1,6 @@
 //! The command line. All commands except `start`, `reset-admin`, `backup`, `check` and `completions` talk to a running
-//! gateway over HTTP; `stdio` runs one itself where there is none. One file per noun; verbs that several nouns share are in `verbs`.
+//! gateway over HTTP; `stdio` runs one itself where there is none. One file per noun; verbs that several nouns share are in
+//! `verbs`.
 
 #![allow(clippy::disallowed_methods)] // Tasks of the command line end with its process.
 
