@@ -103,6 +103,7 @@ fn show_call(call: &EndedCall) {
         "TimedOut" => "timed out",
         "Cancelled" => "cancelled",
         "Denied" => "denied",
+        "Limited" => "limited",
         other => other,
     };
     let name = match (call.server.as_str(), call.tool.as_str()) {
