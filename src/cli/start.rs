@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::time::SystemTime;
 
 use clap::Args;
@@ -11,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::{output, places, signals};
 use crate::app::{self, App};
 use crate::config::{self, Config, Mode, StartFlags};
-use telemetry::{self, EndedCall};
+use telemetry::{self, CallWatcher, EndedCall};
+
+/// How many lines about calls may wait for the terminal.
+const SHOWN_AT_ONCE: usize = 256;
 
 /// Run the gateway
 #[derive(Args)]
@@ -42,7 +46,7 @@ pub struct Start {
 
 pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
     let shows_calls = !start.quiet && std::io::stderr().is_terminal();
-    telemetry::start_logging(config::log_filter()?, shows_calls.then_some(show_call));
+    telemetry::start_logging(config::log_filter()?, shows_calls.then(watch_calls).transpose()?);
     let flags = StartFlags {
         port: start.port,
         host: start.host,
@@ -94,8 +98,18 @@ fn is_open_to_others(config: &Config) -> bool {
     config.mode == Mode::Development && !config.bind.is_loopback()
 }
 
-/// Shows a call that ended: `ok         12.3ms  web__echo`.
-fn show_call(call: &EndedCall) {
+/// Shows calls on the terminal, in a thread of its own: a terminal that is stopped must not stop calls. Calls that it cannot
+/// keep up with are not shown.
+fn watch_calls() -> std::io::Result<CallWatcher> {
+    let (sender, lines) = mpsc::sync_channel::<String>(SHOWN_AT_ONCE);
+    std::thread::Builder::new().name("calls".into()).spawn(move || {
+        lines.iter().for_each(|line| output::message(&line));
+    })?;
+    Ok(Box::new(move |call| drop(sender.try_send(line_of(call)))))
+}
+
+/// Formats a call that ended: `ok         12.3ms  web__echo`.
+fn line_of(call: &EndedCall) -> String {
     let outcome = match call.outcome.as_str() {
         "Ok" => "ok",
         "ToolError" => "tool error",
@@ -111,7 +125,7 @@ fn show_call(call: &EndedCall) {
         ("", tool) => tool.to_owned(),
         (server, tool) => format!("{server}__{tool}"),
     };
-    output::message(&format!("{outcome:<10} {:>9}  {}", call.elapsed, name.replace('\n', " ")));
+    format!("{outcome:<10} {:>9}  {}", call.elapsed, name.replace('\n', " "))
 }
 
 /// What the start message tells besides the configuration.

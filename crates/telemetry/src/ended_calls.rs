@@ -21,8 +21,11 @@ pub struct EndedCall {
     pub elapsed: String,
 }
 
-/// Passes each ended call to a function.
-pub struct ShowCalls(pub fn(&EndedCall));
+/// Gets each call that ended, in the thread of the call: it must not wait.
+pub type CallWatcher = Box<dyn Fn(&EndedCall) + Send + Sync>;
+
+/// Passes each ended call to a watcher.
+pub struct ShowCalls(pub CallWatcher);
 
 impl ShowCalls {
     /// The events that this needs.

@@ -23,7 +23,7 @@ use tracing_subscriber::registry::LookupSpan;
 use ended_calls::ShowCalls;
 use refused_calls::{RefusedCalls, RefusedLabels};
 
-pub use ended_calls::EndedCall;
+pub use ended_calls::{CallWatcher, EndedCall};
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -248,7 +248,7 @@ impl<W: Write> Write for Unfailing<W> {
 }
 
 /// Sends logs to standard error, so that standard output contains only results. `show` gets each call that ended.
-pub fn start_logging(filter: Targets, show: Option<fn(&EndedCall)>) {
+pub fn start_logging(filter: Targets, show: Option<CallWatcher>) {
     // Two gateways in one process (tests) share the first one's log.
     let _ = match show {
         None => {
