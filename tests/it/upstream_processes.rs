@@ -96,3 +96,27 @@ async fn a_process_counts_until_it_is_gone() {
     let second = two.call_text("s__pid", json!({})).await;
     assert!(second != first && !is_alive(&first));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_whose_lists_are_still_read_makes_room_when_they_are() {
+    let app = with_limit(2).await;
+    register(&app, "s", json!({ "era": "legacy", "delay_ms": { "tools/list": 300 } })).await;
+    let (one, two) = (Agent::connect(&app, "/mcp").await, Agent::connect(&app, "/mcp").await);
+    let first = one.call_text("s__pid", json!({})).await;
+    let second = two.call_text("s__pid", json!({})).await;
+    assert!(second != first && !is_alive(&first));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_has_ended_starts_no_process() {
+    let app = with_limit(2).await;
+    register(&app, "s", json!({ "era": "legacy" })).await;
+    // The gateway reads the lists of a new process in the background; sooner or later a session ends before that begins.
+    for _ in 0..20 {
+        let agent = Agent::connect(&app, "/mcp").await;
+        agent.call_text("s__pid", json!({})).await;
+        agent.end().await.expect(204);
+    }
+    let agent = Agent::connect(&app, "/mcp").await;
+    agent.call_text("s__pid", json!({})).await;
+}

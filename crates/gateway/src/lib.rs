@@ -382,12 +382,12 @@ impl Gateway {
         catalog.has_stateful_servers && upstreams.any(|upstream| upstream.has_link_of(owner))
     }
 
-    /// Closes the links of an owner who is gone.
-    pub async fn release_links_of(&self, owner: Owner) {
+    /// Begins to close the links of owners who are gone.
+    pub fn release_links_of(&self, is_gone: impl Fn(Owner) -> bool) {
         for upstream in self.catalog().entries().filter_map(|entry| entry.upstream.as_ref()) {
-            upstream.release(owner).await;
+            upstream.release(&is_gone);
         }
-        self.forget_own_lists(|of| of == owner);
+        self.forget_own_lists(is_gone);
     }
 
     /// Closes the links of callers without a session that have been idle for this long.

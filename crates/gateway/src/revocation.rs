@@ -34,11 +34,9 @@ impl Gateway {
             self.metrics.forget_principal(name.as_str());
         }
         self.changed.send_replace(());
-        let gateway = self.clone();
-        self.tasks.spawn(async move {
-            for principal in revoked.iter().filter(|principal| !known.contains(&principal.id())) {
-                gateway.release_links_of(Owner::Principal(principal.id())).await;
-            }
-        });
+        let gone: Vec<_> = revoked.iter().map(|of| of.id()).filter(|id| !known.contains(id)).collect();
+        if !gone.is_empty() {
+            self.release_links_of(|owner| matches!(owner, Owner::Principal(id) if gone.contains(&id)));
+        }
     }
 }

@@ -187,7 +187,10 @@ impl Gateway {
         if let Some(entry) = self.catalog().get(&key.server) {
             self.share_wanted(entry, key);
             // A modern server has no such request: the next list of what is wanted lacks the topic.
-            if let (true, Era::Legacy, Topic::Resource(uri)) = (is_last, key.link.era, &key.topic) {
+            // A link that is closed ends what was subscribed on it, and is not opened again for that.
+            let is_open = entry.upstream.as_ref().is_some_and(|upstream| upstream.has_link(&key.link));
+            if let (true, Era::Legacy, Topic::Resource(uri)) = (is_last && is_open, key.link.era, &key.topic)
+            {
                 // Only the log gets to know it.
                 let asked =
                     self.ask_about(entry, "resources/unsubscribe", uri, &key.link, Disclosure::Full).await;

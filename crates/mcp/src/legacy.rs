@@ -360,11 +360,9 @@ impl Mcp {
     pub(super) fn release(self: &Arc<Self>, serial: u64) {
         // Whatever a session holds, it has an entry.
         let Some(live) = self.lives.remove(serial) else { return };
+        self.gateway.release_links_of(|owner| owner == Owner::Session(serial));
         let mcp = self.clone();
-        self.tasks.spawn(async move {
-            mcp.unsubscribe_all(live.subscriptions).await;
-            mcp.gateway.release_links_of(Owner::Session(serial)).await;
-        });
+        self.tasks.spawn(async move { mcp.unsubscribe_all(live.subscriptions).await });
     }
 }
 

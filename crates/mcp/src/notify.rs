@@ -59,6 +59,9 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
             },
             _ = sweep.tick() => {
                 end_idle(&mcp, idle_limit).await;
+                // What a session began just before its end may have opened a link after it.
+                let has_ended = |owner| matches!(owner, Owner::Session(of) if mcp.sessions.has_ended(of));
+                mcp.gateway.release_links_of(has_ended);
                 if let Some(limit) = idle_limit {
                     let mcp = mcp.clone();
                     mcp.tasks.clone().spawn(async move { mcp.gateway.release_idle_links(limit).await });

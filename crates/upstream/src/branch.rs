@@ -2,11 +2,12 @@
 //! again when it was lost.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use tokio::sync::Notify;
 
 use super::link::Link;
 use super::profile::Profile;
@@ -22,6 +23,8 @@ pub struct Branch {
     /// The current link; `None` before the first caller, and while it is lost. A branch that uses the first link has
     /// none.
     link: ArcSwapOption<Link>,
+    /// Whether it was given up: nobody would close a link that it opens from now on.
+    is_given_up: Mutex<bool>,
     /// Held while the link is opened; other callers wait.
     pub opening: tokio::sync::Mutex<()>,
     /// What the server lists on this link; `None` before the first reading.
@@ -33,6 +36,8 @@ pub struct Branch {
     /// What callers of this link are subscribed to.
     pub wanted_topics: Mutex<BTreeSet<Topic>>,
     last_used: Mutex<Instant>,
+    /// How many tasks of the gateway itself hold its link for a moment.
+    settling: AtomicUsize,
     failed: Mutex<Option<Instant>>,
 }
 
@@ -41,12 +46,14 @@ impl Branch {
         Arc::new(Self {
             profile,
             link: ArcSwapOption::empty(),
+            is_given_up: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             lists: ArcSwapOption::empty(),
             reading: tokio::sync::Mutex::default(),
             is_stale: AtomicBool::new(false),
             wanted_topics: Mutex::default(),
             last_used: Mutex::new(Instant::now()),
+            settling: AtomicUsize::new(0),
             failed: Mutex::default(),
         })
     }
@@ -62,9 +69,26 @@ impl Branch {
         self.link.load_full().filter(|link| !link.calls.is_lost())
     }
 
-    pub fn set_link(&self, link: Arc<Link>) {
-        self.link.store(Some(link));
-        *self.failed.lock().expect("no code panics while it holds the time") = None;
+    /// Keeps a link that was opened; false if the branch was given up meanwhile.
+    pub fn set_link(&self, link: Arc<Link>) -> bool {
+        let is_given_up = self.is_given_up.lock().expect("no code panics while it holds the mark");
+        if !*is_given_up {
+            self.link.store(Some(link));
+            *self.failed.lock().expect("no code panics while it holds the time") = None;
+        }
+        !*is_given_up
+    }
+
+    pub fn is_given_up(&self) -> bool {
+        *self.is_given_up.lock().expect("no code panics while it holds the mark")
+    }
+
+    /// Gives the branch up for good; returns its link, to be closed.
+    pub fn give_up(&self) -> Option<Arc<Link>> {
+        let mut is_given_up = self.is_given_up.lock().expect("no code panics while it holds the mark");
+        *is_given_up = true;
+        self.wanted_topics.lock().expect("no code panics while it holds the topics").clear();
+        self.take_link()
     }
 
     /// Forgets the link if it is this one.
@@ -124,6 +148,16 @@ impl Branch {
         !is_used && !self.is_subscribed()
     }
 
+    /// Holds the link, which is read for the first time. It is in use until then, but not by a caller.
+    pub fn settle(self: &Arc<Self>, link: Arc<Link>, settled: Arc<Notify>) -> Settling {
+        self.settling.fetch_add(1, Ordering::AcqRel);
+        Settling { branch: self.clone(), link: Some(link), settled }
+    }
+
+    pub fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Acquire) > 0
+    }
+
     pub fn touch(&self) {
         *self.last_used.lock().expect("no code panics while it holds a time") = Instant::now();
     }
@@ -145,5 +179,21 @@ impl Branch {
             self.touch();
         }
         self.last_used().elapsed() > limit
+    }
+}
+
+/// Keeps a new link from being idle. Whoever waits for an idle link is woken when this is dropped.
+pub struct Settling {
+    branch: Arc<Branch>,
+    link: Option<Arc<Link>>,
+    settled: Arc<Notify>,
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        // In this order: whoever finds that no link settles must find that this one is idle.
+        self.link = None;
+        self.branch.settling.fetch_sub(1, Ordering::AcqRel);
+        self.settled.notify_waiters();
     }
 }

@@ -49,9 +49,16 @@ impl Upstream {
         }
         // Boxed, since the future is large and not always needed.
         Box::pin(async {
-            match self.server_for(profile, first).await? {
-                Server::First(link) => Ok(link),
-                Server::Branch(branch) => self.link_of(&branch).await,
+            loop {
+                let branch = match self.server_for(profile, first.clone()).await? {
+                    Server::First(link) => return Ok(link),
+                    Server::Branch(branch) => branch,
+                };
+                let link = self.link_of(&branch).await;
+                // One that callers share is given up for another one, and there is another one for this caller then.
+                if link.is_ok() || !branch.is_given_up() || branch.profile.owner.is_some() {
+                    return link;
+                }
             }
         })
         .await
@@ -231,6 +238,7 @@ impl Upstream {
             Ok(_) => self.0.set_speaks_legacy(Some(true)),
             Err(error) => {
                 self.0.slots.pool.remove(&branch);
+                branch.give_up();
                 let server = &self.config().name;
                 tracing::debug!(%server, %error, "the server speaks only the modern revision");
                 self.0.set_speaks_legacy(Some(false));
@@ -243,6 +251,9 @@ impl Upstream {
         branch.touch();
         if branch.uses_first_link() {
             return self.link().await;
+        }
+        if branch.is_given_up() {
+            return Err(given_up());
         }
         let carrier = self.carrier(branch);
         let branch = carrier.as_ref().unwrap_or(branch);
@@ -280,6 +291,9 @@ impl Upstream {
         if let Some(link) = branch.link() {
             return Ok(link);
         }
+        if branch.is_given_up() {
+            return Err(given_up());
+        }
         let shared = &self.0;
         // Clients can declare any number of different capabilities, and the server has to answer every handshake.
         let _few_at_once = shared.handshakes.acquire().await;
@@ -295,10 +309,18 @@ impl Upstream {
         shared.restore_topics(&link, &wanted);
         // Changes between two links were not announced.
         branch.set_stale(true);
-        branch.set_link(link.clone());
+        if !branch.set_link(link.clone()) {
+            link.close().await;
+            return Err(given_up());
+        }
         self.attend(branch, &link);
         let (upstream, branch) = (self.clone(), branch.clone());
-        shared.task.spawn(async move { upstream.note_failed(upstream.read_branch(&branch, false).await) });
+        // It must not be ended and then opened again only to be read.
+        let settling = shared.slots.settle(&branch, &link);
+        shared.task.spawn(async move {
+            upstream.note_failed(upstream.read_branch(&branch, false).await);
+            drop(settling);
+        });
         Ok(link)
     }
 
@@ -449,8 +471,7 @@ impl Upstream {
             let _ = self.0.events.send(ServerEvent::Forgotten(self.clone(), forgotten));
         }
         let Some(branch) = branch else { return };
-        branch.wanted_topics.lock().expect("no code panics while it holds the topics").clear();
-        if let Some(link) = branch.take_link() {
+        if let Some(link) = branch.give_up() {
             self.0.options.tasks.spawn(async move { link.close().await });
         }
     }
@@ -489,9 +510,17 @@ impl Upstream {
         self.0.slots.pool.has_link(|profile| profile.owner == Some(owner))
     }
 
-    /// Closes the links of an owner that is gone.
-    pub async fn release(&self, owner: Owner) {
-        close_all(self.0.slots.pool.take(|branch| branch.profile.owner == Some(owner))).await;
+    /// Whether the link of a profile is open.
+    pub fn has_link(&self, at: &Profile) -> bool {
+        at.is_first(self.0.first_era()) || self.0.slots.pool.has_link(|profile| profile == at)
+    }
+
+    /// Begins to close the links of owners that are gone: when this returns, their processes count as ending.
+    pub fn release(&self, is_gone: impl Fn(Owner) -> bool) {
+        let links = self.0.slots.pool.take(|branch| branch.profile.owner.is_some_and(&is_gone));
+        if !links.is_empty() {
+            self.0.options.tasks.spawn(close_all(links));
+        }
     }
 
     /// Closes links of callers without sessions that were idle for longer than `limit`, and shared links of a stateful
@@ -547,6 +576,10 @@ impl Shared {
             "clients with capabilities use the link without any, since another one failed: {error}"
         ));
     }
+}
+
+fn given_up() -> CallError {
+    CallError::NotSent("the link to the server was closed".into())
 }
 
 async fn close_all(links: Vec<Arc<Link>>) {

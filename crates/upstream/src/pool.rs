@@ -150,6 +150,11 @@ impl LinkPool {
         self.branches().iter().filter_map(|branch| branch.unused_since()).min()
     }
 
+    /// Whether a link is in use only because its lists are read for the first time.
+    pub fn is_settling(&self) -> bool {
+        self.branches().iter().any(|branch| branch.is_settling())
+    }
+
     /// Takes out the link that has been idle longest. Its branch stays, and opens another one when it is needed.
     pub fn take_idle(&self) -> Option<Arc<Link>> {
         // Under the lock: nobody may find neither an idle process nor one that is ending.
@@ -168,7 +173,7 @@ impl LinkPool {
         for profile in profiles {
             read.remove(&profile);
         }
-        taken.iter().filter_map(|branch| branch.take_link()).collect()
+        taken.iter().filter_map(|branch| branch.give_up()).collect()
     }
 }
 

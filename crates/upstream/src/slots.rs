@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
+use super::branch::{Branch, Settling};
 use super::error::CallError;
 use super::link::Link;
 use super::pool::LinkPool;
@@ -22,7 +23,7 @@ struct AllSlots {
     budgets: Budgets,
     count: ProcessCount,
     servers: Mutex<Vec<Weak<ServerSlots>>>,
-    /// Notified when a process is gone.
+    /// Notified when a process is gone, or idle for the first time.
     freed: Arc<Notify>,
 }
 
@@ -62,17 +63,27 @@ impl ProcessSlots {
 
     /// Takes the link that has been idle longest out of its pool, of whatever server.
     fn take_idle(&self) -> Option<Arc<Link>> {
-        let servers = self.0.servers.lock().expect("no code panics while it holds the servers").clone();
-        let servers = servers.iter().filter_map(Weak::upgrade);
+        let servers = self.servers().into_iter();
         let mut idle: Vec<_> =
             servers.filter_map(|server| Some((server.pool.idle_since()?, server))).collect();
         idle.sort_by_key(|(since, _)| *since);
         idle.iter().find_map(|(_, server)| server.pool.take_idle())
     }
+
+    fn servers(&self) -> Vec<Arc<ServerSlots>> {
+        let servers = self.0.servers.lock().expect("no code panics while it holds the servers");
+        servers.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 impl ServerSlots {
-    /// Takes a slot for a process. Ends an idle process if there is none, and waits while one is ending.
+    /// Keeps a link that was just opened from being idle until its lists are read.
+    pub fn settle(&self, branch: &Arc<Branch>, link: &Arc<Link>) -> Settling {
+        branch.settle(link.clone(), self.all.0.freed.clone())
+    }
+
+    /// Takes a slot for a process. Ends an idle process if there is none, and waits while one is ending or will soon be
+    /// idle.
     pub async fn take(&self, tasks: &TaskTracker, step: &Step) -> Result<ProcessSlot, CallError> {
         loop {
             let mut freed = pin!(self.all.0.freed.notified());
@@ -90,9 +101,13 @@ impl ServerSlots {
                 let _ = tasks.spawn(async move { link.close().await }).await;
                 continue;
             }
-            if !self.has_ending(full) {
-                // The last one that was ending may have ended just now.
-                return self.try_take().map_err(|full| self.refusal(full));
+            if !self.will_have_room(full) {
+                // The last one may have ended, or become idle, just now.
+                match self.try_take() {
+                    Ok(slot) => return Ok(slot),
+                    Err(full) if !self.has_idle(full) => return Err(self.refusal(full)),
+                    Err(_) => continue,
+                }
             }
             step.set(format!("waiting for one of its {} processes to end", self.limit(full)));
             freed.await;
@@ -106,10 +121,20 @@ impl ServerSlots {
         Ok(ProcessSlot::new(counts, [of_server, of_all], self.all.0.freed.clone()))
     }
 
-    fn has_ending(&self, full: Full) -> bool {
+    /// Whether a process is ending, or will be idle soon.
+    fn will_have_room(&self, full: Full) -> bool {
         match full {
-            Full::Server => self.count.has_ending(),
-            Full::All => self.all.0.count.has_ending(),
+            Full::Server => self.count.has_ending() || self.pool.is_settling(),
+            Full::All => {
+                self.all.0.count.has_ending() || self.all.servers().iter().any(|of| of.pool.is_settling())
+            }
+        }
+    }
+
+    fn has_idle(&self, full: Full) -> bool {
+        match full {
+            Full::Server => self.pool.idle_since().is_some(),
+            Full::All => self.all.servers().iter().any(|of| of.pool.idle_since().is_some()),
         }
     }
 
