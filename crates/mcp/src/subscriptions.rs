@@ -22,7 +22,7 @@ use wire::Head;
 
 /// Timeout for a server to accept a subscription of a listen request, after which it counts as refused: the other
 /// subscriptions must not wait for it.
-const ASKING: Duration = Duration::from_secs(5);
+const ASKING: Duration = Duration::from_secs(10);
 
 /// What a session or a listen request is subscribed to, by the URI or id that the client gave.
 #[derive(Default)]

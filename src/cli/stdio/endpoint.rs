@@ -19,7 +19,7 @@ use wire::sse::Scanner;
 use wire::{Head, MessageKind};
 
 /// How long a message waits for a gateway that cannot be reached, such as one that restarts.
-const UNREACHABLE_LIMIT: Duration = Duration::from_secs(10);
+const UNREACHABLE_LIMIT: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 pub struct Endpoint {

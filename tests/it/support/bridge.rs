@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use super::modern::{CAPABILITIES_KEY, CLIENT_KEY, VERSION, VERSION_KEY};
 use super::process::send_signal;
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct Bridge {
     child: Child,

@@ -13,7 +13,7 @@ use super::client::{self, Answer, Connection, Events};
 
 pub const BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
 /// Timeout for everything that is waited for.
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct Agent {
     pub address: String,

@@ -40,7 +40,7 @@ pub use wires::{Server, Wire};
 
 /// Waits for a condition, checks it often, and fails with `what` if it does not hold in time.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !condition().await {
         assert!(Instant::now() < deadline, "did not come true in time: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::client::{self, Answer};
 
 /// Timeout for starting and stopping.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct Process {
     child: Child,
