@@ -21,6 +21,9 @@ pub struct Why {
     /// At the endpoint of this group
     #[arg(long)]
     group: Option<String>,
+    /// At the endpoint of this server
+    #[arg(long, conflicts_with = "group")]
+    server: Option<String>,
     /// For this MCP client (enterprise mode)
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
@@ -28,7 +31,7 @@ pub struct Why {
 
 pub async fn run(invocation: &Invocation, why: Why) -> anyhow::Result<()> {
     let mut request = ApiRequest::get(&["tools", "why"]).query("name", &why.name);
-    for (key, value) in [("group", &why.group), ("client", &why.client)] {
+    for (key, value) in [("group", &why.group), ("server", &why.server), ("client", &why.client)] {
         if let Some(value) = value {
             request = request.query(key, value);
         }
@@ -45,13 +48,35 @@ pub async fn run(invocation: &Invocation, why: Why) -> anyhow::Result<()> {
             );
         }
     }
+    lines.extend(tools(&record));
     invocation.show(&answer, |_| lines.join("\n"))
+}
+
+/// The tools of a server: how many are visible, and, unless the whole server is hidden, why the others are not.
+fn tools(record: &Value) -> Vec<String> {
+    let tools = &record["tools"];
+    let (Some(total), Some(visible)) = (tools["total"].as_u64(), tools["visible"].as_u64()) else {
+        return Vec::new();
+    };
+    let mut lines = vec![format!("Visible tools: {visible} of {total}.")];
+    if record["visible"] == true {
+        for hidden in tools["hidden"].as_array().into_iter().flatten() {
+            let reasons = hidden["reasons"].as_array().into_iter().flatten();
+            let reasons: Vec<_> = reasons.map(|reason| output::printable(&text(reason, "message"))).collect();
+            lines.push(format!("✗ {}: {}", text(hidden, "name"), reasons.join("; ")));
+        }
+    }
+    lines
 }
 
 fn headline(record: &Value, why: &Why) -> String {
     let is = if record["visible"] == true { "is visible" } else { "is not visible" };
     let caller = why.client.as_ref().map_or("agents".to_owned(), |client| format!("the client {client:?}"));
-    let place = why.group.as_ref().map_or(String::new(), |group| format!(" in the group {group:?}"));
+    let place = match (&why.group, &why.server) {
+        (Some(group), _) => format!(" in the group {group:?}"),
+        (None, Some(server)) => format!(" at the endpoint of the server {server:?}"),
+        (None, None) => String::new(),
+    };
     format!("{:?} {is} to {caller}{place}.", why.name)
 }
 

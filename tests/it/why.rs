@@ -57,6 +57,44 @@ async fn a_group_hides_what_it_does_not_include() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_endpoint_of_a_server_has_that_server_alone_under_its_own_names() {
+    let (app, _fake) = ready().await;
+    let dotted = json!({ "tools": [{ "name": "t".repeat(64), "inputSchema": { "type": "object" } }] });
+    let other = Fake::start(Behaviour::of(dotted)).await;
+    app.register_http("other", &other).await;
+    let long = format!("other__{}", "t".repeat(64));
+    assert_eq!(codes(&app, "server=web&name=web__echo").await, [""; 0]);
+    assert_eq!(codes(&app, &format!("server=web&name={long}")).await, ["other_server"]);
+    assert_eq!(why(&app, &format!("name={long}")).await["warnings"][0]["code"], "refused_name");
+    let answer = why(&app, &format!("server=other&name={long}")).await;
+    assert_eq!((&answer["server"], &answer["warnings"]), (&json!("other"), &json!([])), "{answer}");
+    app.post("/api/v0/servers/web/disable", json!({})).await.expect(200);
+    assert_eq!(codes(&app, "server=web&name=web__echo").await, ["server_disabled"]);
+    app.get("/api/v0/tools/why?name=web&server=nosuch").await.expect(404).error();
+    app.post("/api/v0/tool-groups", json!({ "name": "dev", "included_servers": ["web"] })).await.expect(201);
+    app.get("/api/v0/tools/why?name=web&server=web&group=dev").await.expect(400).error();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_about_a_server_names_its_hidden_tools() {
+    let (app, _fake) = ready().await;
+    let all = why(&app, "name=web").await["tools"].clone();
+    assert_eq!((&all["total"], &all["hidden"]), (&all["visible"], &json!([])), "{all}");
+    app.send("POST", "/api/v0/tools/disable?entity=web__echo", &[], "").await.expect(200);
+    let group = json!({ "name": "dev", "included_servers": ["web"], "excluded_tools": ["web__add"] });
+    app.post("/api/v0/tool-groups", group).await.expect(201);
+    let some = why(&app, "name=web&group=dev").await["tools"].clone();
+    assert_eq!(some["visible"], json!(all["total"].as_u64().unwrap() - 2), "{some}");
+    let hidden: Vec<_> = some["hidden"].as_array().unwrap().iter().collect();
+    let causes: Vec<_> = hidden.iter().map(|tool| (&tool["name"], &tool["reasons"][0]["code"])).collect();
+    let (add, echo) = (json!("web__add"), json!("web__echo"));
+    assert_eq!(causes, [(&add, &json!("excluded_from_group")), (&echo, &json!("tool_disabled"))]);
+    assert_eq!(why(&app, "name=web__echo").await["tools"], Value::Null, "only for a server");
+    let said = Cli::new(&app.address).ok(&["why", "web"]).await;
+    assert!(said.ends_with("✗ web__echo: the tool is disabled\n"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_failed_is_a_reason_only_while_nothing_is_known_of_it() {
     let (app, mut fake) = ready().await;
     let nowhere = json!({ "name": "new", "transport": "streamable_http", "url": "http://127.0.0.1:1/mcp",

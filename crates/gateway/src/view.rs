@@ -169,13 +169,15 @@ impl Catalog {
         self.lens_for(&viewer.scope, self.principals().allow_list(viewer.client)?)
     }
 
-    /// Resolves a viewer in a group even if the group does not exist for it: to find out why.
+    /// Resolves a viewer even if the group or server of its endpoint does not exist for it: to find out why.
     pub fn lens_unchecked<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
         let allowed = self.principals().allow_list(viewer.client)?;
-        match &viewer.scope {
-            Scope::Everything | Scope::Server(_) => self.lens(viewer),
-            Scope::Group(name) => Some(Lens { part: Part::Group(self.members(name)?), allowed }),
-        }
+        let part = match &viewer.scope {
+            Scope::Everything => Part::Everything,
+            Scope::Group(name) => Part::Group(self.members(name)?),
+            Scope::Server(name) => Part::Server(name),
+        };
+        Some(Lens { part, allowed })
     }
 
     fn lens_for<'a>(&'a self, scope: &'a Scope, allowed: &'a AllowList) -> Option<Lens<'a>> {

@@ -18,6 +18,23 @@ pub struct Visibility {
     pub reasons: Vec<Remark>,
     /// What may still be in the way of a caller who sees it.
     pub warnings: Vec<Remark>,
+    /// For a server: its tools.
+    pub tools: Option<ToolsVisibility>,
+}
+
+/// The tools of a server: how many there are, and which of them a caller does not see.
+#[derive(Debug)]
+pub struct ToolsVisibility {
+    pub total: usize,
+    pub hidden: Vec<HiddenTool>,
+}
+
+/// A tool that a caller does not see.
+#[derive(Debug)]
+pub struct HiddenTool {
+    /// The full name.
+    pub name: String,
+    pub reasons: Vec<Remark>,
 }
 
 /// One cause: a code for programs, and a sentence for people.
@@ -33,15 +50,16 @@ impl Remark {
     }
 }
 
-/// The caller that is asked about: anybody, or an MCP client, at the endpoint of everything or of a group.
+/// The caller that is asked about: anybody, or an MCP client, at the endpoint of everything, of a group or of a server.
 pub struct AskedViewer<'a> {
     pub group: Option<&'a str>,
+    pub server: Option<&'a str>,
     pub client: Option<&'a str>,
 }
 
 impl Gateway {
-    /// Explains whether a caller sees the tool or the server of this name. Unknown groups and clients are errors; an
-    /// unknown name is an answer.
+    /// Explains whether a caller sees the tool or the server of this name. Unknown groups, servers of endpoints and
+    /// clients are errors; an unknown name is an answer.
     pub fn why(&self, name: &str, asked: &AskedViewer<'_>) -> Result<Visibility, Error> {
         let catalog = self.catalog();
         let client = match asked.client {
@@ -52,9 +70,13 @@ impl Gateway {
                 Some(found.ok_or_else(|| Error::not_found(format!("client {name:?} does not exist")))?.id)
             }
         };
-        let scope = match asked.group {
-            None => Scope::Everything,
-            Some(name) => Scope::Group(catalog.group(name)?.name.to_string()),
+        let scope = match (asked.group, asked.server) {
+            (None, None) => Scope::Everything,
+            (Some(name), None) => Scope::Group(catalog.group(name)?.name.to_string()),
+            (None, Some(name)) => Scope::Server(catalog.require(name)?.name().to_string()),
+            (Some(_), Some(_)) => {
+                return Err(Error::invalid("an endpoint has a group or a server, not both"));
+            }
         };
         Ok(explain(&catalog, &Viewer { scope, client }, name))
     }
@@ -71,31 +93,42 @@ fn explain(catalog: &Catalog, viewer: &Viewer, name: &str) -> Visibility {
     };
     let mut reasons = Vec::new();
     let lens = catalog.lens(viewer);
-    if lens.is_none() {
+    if lens.is_none() && matches!(viewer.scope, Scope::Group(_)) {
         let message = "the group has only servers that are not on the allow list of the client, so for this client the \
                        group does not exist";
         reasons.push(Remark::new("group_hidden", message));
     }
-    // The same viewer in a group that it may not enter, to name what else is in the way.
-    let lens = lens.or_else(|| catalog.lens_unchecked(viewer));
-    if let Some(lens) = lens {
-        let obstacles = match tool {
-            Some(tool) => lens.tool_obstacles(entry, tool),
-            None => lens.server_obstacles(entry),
-        };
-        reasons.extend(obstacles.into_iter().map(|obstacle| describe(obstacle, &lens, entry, tool)));
-    }
+    // The same viewer at an endpoint that it may not use, to name what else is in the way.
+    let Some(lens) = lens.or_else(|| catalog.lens_unchecked(viewer)) else { return hidden(reasons) };
+    let obstacles = match tool {
+        Some(tool) => lens.tool_obstacles(entry, tool),
+        None => lens.server_obstacles(entry),
+    };
+    reasons.extend(described(obstacles, &lens, entry, tool));
     if let Some(tool) = tool.filter(|tool| entry.tool(tool).is_none()) {
         reasons.push(unlisted(entry, tool));
     }
-    if !reasons.is_empty() {
-        return hidden(reasons);
-    }
-    Visibility { visible: true, reasons, warnings: warnings(entry, tool) }
+    let visible = reasons.is_empty();
+    let warnings = if visible { warnings(&lens, entry, tool) } else { Vec::new() };
+    let tools = tool.is_none().then(|| tools_of(&lens, entry));
+    Visibility { visible, reasons, warnings, tools }
 }
 
 fn hidden(reasons: Vec<Remark>) -> Visibility {
-    Visibility { visible: false, reasons, warnings: Vec::new() }
+    Visibility { visible: false, reasons, warnings: Vec::new(), tools: None }
+}
+
+fn tools_of(lens: &Lens<'_>, entry: &Entry) -> ToolsVisibility {
+    let hidden = entry.tools().filter_map(|tool| {
+        let obstacles = lens.tool_obstacles(entry, &tool.name);
+        let reasons = described(obstacles, lens, entry, Some(&tool.name));
+        (!reasons.is_empty()).then(|| HiddenTool { name: entry.name().qualify(&tool.name), reasons })
+    });
+    ToolsVisibility { total: entry.tools().count(), hidden: hidden.collect() }
+}
+
+fn described(obstacles: Vec<Obstacle>, lens: &Lens<'_>, entry: &Entry, tool: Option<&str>) -> Vec<Remark> {
+    obstacles.into_iter().map(|obstacle| describe(obstacle, lens, entry, tool)).collect()
 }
 
 fn describe(obstacle: Obstacle, lens: &Lens<'_>, entry: &Entry, tool: Option<&str>) -> Remark {
@@ -146,7 +179,7 @@ fn unlisted(entry: &Entry, tool: &str) -> Remark {
     }
 }
 
-fn warnings(entry: &Arc<Entry>, tool: Option<&str>) -> Vec<Remark> {
+fn warnings(lens: &Lens<'_>, entry: &Arc<Entry>, tool: Option<&str>) -> Vec<Remark> {
     let mut warnings = Vec::new();
     let (status, reason) = state_of(entry);
     let state = |state: &str| match reason.is_empty() {
@@ -162,8 +195,11 @@ fn warnings(entry: &Arc<Entry>, tool: Option<&str>) -> Vec<Remark> {
         Status::Connected | Status::Disabled => {}
     }
     let Some(tool) = tool else { return warnings };
-    let full_name = entry.name().qualify(tool);
-    if !name::is_usual_tool_name(&full_name) {
+    let listed_name = match lens.part {
+        Part::Server(_) => tool.to_owned(),
+        Part::Everything | Part::Group(_) => entry.name().qualify(tool),
+    };
+    if !name::is_usual_tool_name(&listed_name) {
         let message = "some clients refuse this name: it has over 64 characters, or unusual ones";
         warnings.push(Remark::new("refused_name", message));
     }

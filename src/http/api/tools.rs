@@ -24,7 +24,7 @@ use crate::http::reply::{Json, Written};
 use crate::http::stream::SseBody;
 use gateway::ErrorKind;
 use gateway::interview::{Answering, CallEvent, CallListener, PersonsAnswer};
-use gateway::why::{AskedViewer, Remark, Visibility};
+use gateway::why::{AskedViewer, HiddenTool, Remark, ToolsVisibility, Visibility};
 use model::FieldError;
 use wire::{Span, authored, sse, text, walk};
 
@@ -78,12 +78,33 @@ pub struct VisibilityBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<String>,
     visible: bool,
     /// Why it is not visible; empty if it is.
     reasons: Vec<RemarkBody>,
     /// What may be in the way although it is visible, such as a server that failed.
     warnings: Vec<RemarkBody>,
+    /// For the name of a server: its tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<ToolsVisibilityBody>,
+}
+
+/// The tools of a server, and which of them the caller does not see.
+#[derive(Serialize, ToSchema)]
+pub struct ToolsVisibilityBody {
+    total: usize,
+    visible: usize,
+    hidden: Vec<HiddenToolBody>,
+}
+
+/// A tool that the caller does not see.
+#[derive(Serialize, ToSchema)]
+pub struct HiddenToolBody {
+    /// The full name.
+    name: String,
+    reasons: Vec<RemarkBody>,
 }
 
 /// One cause.
@@ -95,26 +116,42 @@ pub struct RemarkBody {
     message: String,
 }
 
+impl RemarkBody {
+    fn list(remarks: Vec<Remark>) -> Vec<Self> {
+        remarks.into_iter().map(|Remark { code, message }| Self { code, message }).collect()
+    }
+}
+
+impl From<ToolsVisibility> for ToolsVisibilityBody {
+    fn from(ToolsVisibility { total, hidden }: ToolsVisibility) -> Self {
+        let visible = total - hidden.len();
+        let body = |HiddenTool { name, reasons }| HiddenToolBody { name, reasons: RemarkBody::list(reasons) };
+        Self { total, visible, hidden: hidden.into_iter().map(body).collect() }
+    }
+}
+
 /// Returns why a caller sees or does not see a tool or a server.
 #[utoipa::path(get, path = "/api/v0/tools/why", tag = "tools",
     params(
         ("name" = String, Query, description = "The full name of a tool, or the name of a server"),
-        ("group" = Option<String>, Query, description = "The group whose endpoint the caller uses; if omitted, that of everything"),
+        ("group" = Option<String>, Query, description = "The group whose endpoint the caller uses; without it and without `server`, that of everything"),
+        ("server" = Option<String>, Query, description = "The server whose endpoint the caller uses"),
         ("client" = Option<String>, Query, description = "The MCP client that asks; if omitted, one that may use all servers"),
     ), responses((status = 200, body = VisibilityBody)))]
 pub async fn why(State(face): State<Face>, query: Query) -> HandlerResult<Json<VisibilityBody>> {
-    let (name, group, client) = (query.required("name")?, query.text("group"), query.text("client"));
-    let Visibility { visible, reasons, warnings } = face.gateway.why(name, &AskedViewer { group, client })?;
-    let body = |remarks: Vec<Remark>| {
-        remarks.into_iter().map(|Remark { code, message }| RemarkBody { code, message }).collect()
-    };
+    let name = query.required("name")?;
+    let (group, server, client) = (query.text("group"), query.text("server"), query.text("client"));
+    let answer = face.gateway.why(name, &AskedViewer { group, server, client })?;
+    let Visibility { visible, reasons, warnings, tools } = answer;
     Ok(Json(VisibilityBody {
         name: name.to_owned(),
         group: group.map(str::to_owned),
+        server: server.map(str::to_owned),
         client: client.map(str::to_owned),
         visible,
-        reasons: body(reasons),
-        warnings: body(warnings),
+        reasons: RemarkBody::list(reasons),
+        warnings: RemarkBody::list(warnings),
+        tools: tools.map(ToolsVisibilityBody::from),
     }))
 }
 

@@ -22,6 +22,8 @@ export type RenderedPrompt = Schemas['RenderedPrompt']
 export type Candidate = Schemas['ImportCandidate']
 export type ImportOutcome = Schemas['ImportOutcome']
 
+export type Visibility = Schemas['VisibilityBody']
+export type Remark = Schemas['RemarkBody']
 /** The page to open if a server requires a sign-in. */
 export type Authorization = Schemas['PendingAuthorization']
 
@@ -111,6 +113,9 @@ export const api = {
 
   previewImport: (text: string) => ask<Schemas['ImportPreview']>('POST', `${base}/import/preview`, { body: { text } }),
   applyImport: (text: string, names: string[]) =>
+  why: (name: string, endpoint: { group?: string; server?: string }) =>
+    ask<Visibility>('GET', `/api/v0/tools/why?${new URLSearchParams({ name, ...endpoint })}`),
+
     ask<Schemas['Imported']>('POST', `${base}/import`, { body: { text, names } }),
 
   createGroup: (input: GroupInput) => ask<Group>('POST', `${base}/tool-groups`, { body: input }),

@@ -399,7 +399,8 @@ export interface paths {
         put?: never;
         /**
          * Calls a tool with the arguments in the body.
-         * @description With `Accept: text/event-stream` the response streams progress, requests for input, and then the result.
+         * @description With `Accept: text/event-stream` the response streams progress, other notifications, requests for input, and then the
+         *     result.
          */
         post: operations["post_api_dashboard_tools_name_invoke"];
         delete?: never;
@@ -888,8 +889,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Calls a tool. With `Accept: text/event-stream` the response streams progress, requests for input, and then the
-         *     result.
+         * Calls a tool. With `Accept: text/event-stream` the response streams progress, other notifications, requests for input,
+         *     and then the result.
          */
         post: operations["post_api_v0_tools_invoke"];
         delete?: never;
@@ -1432,6 +1433,17 @@ export interface components {
             /** @description The URL without user info, query and fragment; for a process, its command. */
             target: string;
         };
+        /** @description An MCP client that connected, by what it says about itself. */
+        ConnectedClient: {
+            /** @description The time of its last connection (RFC 3339). */
+            at: string;
+            /** @description The group whose endpoint it uses. */
+            group?: string | null;
+            name: string;
+            /** @description The server whose endpoint it uses. Without both, it uses that of all servers. */
+            server?: string | null;
+            version: string;
+        };
         /** @description A tool group with the tools that it shows now. */
         DashboardGroup: components["schemas"]["GroupEndpoints"] & {
             description: string;
@@ -1708,6 +1720,12 @@ export interface components {
             /** @description `ok`, `degraded` or `draining`. */
             status: string;
         };
+        /** @description A tool that the caller does not see. */
+        HiddenToolBody: {
+            /** @description The full name. */
+            name: string;
+            reasons: components["schemas"]["RemarkBody"][];
+        };
         /** @description A server in a configuration, without secrets. */
         ImportCandidate: {
             /** @description What an import would do with the server: `add`, `change` or `skip`. */
@@ -1784,6 +1802,8 @@ export interface components {
             /** @description The mode of the gateway. */
             mode: string;
             prompt_count: number;
+            /** @description The MCP clients that connected last, newest first; at most 10. */
+            recent_clients: components["schemas"]["ConnectedClient"][];
             /** @description The last calls that failed, newest first. */
             recent_failures: components["schemas"]["RecentFailure"][];
             resource_count: number;
@@ -2011,14 +2031,24 @@ export interface components {
             has_oauth_client_secret: boolean;
             /** @description The instructions of the server for agents; empty if it has none. */
             instructions: string;
+            /**
+             * Format: int64
+             * @description Maximum of concurrent calls; 0 = no limit.
+             */
+            max_concurrency: number;
             name: string;
             oauth_client_id: string;
             oauth_scopes: string[];
+            rate_limit?: components["schemas"]["RateLimit"] | null;
             /**
              * Format: int64
              * @description Timeout of one call in milliseconds; 0 = none.
              */
             timeout_ms: number;
+            /** @description Limits of single tools, by native name or pattern. */
+            tool_limits: {
+                [key: string]: components["schemas"]["RateLimit"];
+            };
         };
         /** @description A registered server, without secrets. */
         ServerRecord: {
@@ -2149,6 +2179,12 @@ export interface components {
             /** @description The result as JSON, if the server sent one. */
             structuredContent?: unknown;
         };
+        /** @description The tools of a server, and which of them the caller does not see. */
+        ToolsVisibilityBody: {
+            hidden: components["schemas"]["HiddenToolBody"][];
+            total: number;
+            visible: number;
+        };
         /** @description The fields of a user; `username` is required only on creation. */
         UserInput: {
             /** @description A token of at least 8 characters. On creation, one is generated if this is omitted. */
@@ -2178,6 +2214,8 @@ export interface components {
             name: string;
             /** @description Why it is not visible; empty if it is. */
             reasons: components["schemas"]["RemarkBody"][];
+            server?: string | null;
+            tools?: components["schemas"]["ToolsVisibilityBody"] | null;
             visible: boolean;
             /** @description What may be in the way although it is visible, such as a server that failed. */
             warnings: components["schemas"]["RemarkBody"][];
@@ -3116,7 +3154,10 @@ export interface operations {
     };
     post_api_dashboard_tools_name_invoke: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The lowest level of log messages that an event stream carries, such as `info`; if omitted, none */
+                log_level?: string;
+            };
             header?: never;
             path: {
                 /** @description The full name */
@@ -4330,6 +4371,8 @@ export interface operations {
             query?: {
                 /** @description Whether the caller of an event stream can be asked for input. If omitted, it can, but a stdio server is not told so if that takes another process of it */
                 input?: boolean;
+                /** @description The lowest level of log messages that an event stream carries, such as `info`; if omitted, none */
+                log_level?: string;
             };
             header?: never;
             path?: never;
@@ -4408,8 +4451,10 @@ export interface operations {
             query: {
                 /** @description The full name of a tool, or the name of a server */
                 name: string;
-                /** @description The group whose endpoint the caller uses; if omitted, that of everything */
+                /** @description The group whose endpoint the caller uses; without it and without `server`, that of everything */
                 group?: string;
+                /** @description The server whose endpoint the caller uses */
+                server?: string;
                 /** @description The MCP client that asks; if omitted, one that may use all servers */
                 client?: string;
             };
