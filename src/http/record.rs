@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use gateway::Entry;
 use gateway::record::ServerRecord;
-use model::{Prompt, RateLimit, Resource, Template, Tool, offering, uri};
+use model::{Prompt, RateLimit, Resource, Template, Tool, ToolLimits, offering, uri};
 
 /// A registered server, without secrets.
 #[derive(Clone, Serialize, ToSchema)]
@@ -69,10 +69,7 @@ impl From<ServerRecord> for ServerBody {
             env: server.env,
             session_mode: server.session_mode,
             rate_limit: server.rate_limit.map(RateLimitBody::from),
-            tool_limits: {
-                let limits = server.tool_limits.by_key().iter();
-                limits.map(|(key, limit)| (key.clone(), (*limit).into())).collect()
-            },
+            tool_limits: RateLimitBody::by_key(&server.tool_limits),
             status: server.status.as_str(),
             status_reason: server.status_reason,
             protocol_version: server.protocol_version,
@@ -94,6 +91,12 @@ pub struct RateLimitBody {
     /// Burst size, at least 1; `calls_per_minute` if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
+}
+
+impl RateLimitBody {
+    pub fn by_key(limits: &ToolLimits) -> BTreeMap<String, Self> {
+        limits.by_key().iter().map(|(key, limit)| (key.clone(), (*limit).into())).collect()
+    }
 }
 
 impl From<RateLimit> for RateLimitBody {

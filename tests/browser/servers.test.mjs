@@ -337,3 +337,74 @@ test('a change that does not connect is refused with the reason, and the server 
   )
   assertClean(visit)
 })
+
+test('limits are edited: they are filled in, and only what changed is sent', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s', {}, { env: { TOKEN: 'lemur-0001' } }))
+  const visit = await open(t, gateway, { hash: '#/servers/s/edit' })
+  const { page } = visit
+  const config = async () => (await gateway.ask('GET', '/api/v0/server_configs'))[0]
+  const save = async () => {
+    const sent = page.waitForRequest((request) => request.method() === 'PATCH')
+    await page.getByRole('button', { name: 'Save', exact: true }).click()
+    const body = (await sent).postDataJSON()
+    await page.getByRole('heading', { name: 's', exact: true }).waitFor()
+    return body
+  }
+  await page.getByText('More settings').click()
+  await page.getByText('The transport stays stdio').waitFor()
+  await page.getByLabel('Concurrent calls').fill('4')
+  await page.getByLabel('Burst', { exact: true }).fill('5')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('The rate limit needs calls per minute').waitFor()
+  await page.getByLabel('Calls per minute', { exact: true }).fill('600')
+  await page.getByRole('button', { name: 'Add tool limit' }).click()
+  await page.getByLabel('Tool of limit 1').fill('echo')
+  await page.getByText('The limit of echo needs calls per minute').waitFor()
+  await page.getByLabel('Calls per minute of limit 1').fill('60')
+  await assertAccessible(page, 'limits of a server')
+  await picture(page, 'server-limits')
+  assert.deepEqual(await save(), {
+    max_concurrency: 4,
+    rate_limit: { calls_per_minute: 600, burst: 5 },
+    tool_limits: { echo: { calls_per_minute: 60 } },
+  })
+  assert.deepEqual((await config()).env, { TOKEN: 'lemur-0001' })
+  await page.getByRole('link', { name: 'Edit', exact: true }).click()
+  await page.getByText('More settings').click()
+  assert.equal(await page.getByLabel('Concurrent calls').inputValue(), '4')
+  assert.equal(await page.getByLabel('Calls per minute', { exact: true }).inputValue(), '600')
+  assert.equal(await page.getByLabel('Tool of limit 1').inputValue(), 'echo')
+  await page.getByRole('button', { name: 'Remove limit 1' }).click()
+  await page.getByLabel('Calls per minute', { exact: true }).fill('')
+  await page.getByLabel('Burst', { exact: true }).fill('')
+  assert.deepEqual(await save(), { rate_limit: null, tool_limits: { echo: null } })
+  const { max_concurrency, rate_limit, tool_limits } = await config()
+  assert.deepEqual([max_concurrency, rate_limit, tool_limits], [4, undefined, undefined])
+  assertClean(visit)
+})
+
+test('the transport of a server behind a URL is changed, and the page says what has to be entered again', async (t) => {
+  const gateway = await startGateway(t)
+  const fake = await startFake(t)
+  const headers = { 'X-Key': 'dugong-0004' }
+  await gateway.register({ name: 'web', transport: 'streamable_http', url: fake.url, headers })
+  const visit = await open(t, gateway, { hash: '#/servers/web/edit' })
+  const { page } = visit
+  await page.getByText('More settings').click()
+  await page.getByLabel('Transport').selectOption('HTTP+SSE (legacy servers)')
+  await page.getByText('Enter them again.').waitFor()
+  assert.equal(await page.getByLabel('Name of header 1').count(), 0)
+  await page.getByLabel('Transport').selectOption('Streamable HTTP')
+  assert.equal(await page.getByLabel('Name of header 1').inputValue(), 'X-Key')
+  await page.getByLabel('Transport').selectOption('HTTP+SSE (legacy servers)')
+  await page.getByLabel('URL', { exact: true }).fill(fake.url.replace(/\/mcp$/, '/sse'))
+  await page.getByRole('button', { name: 'Add header' }).click()
+  await page.getByLabel('Name of header 1').fill('X-Key')
+  await page.getByLabel('Value of header 1').fill('dugong-0005')
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('web saved').waitFor()
+  const [stored] = await gateway.ask('GET', '/api/v0/server_configs')
+  assert.deepEqual([stored.transport, stored.headers], ['sse', { 'X-Key': 'dugong-0005' }])
+  assertClean(visit)
+})

@@ -122,6 +122,9 @@ async fn a_server_is_changed_and_what_is_not_named_stays() {
     input["args"] = json!(["-c", script, "--api-key", "hunter22"]);
     input["env"] = json!({ "KEPT": "old-kept", "GONE": "old-gone" });
     input["cwd"] = json!("/");
+    input["max_concurrency"] = json!(4);
+    input["rate_limit"] = json!({ "calls_per_minute": 600, "burst": 5 });
+    input["tool_limits"] = json!({ "echo": { "calls_per_minute": 60 } });
     app.register(input.clone()).await;
     let summary =
         async || find(&show(&app, "servers").await["servers"], "name", "local")["config_summary"].clone();
@@ -133,6 +136,7 @@ async fn a_server_is_changed_and_what_is_not_named_stays() {
     let details = app.get(path).await.expect(200).json();
     let expected = json!({
         "name": "local", "instructions": details["instructions"], "cwd": "/", "timeout_ms": 300_000,
+        "max_concurrency": 4, "rate_limit": input["rate_limit"], "tool_limits": input["tool_limits"],
         "oauth_client_id": "", "oauth_scopes": [], "has_bearer_token": false, "has_oauth_client_secret": false,
         "has_hidden_url_parts": false,
     });

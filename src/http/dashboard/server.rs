@@ -1,5 +1,7 @@
 //! One server: what the list of servers leaves out, without secrets, and changing its registration.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +16,7 @@ use crate::http::Face;
 use crate::http::authorization::AuthorizationRequired;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
+use crate::http::record::RateLimitBody;
 use crate::http::reply::{Accepted, Json};
 use gateway::Entry;
 use gateway::oauth::RegistrationOutcome;
@@ -29,6 +32,12 @@ pub struct ServerDetails {
     cwd: String,
     /// Timeout of one call in milliseconds; 0 = none.
     timeout_ms: u64,
+    /// Maximum of concurrent calls; 0 = no limit.
+    max_concurrency: u64,
+    /// The limit of the calls of all callers together.
+    rate_limit: Option<RateLimitBody>,
+    /// Limits of single tools, by native name or pattern.
+    tool_limits: BTreeMap<String, RateLimitBody>,
     oauth_client_id: String,
     oauth_scopes: Vec<String>,
     /// Whether a bearer token is stored.
@@ -88,6 +97,9 @@ impl ServerDetails {
             instructions: entry.offering().instructions.clone().unwrap_or_default(),
             cwd: String::new(),
             timeout_ms: config.timeout_ms,
+            max_concurrency: config.max_concurrency,
+            rate_limit: config.rate_limit.map(RateLimitBody::from),
+            tool_limits: RateLimitBody::by_key(&config.tool_limits),
             oauth_client_id: String::new(),
             oauth_scopes: vec![],
             has_bearer_token: false,
