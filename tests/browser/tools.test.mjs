@@ -273,3 +273,28 @@ test('a thousand tools are searched while typing', async (t) => {
   await page.getByRole('heading', { name: 'many__filler_0999' }).waitFor()
   assertClean(visit)
 })
+
+test('progress and log messages of a run are listed as they arrive', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('legacy'))
+  await gateway.register(stdio('modern', { era: 'modern' }))
+  const visit = await open(t, gateway)
+  const { page } = visit
+  const notifications = page.getByRole('log', { name: 'Notifications' })
+  for (const server of ['legacy', 'modern']) {
+    await page.goto(`${gateway.url}/#/tools/${server}__log`)
+    await page.getByLabel(/^level/).fill('warning')
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await page.getByText('#1 Succeeded').waitFor()
+    await notifications.getByText('warning', { exact: true }).waitFor()
+    await notifications.getByText('fake: a log line').waitFor()
+    await page.goto(`${gateway.url}/#/tools/${server}__progress`)
+    await page.getByRole('button', { name: 'Run', exact: true }).click()
+    await notifications.getByText('2 of 3, step 2').waitFor()
+    await page.getByText('#1 Succeeded').waitFor()
+    await page.getByText('3 notifications').waitFor()
+  }
+  await assertAccessible(page, 'notifications of a run')
+  await picture(page, 'notifications')
+  assertClean(visit)
+})

@@ -90,3 +90,44 @@ async fn without_a_stream_no_progress_is_requested_upstream() {
     let call = fake.seen_of("tools/call").remove(0);
     assert!(call.params["_meta"].get("progressToken").is_none(), "{}", call.params);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_messages_of_the_call_come_if_a_level_is_given_over_every_kind_of_link() {
+    let app = TestApp::start().await;
+    let kinds = Kinds::register(&app).await;
+    for server in &kinds.servers {
+        let log = async |level: &str, query: &str| {
+            let body = json!({ "name": format!("{server}__log"), "level": level, "data": { "a": 1 } });
+            let events = app.post_for_events(&format!("/api/v0/tools/invoke{query}"), body).await;
+            let mut seen = all(events).await;
+            let (last, _) = seen.pop().unwrap();
+            assert_eq!(last, "result", "{server} {level} {query}");
+            seen
+        };
+        let params = json!({ "level": "warning", "logger": "fake", "data": { "a": 1 } });
+        let notice = json!({ "method": "notifications/message", "params": params });
+        assert_eq!(
+            log("warning", "?log_level=info").await,
+            [("notification".to_owned(), notice)],
+            "{server}"
+        );
+        assert_eq!(log("debug", "?log_level=info").await, [], "{server}");
+        assert_eq!(log("warning", "").await, [], "{server}");
+    }
+    let path = "/api/dashboard/tools/http-modern__log/invoke?log_level=debug";
+    let names: Vec<_> =
+        all(app.post_for_events(path, json!({})).await).await.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["notification", "result"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_log_level_is_refused() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    app.register_http("s", &fake).await;
+    let body = json!({ "name": "s__log" }).to_string();
+    let headers = [("accept", "text/event-stream")];
+    let answer = app.send("POST", "/api/v0/tools/invoke?log_level=loud", &headers, body).await;
+    assert!(answer.expect(400).error().contains("log_level"));
+    assert!(fake.seen_of("tools/call").is_empty());
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use model::{LogLevel, PrincipalId};
+use wire::{Head, text, walk};
 
 pub use upstream::{Owner, Profile};
 
@@ -54,11 +55,49 @@ impl Logs {
             Logs::All | Logs::None => None,
         }
     }
+
+    /// Whether a notice is wanted; notices other than log messages always are.
+    pub fn pass(self, notice: &[u8]) -> bool {
+        if self == Logs::All {
+            return true;
+        }
+        let Ok(head) = Head::parse(notice) else { return false };
+        if head.method.as_deref() != Some("notifications/message") {
+            return true;
+        }
+        let Logs::From(wanted) = self else { return false };
+        let level = head.params.and_then(|params| walk::member(notice, &params.span, "level"));
+        let level = level.and_then(|span| text::unescape(&notice[span]));
+        level.and_then(|level| LogLevel::parse(&level)).is_none_or(|level| level >= wanted)
+    }
 }
 
 impl Viewer {
     /// The owner of the viewer's links to stateful servers, if it has no session.
     pub fn owner(&self) -> Owner {
         self.client.map_or(Owner::Anybody, Owner::Principal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_logs_below_the_wanted_level_are_held_back() {
+        let log = |level: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"{level}","data":1}}}}"#
+            )
+        };
+        let from = |level: &str| Logs::From(LogLevel::parse(level).unwrap());
+        assert!(from("warning").pass(log("error").as_bytes()));
+        assert!(from("warning").pass(log("warning").as_bytes()));
+        assert!(!from("warning").pass(log("info").as_bytes()));
+        assert!(Logs::All.pass(log("debug").as_bytes()));
+        assert!(!Logs::None.pass(log("emergency").as_bytes()));
+        let progress = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+        assert!(from("emergency").pass(progress));
+        assert!(Logs::None.pass(progress));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::caller::Owner;
+use super::caller::{Logs, Owner};
 use super::catalog::Entry;
 use super::clock::Pause;
 use super::input::{self, InputRequest, InputRound};
@@ -17,7 +17,7 @@ use super::question::Question;
 use super::{Error, Gateway};
 use model::{Capabilities, FieldError};
 use upstream::Upstream;
-use wire::{authored, text};
+use wire::{Head, authored, text};
 
 /// The code with which a server learns that a person refused to answer.
 pub const REFUSED: i32 = -1;
@@ -34,8 +34,28 @@ static ASKABLE: LazyLock<Capabilities> = LazyLock::new(|| {
 pub enum CallEvent {
     /// The params of a progress notice.
     Progress(Bytes),
+    /// Another notice, as JSON: its `method` and `params`.
+    Notification(Vec<u8>),
     /// Requests for input, as JSON.
     Input(Vec<u8>),
+}
+
+impl CallEvent {
+    /// The event for a notice of the server; `None` for a log message that the caller does not want.
+    pub fn of(notice: &Bytes, logs: Logs) -> Option<Self> {
+        if !logs.pass(notice) {
+            return None;
+        }
+        let head = Head::parse(notice).ok()?;
+        let (method, params) = (head.method?, head.params.map(|params| notice.slice(params.span)));
+        if &*method == "notifications/progress" {
+            return params.map(CallEvent::Progress);
+        }
+        let method = text::quote(&method);
+        let mut members: Vec<(&str, &[u8])> = vec![("method", &method)];
+        members.extend(params.as_deref().map(|params| ("params", params)));
+        Some(CallEvent::Notification(authored::object(&members)))
+    }
 }
 
 /// A caller that follows its call.
@@ -43,6 +63,7 @@ pub enum CallEvent {
 pub struct CallListener {
     pub events: mpsc::Sender<CallEvent>,
     pub answers: Answering,
+    pub logs: Logs,
 }
 
 /// Whether the caller can be asked for input.

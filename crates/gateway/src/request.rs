@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
-use super::caller::{Owner, Profile};
+use super::caller::{Logs, Owner, Profile};
 use super::catalog::Entry;
 use super::disclosure::Disclosure;
 use super::ending::CalledTool;
@@ -19,7 +19,7 @@ use budget::Bound;
 use model::Redactor;
 use upstream::{CallError, Inbound, Purpose};
 use wire::error::code;
-use wire::{Head, Response, RpcError};
+use wire::{Response, RpcError};
 
 /// A request that the gateway writes, and how it may be sent.
 pub struct OwnRequest<'a> {
@@ -67,8 +67,9 @@ impl Gateway {
             }),
         };
         let (round, capabilities) = (Vec::new(), profile.capabilities.to_json());
-        let authored =
-            Authored { method, params, round, capabilities, wants_progress: listener.is_some(), purpose };
+        let logs = listener.as_ref().map_or(Logs::None, |listener| listener.logs);
+        let wants_progress = listener.is_some();
+        let authored = Authored { method, params, round, capabilities, wants_progress, logs, purpose };
         let call_request = CallRequest {
             entry: entry.clone(),
             wording: Wording::Authored(authored),
@@ -110,9 +111,9 @@ impl Gateway {
             match step {
                 Step::Inbound(inbound) => match inbound.map_err(NoResult::Failed)? {
                     Inbound::Notice(notice) => {
-                        if let Some(params) = progress_in(&notice) {
-                            // A slow reader misses some progress, but never the result.
-                            let _ = listener.events.try_send(CallEvent::Progress(params));
+                        if let Some(event) = CallEvent::of(&notice, listener.logs) {
+                            // A slow reader misses some notices, but never the result.
+                            let _ = listener.events.try_send(event);
                         }
                     }
                     Inbound::Request(request) if !listener.can_answer() => {
@@ -232,13 +233,6 @@ fn read_result(response: &Response) -> Result<Bytes, NoResult> {
         Some(result) => Ok(response.message().slice(result.clone())),
         None => Err(NoResult::of(response.error())),
     }
-}
-
-/// The params of a progress notice.
-fn progress_in(notice: &Bytes) -> Option<Bytes> {
-    let head = Head::parse(notice).ok()?;
-    let params = head.params.filter(|_| head.method.as_deref() == Some("notifications/progress"))?;
-    Some(notice.slice(params.span))
 }
 
 impl NoResult {

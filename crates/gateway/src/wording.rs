@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::caller::Caller;
+use super::caller::{Caller, Logs};
 use upstream::{CallError, Exchange, Link, LinkRequest, OnBehalf, Purpose};
 use wire::{Era, Head, Span};
 
@@ -93,6 +93,8 @@ pub struct Authored {
     pub capabilities: Vec<u8>,
     /// Whether its caller wants progress notifications.
     pub wants_progress: bool,
+    /// The log messages that its caller wants.
+    pub logs: Logs,
     /// Whether the server may ask its caller for something.
     pub purpose: Purpose,
 }
@@ -106,8 +108,12 @@ impl Authored {
             params: &params,
             capabilities: &self.capabilities,
             progress: self.wants_progress,
+            log_level: self.logs.level(),
             purpose: self.purpose,
         };
+        if let Some(level) = self.logs.level() {
+            link.raise_level(level).await;
+        }
         link.request(request).await
     }
 }

@@ -10,9 +10,9 @@ use bytes::Bytes;
 
 use super::Mcp;
 use super::bridge::asking::Asking;
+use super::bridge::need;
 use super::bridge::open_questions::OpenQuestions;
 use super::bridge::state::Bond;
-use super::bridge::{self, need};
 use super::live::CallInFlight;
 use super::reply::{Message, Reply};
 use super::stream::{self, Outlet};
@@ -228,7 +228,7 @@ impl Mcp {
                         |round: &Round| self.states.wrap(answer.clone(), &round.bond, forward.server());
                     return Pumped::Input(call.round.as_ref().map_or(answer.clone(), wrap));
                 }
-                Ok(Outbound::Notice(notice)) if bridge::log_passes(&notice, call.caller.logs) => {
+                Ok(Outbound::Notice(notice)) if call.caller.logs.pass(&notice) => {
                     return Pumped::Before(notice);
                 }
                 Ok(Outbound::Notice(_)) => Ok(None),

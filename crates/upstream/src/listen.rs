@@ -63,6 +63,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
             params,
             capabilities: declared_for(&asked),
             progress: false,
+            log_level: None,
             purpose: Purpose::OurOwn,
         };
         match live.request(request).await {

@@ -184,6 +184,7 @@ impl ListReader<'_> {
                 params,
                 capabilities: &self.capabilities,
                 progress: false,
+                log_level: None,
                 purpose: Purpose::OurOwn,
             })
             .await?

@@ -187,7 +187,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
 async fn discover(link: &Arc<Link>) -> Result<Response, CallError> {
     let ask = async || {
         let id = link.calls.next_id();
-        let body = authored::discover(id, &modern_meta(b"{}", None));
+        let body = authored::discover(id, &modern_meta(b"{}", None, None));
         link.send(id, body, Some(Version::MODERN), Purpose::OurOwn, None).await?.answer(None).await
     };
     let answer = ask().await?;

@@ -26,6 +26,8 @@ pub struct LinkRequest<'a> {
     pub capabilities: &'a [u8],
     /// Whether the caller wants progress notices.
     pub progress: bool,
+    /// The lowest level of log messages that a modern server is asked for.
+    pub log_level: Option<LogLevel>,
     pub purpose: Purpose,
 }
 
@@ -171,7 +173,7 @@ impl Link {
     fn params_of(&self, request: &LinkRequest<'_>, id: u64) -> Vec<u8> {
         let token = request.progress.then_some(id);
         let meta = match (self.era(), token) {
-            (Era::Modern, token) => Some(modern_meta(request.capabilities, token)),
+            (Era::Modern, token) => Some(modern_meta(request.capabilities, token, request.log_level)),
             (Era::Legacy, Some(token)) => Some(format!(r#"{{"progressToken":{token}}}"#).into_bytes()),
             (Era::Legacy, None) => None,
         };
@@ -242,6 +244,7 @@ fn unmark_modern(patch: &mut Patch<'_>, head: &Head<'_>, token: Option<&[u8]>) {
 }
 
 /// The `_meta` of a request that the gateway writes, for a client with these capabilities.
-pub fn modern_meta(capabilities: &[u8], progress_token: Option<u64>) -> Vec<u8> {
-    authored::modern_meta(Version::MODERN, CLIENT, capabilities, progress_token, None)
+pub fn modern_meta(capabilities: &[u8], progress_token: Option<u64>, log_level: Option<LogLevel>) -> Vec<u8> {
+    let log_level = log_level.map(LogLevel::as_str);
+    authored::modern_meta(Version::MODERN, CLIENT, capabilities, progress_token, log_level)
 }

@@ -23,9 +23,10 @@ use crate::http::record::ToolRecord;
 use crate::http::reply::{Json, Written};
 use crate::http::stream::SseBody;
 use gateway::ErrorKind;
+use gateway::caller::Logs;
 use gateway::interview::{Answering, CallEvent, CallListener, PersonsAnswer};
 use gateway::why::{AskedViewer, HiddenTool, Remark, ToolsVisibility, Visibility};
-use model::FieldError;
+use model::{FieldError, LogLevel};
 use wire::{Span, authored, sse, text, walk};
 
 /// How many events are queued for a slow reader; further progress is dropped.
@@ -177,10 +178,13 @@ pub async fn disable(
     Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
 }
 
-/// Calls a tool. With `Accept: text/event-stream` the response streams progress, requests for input, and then the
-/// result.
+/// Calls a tool. With `Accept: text/event-stream` the response streams progress, other notifications, requests for input,
+/// and then the result.
 #[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
-    params(("input" = Option<bool>, Query, description = "Whether the caller of an event stream can be asked for input. If omitted, it can, but a stdio server is not told so if that takes another process of it")),
+    params(
+        ("input" = Option<bool>, Query, description = "Whether the caller of an event stream can be asked for input. If omitted, it can, but a stdio server is not told so if that takes another process of it"),
+        ("log_level" = Option<String>, Query, description = "The lowest level of log messages that an event stream carries, such as `info`; if omitted, none"),
+    ),
     request_body(content = HashMap<String, Value>, description = "The full name of the tool as `name`, and its arguments"),
     responses((status = 200, body = ToolResultBody)))]
 pub async fn invoke(
@@ -252,7 +256,12 @@ pub async fn run(
     };
     let (sender, mut events) = mpsc::channel(EVENT_BACKLOG);
     let (frames, notices) = mpsc::channel(EVENT_BACKLOG);
-    let listener = CallListener { events: sender, answers };
+    let unknown = || FieldError::new("log_level", "must be a level of MCP, from debug to emergency");
+    let logs = match query.text("log_level") {
+        None => Logs::None,
+        Some(level) => Logs::From(LogLevel::parse(level).ok_or_else(unknown)?),
+    };
+    let listener = CallListener { events: sender, answers, logs };
     let mut invoked = Box::pin(async move {
         face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(listener)).await
     });
@@ -288,10 +297,11 @@ pub async fn run(
     Ok(SseBody::response(work, notices))
 }
 
-/// Passes an event on to the reader of the stream. Progress may be dropped, a request for input may not.
+/// Passes an event on to the reader of the stream. Notices may be dropped, a request for input may not.
 async fn pass(event: CallEvent, frames: &mpsc::Sender<Bytes>) {
     match event {
         CallEvent::Progress(params) => drop(frames.try_send(sse::frame(Some("progress"), &params))),
+        CallEvent::Notification(notice) => drop(frames.try_send(sse::frame(Some("notification"), &notice))),
         CallEvent::Input(requests) => drop(frames.send(sse::frame(Some("input"), &requests)).await),
     }
 }

@@ -92,9 +92,13 @@ pub async fn switch(
 
 /// Calls a tool with the arguments in the body.
 ///
-/// With `Accept: text/event-stream` the response streams progress, requests for input, and then the result.
+/// With `Accept: text/event-stream` the response streams progress, other notifications, requests for input, and then the
+/// result.
 #[utoipa::path(post, path = "/api/dashboard/tools/{name}/invoke", tag = "dashboard",
-    params(("name" = String, Path, description = "The full name")),
+    params(
+        ("name" = String, Path, description = "The full name"),
+        ("log_level" = Option<String>, Query, description = "The lowest level of log messages that an event stream carries, such as `info`; if omitted, none"),
+    ),
     request_body = std::collections::HashMap<String, Value>,
     responses((status = 200, body = crate::http::api::tools::ToolResultBody)))]
 pub async fn invoke(

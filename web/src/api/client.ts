@@ -137,4 +137,7 @@ export const api = {
     ask<Schemas['ResourceContents']>('POST', `${base}/resources/read`, { body: { uri }, signal }),
 }
 
-export const paths = { events: `${base}/events`, invoke: (tool: string) => `${base}/tools/${part(tool)}/invoke` }
+export const paths = {
+  events: `${base}/events`,
+  invoke: (tool: string) => `${base}/tools/${part(tool)}/invoke?log_level=info`,
+}

@@ -9,6 +9,12 @@ export interface Progress {
   message?: string
 }
 
+/** A notification of the server about the call, other than progress. */
+export interface Notification {
+  method: string
+  params?: unknown
+}
+
 /** A request of the server to the person who calls. */
 export interface InputRequest {
   method: string
@@ -24,6 +30,7 @@ export interface InputEvent {
 /** Called while the tool runs. */
 export interface Listener {
   onProgress: (progress: Progress) => void
+  onNotification: (notification: Notification) => void
   onInput: (event: InputEvent) => void
 }
 
@@ -44,10 +51,13 @@ export async function invoke(tool: string, args: string, listener: Listener, sig
   throw new ApiError('the gateway ended the answer before the result came', 0)
 }
 
-function take({ event, data }: StreamEvent, { onProgress, onInput }: Listener): Invoked | undefined {
+function take({ event, data }: StreamEvent, { onProgress, onNotification, onInput }: Listener): Invoked | undefined {
   switch (event) {
     case 'progress':
       onProgress(JSON.parse(data) as Progress)
+      return undefined
+    case 'notification':
+      onNotification(JSON.parse(data) as Notification)
       return undefined
     case 'input':
       onInput(JSON.parse(data) as InputEvent)

@@ -2,7 +2,7 @@
 // and repeated.
 
 import { api, sentence, type ToolResult } from '../api/client'
-import { invoke, type InputEvent, type Progress } from '../api/invocation'
+import { invoke, type InputEvent, type Notification, type Progress } from '../api/invocation'
 import { readQuestion, type Question } from '../logic/question'
 
 const KEPT = 12
@@ -10,6 +10,16 @@ const KEPT = 12
 const KEY = 'toolgate-runs '
 /** Longer results are not kept over a reload. */
 const LONGEST = 200_000
+
+/** More notifications of a run are only counted. */
+const MOST_NOTIFICATIONS = 200
+
+/** A notification, and how many milliseconds after the start of the run it came. */
+export interface Arrived {
+  number: number
+  after: number
+  notification: Notification
+}
 
 /** A question that the person has not answered yet. */
 export interface OpenQuestion {
@@ -33,6 +43,10 @@ interface Ended {
 
 export class Run {
   progress = $state<Progress[]>([])
+  /** Progress, log messages and other notifications, in the order in which they came; the latest if there are many. */
+  notifications = $state.raw<Arrived[]>([])
+  /** How many notifications came. */
+  notified = $state(0)
   questions = $state.raw<OpenQuestion[]>([])
   result = $state.raw<ToolResult | undefined>(undefined)
   raw = $state('')
@@ -79,14 +93,21 @@ export class Run {
     const begun = performance.now()
     const clock = setInterval(() => (this.elapsed = performance.now() - begun), 100)
     try {
-      const onProgress = (progress: Progress) => (this.progress = [...this.progress, progress])
+      const onNotification = (notification: Notification) => {
+        const arrived = { number: ++this.notified, after: performance.now() - begun, notification }
+        this.notifications = [...this.notifications, arrived].slice(-MOST_NOTIFICATIONS)
+      }
+      const onProgress = (progress: Progress) => {
+        this.progress = [...this.progress, progress]
+        onNotification({ method: 'notifications/progress', params: progress })
+      }
       const onInput = ({ call, requests }: InputEvent) => {
         const asked = Object.entries(requests).map(([key, one]) => {
           return { number: ++this.asked, call, key, question: readQuestion(one) }
         })
         this.questions = [...this.questions, ...asked]
       }
-      const invoked = await invoke(this.tool, this.args, { onProgress, onInput }, this.abort.signal)
+      const invoked = await invoke(this.tool, this.args, { onProgress, onNotification, onInput }, this.abort.signal)
       this.raw = invoked.raw
       this.result = invoked.result
     } catch (error) {
