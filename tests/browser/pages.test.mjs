@@ -3,6 +3,8 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { test } from 'node:test'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { assertAccessible, assertClean, open, picture } from './browser.mjs'
 import { fakeCommandWith, startFake, startGateway, stdio } from './gateway.mjs'
 
@@ -207,6 +209,32 @@ test('snippets for clients have the address of the chosen group', async (t) => {
     .locator('pre')
     .getByText(`${gateway.url}/v0/groups/few/mcp`)
     .waitFor()
+  assertClean(visit)
+})
+
+test('a client that connects appears where clients are set up', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  await gateway.ask('POST', '/api/v0/tool-groups', { name: 'few', included_tools: ['s__echo'] })
+  const visit = await open(t, gateway)
+  const { page } = visit
+  const clients = page.getByRole('group', { name: 'Connected clients' })
+  await clients.getByText('No client has connected').waitFor()
+  const connect = async (name, path) => {
+    const client = new Client({ name, version: '1.2' })
+    await client.connect(new StreamableHTTPClientTransport(new URL(path, gateway.url)))
+    t.after(() => client.close())
+  }
+  await connect('Cursor', '/mcp')
+  await clients.getByText('Cursor 1.2').waitFor()
+  await clients.getByText('connected just now').waitFor()
+  await connect('<b>Other</b>', '/v0/groups/few/mcp')
+  const other = clients.getByRole('listitem').first()
+  await other.getByText('<b>Other</b> 1.2').waitFor()
+  await other.getByRole('link', { name: 'few' }).waitFor()
+  assert.equal(await clients.getByRole('listitem').count(), 2)
+  await assertAccessible(page, 'connected clients')
+  await picture(page, 'clients')
   assertClean(visit)
 })
 

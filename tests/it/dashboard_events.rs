@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::support::app::stdio_input;
 use crate::support::client::{self, Events};
-use crate::support::{Behaviour, Fake, TestApp};
+use crate::support::mcp::initialize;
+use crate::support::{Behaviour, Fake, ModernAgent, TestApp};
 
 async fn listen(app: &TestApp) -> Events {
     Events::new(client::open(&app.address, "GET", "/api/dashboard/events", &[], vec![]).await)
@@ -78,6 +79,52 @@ async fn a_failed_call_is_announced() {
     let mut events = listen(&app).await;
     app.invoke("s__fail", json!({})).await.expect(200);
     until(&mut events, changes(&["failures"])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_connects_is_announced_and_shown_with_its_endpoint() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    app.register_http("s", &fake).await;
+    app.post("/api/v0/tool-groups", json!({ "name": "few", "included_servers": ["s"] })).await.expect(201);
+    let shown =
+        async || app.get("/api/dashboard/overview").await.expect(200).json()["recent_clients"].clone();
+    assert_eq!(shown().await, json!([]));
+    let mut events = listen(&app).await;
+    initialize(&app.address, "/v0/groups/few/mcp", "2025-11-25", json!({})).await.expect(200);
+    until(&mut events, changes(&["recent_clients"])).await;
+    let legacy = shown().await[0].clone();
+    assert_eq!(
+        (&legacy["name"], &legacy["version"], &legacy["group"]),
+        (&json!("agent"), &json!("7.0"), &json!("few")),
+    );
+    assert!(legacy["at"].as_str().unwrap().ends_with('Z'), "{legacy}");
+    let modern = ModernAgent::at(&app, "/mcp");
+    modern.result("server/discover", json!({})).await;
+    until(&mut events, changes(&["recent_clients"])).await;
+    let clients = shown().await;
+    assert_eq!(clients.as_array().unwrap().len(), 2, "{clients}");
+    assert_eq!((&clients[0]["name"], &clients[0]["group"]), (&json!("modern agent"), &Value::Null));
+    assert_eq!(clients[1], legacy);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_says_about_itself_is_kept_within_bounds() {
+    let app = TestApp::start().await;
+    for number in 0..30 {
+        let name = format!("{number}\u{7}{}", "x".repeat(5000));
+        let info = json!({ "name": name, "version": "1".repeat(5000) });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        let accept = [("accept", "application/json, text/event-stream")];
+        app.send("POST", "/mcp", &accept, hello.to_string()).await.expect(200);
+    }
+    let overview = app.get("/api/dashboard/overview").await.expect(200).json();
+    let clients = overview["recent_clients"].as_array().unwrap();
+    assert_eq!(clients.len(), 10);
+    assert!(clients[0]["name"].as_str().unwrap().starts_with("29xxx"), "{overview}");
+    let sizes = clients.iter().flat_map(|one| [&one["name"], &one["version"]]);
+    assert!(sizes.map(|text| text.as_str().unwrap().len()).all(|size| size <= 80), "{overview}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

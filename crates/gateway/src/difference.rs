@@ -18,6 +18,8 @@ pub enum Noun {
     ToolGroups,
     /// Failed calls, which are not part of the catalog.
     Failures,
+    /// The MCP clients that connected last, which are not part of it either.
+    RecentClients,
     /// Whether changes can be stored, which is not part of the catalog either.
     Store,
 }

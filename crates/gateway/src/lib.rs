@@ -42,6 +42,7 @@ pub mod principals;
 pub mod prompts;
 pub mod question;
 mod quota;
+pub mod recent_clients;
 mod reconcile;
 pub mod record;
 pub mod refusal;
@@ -94,6 +95,7 @@ use grants::Keeper;
 use interview::Interviews;
 use lists::ListCache;
 use principals::Principals;
+use recent_clients::RecentClients;
 use retired_tokens::RetiredTokens;
 use subscriptions::{SubscribedTopic, Subscriptions};
 use tasks::TaskNotice;
@@ -131,6 +133,7 @@ pub struct Gateway {
     subscriptions: Subscriptions,
     usages: Usages,
     interviews: Interviews,
+    recent_clients: RecentClients,
     /// The most verbose level that any agent asked for.
     log_level: Mutex<Option<LogLevel>>,
     /// Signals that the catalog was swapped.
@@ -204,6 +207,7 @@ impl Gateway {
             in_change: Mutex::default(),
             usages: Usages::new(&options.budgets),
             interviews: Interviews::default(),
+            recent_clients: RecentClients::default(),
             upstream_options: options,
             events,
             lists: ListCache::default(),

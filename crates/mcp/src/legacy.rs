@@ -239,6 +239,7 @@ impl Mcp {
             Ok(lists) => lists,
             Err(refusal) => return Reply::not_found(refusal.to_string()),
         };
+        self.gateway.note_client(&session.client_name, &session.client_version, &viewer.scope);
         let greeting = &lists.greeting;
         let version = text::quote(session.version.as_str());
         let mut members: Vec<(&str, &[u8])> = vec![

@@ -13,7 +13,7 @@ use gateway::caller::{Caller, Logs, Profile, Scope, Viewer};
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
-use wire::{Era, Head, MessageKind, OwnedId, Patch, Version, authored, meta};
+use wire::{Era, Head, MessageKind, OwnedId, Patch, Version, authored, meta, text, walk};
 
 /// Methods that the revision removed: answered like any unknown method, even if a server knows them.
 const REMOVED: [&str; 5] =
@@ -82,6 +82,8 @@ impl Mcp {
         let profile = profile(head, viewer);
         self.prepare_greeting(viewer, &profile).await;
         let lists = self.lists_of(viewer, &profile)?;
+        let (name, version) = client_info(head);
+        self.gateway.note_client(&name, &version, &viewer.scope);
         let versions: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
         let versions = format!("[\"{}\"]", versions.join("\",\""));
         let greeting = &lists.greeting;
@@ -174,6 +176,17 @@ impl Mcp {
 /// The profile of the client that sent a request.
 pub(super) fn profile(head: &Head<'_>, viewer: &Viewer) -> Profile {
     Profile { era: Era::Modern, capabilities: declared(head), owner: Some(viewer.owner()) }
+}
+
+/// The name and version that the client gives itself in the request; empty if it gives none.
+fn client_info(head: &Head<'_>) -> (Arc<str>, Arc<str>) {
+    let info = head.meta().and_then(|meta| meta.client_info.as_ref());
+    let member = |key: &str| -> Arc<str> {
+        let value = info.and_then(|info| walk::member(head.body, info, key));
+        let value = value.and_then(|span| text::unescape(&head.body[span]));
+        value.unwrap_or_default().into()
+    };
+    (member("name"), member("version"))
 }
 
 /// The capabilities that the client declares in the request.

@@ -46,12 +46,13 @@ pub async fn stream(State(face): State<Face>) -> HandlerResult<Response> {
     let slot = slot.map_err(|exceeded| ErrorResponse::too_many_streams(&exceeded))?;
     let (frames, notices) = mpsc::channel(BACKLOG);
     let (changes, news, health) = (face.gateway.changes(), face.gateway.news(), face.gateway.store_health());
+    let arrivals = face.gateway.client_arrivals();
     let seen = face.gateway.catalog();
     let closing = face.closing.clone();
     let mut feed = EventFeed { statuses: statuses(&seen), seen, frames, face };
     let work = async move {
         let _slot = slot;
-        closing.run_until_cancelled(feed.follow(changes, news, health)).await;
+        closing.run_until_cancelled(feed.follow(changes, news, health, arrivals)).await;
         Bytes::new()
     };
     Ok(SseBody::response(work, notices))
@@ -71,6 +72,7 @@ impl EventFeed {
         mut changes: tokio::sync::watch::Receiver<()>,
         mut news: tokio::sync::broadcast::Receiver<News>,
         mut health: tokio::sync::watch::Receiver<StoreHealth>,
+        mut arrivals: tokio::sync::watch::Receiver<()>,
     ) {
         loop {
             tokio::select! {
@@ -81,6 +83,10 @@ impl EventFeed {
                 },
                 changed = health.changed() => match changed {
                     Ok(()) => self.tell_changed(&BTreeSet::from([Noun::Store])).await,
+                    Err(_) => return pending().await,
+                },
+                arrived = arrivals.changed() => match arrived {
+                    Ok(()) => self.tell_changed(&BTreeSet::from([Noun::RecentClients])).await,
                     Err(_) => return pending().await,
                 },
                 heard = news.recv() => match heard {

@@ -9,7 +9,9 @@ use super::empty_state::{EmptyState, no_servers};
 use crate::http::address::base_url;
 use crate::http::reply::Json;
 use crate::http::{Face, VERSION};
+use gateway::caller::Scope;
 use gateway::overview::FailedCall;
+use gateway::recent_clients::RecentClient;
 use model::time;
 
 /// How many recent failures are shown.
@@ -37,6 +39,8 @@ pub struct Overview {
     store_problem: Option<String>,
     /// The last calls that failed, newest first.
     recent_failures: Vec<RecentFailure>,
+    /// The MCP clients that connected last, newest first; at most 10.
+    recent_clients: Vec<ConnectedClient>,
     empty_state: Option<EmptyState>,
 }
 
@@ -59,6 +63,21 @@ pub struct RecentFailure {
     reason: String,
 }
 
+/// An MCP client that connected, by what it says about itself.
+#[derive(Serialize, ToSchema)]
+pub struct ConnectedClient {
+    name: String,
+    version: String,
+    /// The group whose endpoint it uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    /// The server whose endpoint it uses. Without both, it uses that of all servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    /// The time of its last connection (RFC 3339).
+    at: String,
+}
+
 /// Returns the health, counts, endpoints and recent failures of the gateway.
 #[utoipa::path(get, path = "/api/dashboard/overview", tag = "dashboard", responses((status = 200, body = Overview)))]
 pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Overview> {
@@ -78,6 +97,7 @@ pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Overview
         troubleshooting: face.gateway.troubles(),
         store_problem: face.gateway.store_problem(),
         recent_failures: catalog.failed_calls(FAILURES).into_iter().map(RecentFailure::of).collect(),
+        recent_clients: face.gateway.recent_clients().into_iter().map(ConnectedClient::of).collect(),
         empty_state: (counts.servers == 0).then(|| no_servers(&base)),
     })
 }
@@ -86,6 +106,18 @@ fn endpoints(base: &str) -> Vec<LabelledUrl> {
     let paths =
         [("MCP, streamable HTTP", "/mcp"), ("MCP, SSE (legacy clients)", "/sse"), ("REST API", "/api/v0")];
     paths.map(|(label, path)| LabelledUrl { label, url: format!("{base}{path}") }).into()
+}
+
+impl ConnectedClient {
+    fn of(client: RecentClient) -> Self {
+        let (group, server) = match client.scope {
+            Scope::Everything => (None, None),
+            Scope::Group(name) => (Some(name), None),
+            Scope::Server(name) => (None, Some(name)),
+        };
+        let at = time::rfc3339(time::milliseconds(client.at));
+        Self { name: client.name.to_string(), version: client.version.to_string(), group, server, at }
+    }
 }
 
 impl RecentFailure {

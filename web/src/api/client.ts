@@ -22,10 +22,10 @@ export type RateLimit = Schemas['RateLimit']
 export type ToolResult = Schemas['ToolResult']
 export type RenderedPrompt = Schemas['RenderedPrompt']
 export type Candidate = Schemas['ImportCandidate']
-export type ImportOutcome = Schemas['ImportOutcome']
-
 export type Visibility = Schemas['VisibilityBody']
 export type Remark = Schemas['RemarkBody']
+export type ImportOutcome = Schemas['ImportOutcome']
+
 /** The page to open if a server requires a sign-in. */
 export type Authorization = Schemas['PendingAuthorization']
 
@@ -113,11 +113,11 @@ export const api = {
   switch: (kind: 'servers' | 'tools' | 'prompts', name: string, enabled: boolean) =>
     ask<Schemas['Switched']>('PATCH', `${base}/${kind}/${part(name)}/enabled`, { body: { enabled } }),
 
-  previewImport: (text: string) => ask<Schemas['ImportPreview']>('POST', `${base}/import/preview`, { body: { text } }),
-  applyImport: (text: string, names: string[]) =>
   why: (name: string, endpoint: { group?: string; server?: string }) =>
     ask<Visibility>('GET', `/api/v0/tools/why?${new URLSearchParams({ name, ...endpoint })}`),
 
+  previewImport: (text: string) => ask<Schemas['ImportPreview']>('POST', `${base}/import/preview`, { body: { text } }),
+  applyImport: (text: string, names: string[]) =>
     ask<Schemas['Imported']>('POST', `${base}/import`, { body: { text, names } }),
 
   createGroup: (input: GroupInput) => ask<Group>('POST', `${base}/tool-groups`, { body: input }),

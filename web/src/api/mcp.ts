@@ -6,9 +6,11 @@ import { ApiError, reach, refusal } from './client'
 import { events } from './sse'
 
 const REVISION = '2026-07-28'
+/** The name under which the dashboard itself is a client. */
+export const OWN_CLIENT = 'toolgate-dashboard'
 const META = {
   'io.modelcontextprotocol/protocolVersion': REVISION,
-  'io.modelcontextprotocol/clientInfo': { name: 'toolgate-dashboard', version: '1' },
+  'io.modelcontextprotocol/clientInfo': { name: OWN_CLIENT, version: '1' },
   'io.modelcontextprotocol/clientCapabilities': {},
 }
 
