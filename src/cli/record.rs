@@ -9,12 +9,18 @@ pub fn text(object: &Value, key: &str) -> String {
     object[key].as_str().unwrap_or_default().to_owned()
 }
 
+/// Returns a number with its noun: `1 tool`, `2 tools`.
+pub fn counted(number: &Value, noun: &str) -> String {
+    let ending = if number.as_u64() == Some(1) { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
 /// Returns a rate limit in words; empty if there is none.
 pub fn rate_limit(limit: &Value) -> String {
     match (&limit["calls_per_minute"], &limit["burst"]) {
         (Value::Null, _) => String::new(),
-        (calls, Value::Null) => format!("{calls} calls per minute"),
-        (calls, burst) => format!("{calls} calls per minute, {burst} at once"),
+        (calls, Value::Null) => format!("{} per minute", counted(calls, "call")),
+        (calls, burst) => format!("{} per minute, {burst} at once", counted(calls, "call")),
     }
 }
 

@@ -11,7 +11,7 @@ use super::files;
 use super::flags::ServerFlags;
 use super::invocation::Invocation;
 use super::output::{self, Cell, Spinner, Table, Tone};
-use super::record::{rate_limit, text};
+use super::record::{counted, rate_limit, text};
 use super::remote::{ApiRequest, ApiResponse};
 use super::suggestion::{ListedNoun, explain};
 use super::switch::Switch;
@@ -240,10 +240,8 @@ pub fn page(server: &Value) -> String {
     let tool_limits = tool_limits.map(|(tool, limit)| format!("{tool}: {}", rate_limit(limit)));
     let info = &server["server_info"];
     let implementation = [text(info, "name"), text(info, "version")].join(" ");
-    let offers = format!(
-        "{} tools, {} prompts, {} resources",
-        server["tool_count"], server["prompt_count"], server["resource_count"]
-    );
+    let offers = [("tool_count", "tool"), ("prompt_count", "prompt"), ("resource_count", "resource")];
+    let offers = offers.map(|(key, noun)| counted(&server[key], noun)).join(", ");
     output::card(&[
         ("Name", text(server, "name")),
         ("Description", text(server, "description")),
