@@ -208,13 +208,20 @@ pub fn show_registered(invocation: &Invocation, answer: &ApiResponse) -> anyhow:
     let server = &answer.json()?["server"];
     output::message(&format!("Registered server {:?}.", text(server, "name")));
     warn_if_failed(server);
-    invocation.show(answer, |answer| page(&answer["server"]))?;
+    invocation.show(answer, |answer| page(&without_instructions(&answer["server"])))?;
     if server["status"] != "failed" {
         let command = invocation.command(&format!("list tools --server {}", text(server, "name")));
         let endpoint = format!("{}/mcp", invocation.remote.registry());
         output::message(&format!("Next: see its tools with `{command}`, and connect agents to {endpoint}."));
     }
     Ok(())
+}
+
+/// Leaves out the instructions, which may be long; `toolgate get server` shows them.
+fn without_instructions(server: &Value) -> Value {
+    let mut server = server.clone();
+    server.as_object_mut().map(|members| members.remove("instructions"));
+    server
 }
 
 /// Says what can be done about a server that was stored although it cannot be connected.
