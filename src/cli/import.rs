@@ -26,7 +26,7 @@ const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
   toolgate import ~/.cursor/mcp.json
   toolgate import .vscode/mcp.json --dry-run
   toolgate import \"$HOME/Library/Application Support/Claude/claude_desktop_config.json\"
-  toolgate import .toolgate --yes          (an export)
+  toolgate import .toolgate --yes          # an export
   pbpaste | toolgate import - --yes
 
 Understands `mcpServers` and `servers` files (Claude, Cursor, VS Code, Windsurf and others), exports of toolgate and

@@ -27,7 +27,7 @@ use model::deep_json;
   toolgate invoke maps__route from.city=Rome to.city=Oslo
   toolgate invoke everything__echo --input '{\"message\": \"hello\"}'
   toolgate invoke everything__echo --input @message.json
-  generate | toolgate invoke everything__echo --input -
+  echo '{\"message\": \"hello\"}' | toolgate invoke everything__echo --input -
 
 Arguments get the types of the tool's schema (`toolgate usage NAME`). Images, audio and other data are saved to
 files in the working directory. What the tool asks for while it runs is asked on the terminal. The exit code is 1

@@ -95,7 +95,7 @@ pub async fn read(invocation: &Invocation, read: Read) -> anyhow::Result<()> {
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   toolgate enable tool github__create_issue
-  toolgate enable tool github      (all tools of the server)
+  toolgate enable tool github      # all tools of the server
   toolgate enable server github"
 )]
 pub struct Enable {
@@ -111,7 +111,7 @@ pub struct Enable {
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   toolgate disable tool github__delete_repo
-  toolgate disable prompt github   (all prompts of the server)
+  toolgate disable prompt github   # all prompts of the server
   toolgate disable server github"
 )]
 pub struct Disable {

@@ -45,9 +45,9 @@ cargo xtask bench [TOPIC...] [--rounds N] [--seconds S] [--toolgate FILE]
 cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
                             only fuzzing; `cargo xtask fuzz --help` lists the targets and options
-cargo xtask release [--toolgate FILE]
-                            the archive of a release, of the release build or of FILE, into target/release-archive:
-                            program, completions, manual pages, licences, checksums
+cargo xtask release [--toolgate FILE [--into FOLDER]]
+                            the archive of a release, of the release build or of FILE, into target/release-archive or
+                            FOLDER: program, completions, manual pages, licences, checksums
 cargo xtask fresh [--keep]  as root: both commands of the README in a bare Debian 12; --keep leaves it in place
 cargo xtask fresh --enter [COMMAND...]
                             as root: a shell, or COMMAND, in the Debian that --keep left

@@ -24,7 +24,8 @@ pub fn run(words: &[&str]) -> ExitCode {
     let done = match words {
         [] => build(&root).and_then(|program| pack(&root, &program, &root.join("target/release-archive"))),
         ["--toolgate", program] => pack(&root, Path::new(program), &root.join("target/release-archive")),
-        _ => Err(anyhow::anyhow!("usage: cargo xtask release [--toolgate FILE]")),
+        ["--toolgate", program, "--into", folder] => pack(&root, Path::new(program), Path::new(folder)),
+        _ => Err(anyhow::anyhow!("usage: cargo xtask release [--toolgate FILE [--into FOLDER]]")),
     };
     match done {
         Ok(archive) => {

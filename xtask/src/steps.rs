@@ -68,7 +68,8 @@ const CONFORMANCE_REFERENCE: Step = Step {
     run: conformance::of_reference_servers,
 };
 
-const REAL_CLIENTS: Step = Step { name: "real clients", needs: &[NPM, PYTHON], run: clients::run };
+const REAL_CLIENTS: Step =
+    Step { name: "real clients", needs: &[NPM, PYTHON, CURL, SCRIPT], run: clients::run };
 
 /// Checks the sources, runs the unit tests, and checks that the committed build is up to date.
 const DASHBOARD: Step = Step { name: "dashboard", needs: &[NPM], run: dashboard::check };
@@ -89,6 +90,9 @@ const CLIPPY: Need =
 const CARGO_DENY: Need =
     Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
 const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["nodejs", "npm"] };
+const CURL: Need = Need::Debian { probe: &["curl", "--version"], packages: &["curl"] };
+/// Runs a program in a terminal.
+const SCRIPT: Need = Need::Debian { probe: &["script", "--version"], packages: &["bsdutils"] };
 const CHROMIUM: Need = Need::Debian { probe: &["chromium", "--version"], packages: &["chromium"] };
 const VALGRIND: Need = Need::Debian { probe: &["valgrind", "--version"], packages: &["valgrind"] };
 /// It must also be allowed to trace, which some containers forbid.

@@ -31,7 +31,9 @@ const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
     ("Python SDK", Runner::Python(Sdk::Two), "legacy.py", Behind::Common),
     ("modern Python SDK", Runner::Python(Sdk::Two), "modern.py", Behind::Common),
     ("Rust SDK", Runner::Program, "rmcp-client", Behind::Common),
-    ("snippets", Runner::Node, "snippets.mjs", Behind::Common),
+    ("snippets of the dashboard", Runner::Node, "snippets.mjs", Behind::Common),
+    ("snippets of pages", Runner::Node, "pages.mjs", Behind::Common),
+    ("snippets of the command line", Runner::Node, "printed.mjs", Behind::Common),
     ("capable TypeScript clients", Runner::Node, "capable.mjs", Behind::Capable),
     ("capable inspector", Runner::Node, "capable_inspector.mjs", Behind::Capable),
     ("capable Python SDK", Runner::Python(Sdk::Two), "capable.py", Behind::Capable),
@@ -96,7 +98,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     let fixture =
         Process::start(&results, "fixture", &[&program("conformance-fixture")?, "--http", "0", "--legacy"])?;
     let modern = Process::start(&results, "modern", &[&program("conformance-fixture")?, "--http", "0"])?;
-    let toolgate = program("toolgate")?;
+    let (toolgate, xtask) = (program("toolgate")?, program("xtask")?);
     let gateway = Gateway::start(&results, &toolgate)?;
     let server = installed.path("node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
     gateway.register(&gateway::stdio("stdio", node, &[&server, "stdio"]))?;
@@ -143,6 +145,9 @@ pub fn run(run: &mut Run) -> Result<()> {
             ("NODE", node),
             ("PYTHON", &shop_python),
             ("TOOLGATE", &toolgate),
+            ("XTASK", &xtask),
+            ("HTTP", &http.url),
+            ("SSE", &sse.url),
             ("ADDRESSES", &addresses),
             ("PAIRS", &asking),
         ];

@@ -142,6 +142,8 @@ fn commands(readme: &str) -> Result<[String; 2]> {
     let block = readme.split("```").nth(1).context("the README has no code block")?;
     let lines: Vec<String> = block
         .lines()
+        // The rest of the opening line says what kind of block it is.
+        .skip(1)
         .map(|line| line.split('#').next().unwrap_or_default().trim().to_owned())
         .filter(|line| !line.is_empty())
         .collect();
