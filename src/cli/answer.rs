@@ -110,7 +110,7 @@ fn ask_page<R: BufRead, W: Write>(
     let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     match parsed.as_ref().and_then(Url::host_str) {
         Some(host) => prompter.say(&format!("The page is on {host}. Open it only if you trust that host.")),
-        None => prompter.say("This is not the address of a web page. Decline if you do not expect it."),
+        None => prompter.say("This is not the address of a web page. Decline it unless you expect it."),
     }
     let refusal = consent(prompter, "Press Enter when done, or d to decline, Ctrl-D to cancel: ");
     refusal.unwrap_or_else(|| json!({"action": "accept"}))
@@ -150,7 +150,7 @@ fn ask_roots<R: BufRead, W: Write>(prompter: &mut Prompter<R, W>, tool: &str, ho
 fn root(entered: &str, home: Option<&str>) -> Result<Value, String> {
     let path = match Url::parse(entered) {
         Ok(url) if url.scheme() == "file" => {
-            url.to_file_path().map_err(|()| format!("{entered} names no folder of this machine."))?
+            url.to_file_path().map_err(|()| format!("{entered} is not a folder on this machine."))?
         }
         _ => match (entered.strip_prefix('~'), home) {
             (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {

@@ -83,7 +83,7 @@ pub async fn finish(
     let spinner = Spinner::countdown("waiting for the authorization", limit);
     let brought = tokio::time::timeout(limit, callback.wait()).await;
     drop(spinner);
-    let Ok(brought) = brought else { bail!("the authorization was not given in time; try again") };
+    let Ok(brought) = brought else { bail!("the authorization timed out; try again") };
     let path = ["upstream_oauth", "sessions", &id, "complete"];
     Ok(Some(invocation.remote.ask(ApiRequest::post(&path).object(&brought?)).await?))
 }
@@ -130,7 +130,7 @@ impl Callback {
                 continue;
             };
             let text = match brought.contains_key("error") {
-                true => "Authorization failed. The terminal says more; you can close this window.",
+                true => "Authorization failed. See the terminal for details; you can close this window.",
                 false => "Authorization received. You can close this window and go back to the terminal.",
             };
             reply(&mut stream, "200 OK", text).await;

@@ -126,7 +126,7 @@ pub async fn create(invocation: &Invocation, create: CreateClient) -> anyhow::Re
     let mut client = create.flags.to_object().await?;
     if create.flags.conf.is_none() {
         let Some(name) = create.name else {
-            let sentence = "name the client, or describe it in a file with --conf";
+            let sentence = "specify the name of the client, or a file that describes it with --conf";
             return Err(UsageError(sentence.into()).into());
         };
         client.insert("name".into(), name.into());
@@ -137,7 +137,7 @@ pub async fn create(invocation: &Invocation, create: CreateClient) -> anyhow::Re
     output::message(&format!("Created client {:?}.", text(&created, "name")));
     if allowed(&created).is_empty() {
         output::message(
-            "It may use no server yet; allow some with `toolgate update mcp-client NAME --allow`.",
+            "It may not use any server yet; allow some with `toolgate update mcp-client NAME --allow`.",
         );
     }
     warn_about_unknown(invocation, &created).await;
@@ -148,10 +148,12 @@ pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Re
     let mut changes = update.flags.to_object().await?;
     let named = changes.remove("name").and_then(|name| name.as_str().map(str::to_owned));
     let Some(name) = update.name.or(named) else {
-        return Err(UsageError("name the client: `toolgate update mcp-client NAME`".into()).into());
+        return Err(
+            UsageError("specify the name of the client: `toolgate update mcp-client NAME`".into()).into()
+        );
     };
     if changes.is_empty() {
-        return Err(UsageError("name at least one thing to change; see --help".into()).into());
+        return Err(UsageError("specify at least one setting to change; see --help".into()).into());
     }
     // The route replaces all fields, so unchanged ones must be sent, too.
     let clients = invocation.remote.ask(ApiRequest::get(&["clients"])).await?.json()?;

@@ -33,8 +33,8 @@ use model::Secret;
   toolgate connect vscode --file .vscode/mcp.json --dry-run
   toolgate connect codex --token - < token.txt
 
-It shows the difference first and asks. The rest of the file, comments included, stays as it is, and a copy of the old
-file is kept beside it. `toolgate disconnect` removes the entry again.")]
+It shows the changes first and asks for confirmation. The rest of the file, comments included, stays as it is, and a
+copy of the old file is kept beside it. `toolgate disconnect` removes the entry again.")]
 pub struct Connect {
     #[command(flatten)]
     target: Target,
@@ -67,7 +67,7 @@ struct Target {
     /// File to change [default: the client's file for all projects of this user]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Only show the difference
+    /// Only show the changes
     #[arg(long)]
     dry_run: bool,
     /// Do not ask for confirmation
@@ -130,7 +130,7 @@ pub async fn connect(invocation: &Invocation, connect: Connect) -> anyhow::Resul
     };
     let title = target.client.title();
     let done = match change {
-        EntryChange::Unchanged => format!("{title} is connected to {url} already."),
+        EntryChange::Unchanged => format!("{title} is already connected to {url}."),
         _ => format!("{title} is connected to {url}. Restart it to use the tools."),
     };
     target.apply(invocation, &file, &text, change, &done).await
@@ -185,7 +185,7 @@ impl Target {
                         Some(true) => {}
                         Some(false) => bail!("nothing was changed"),
                         None => {
-                            bail!("nothing was changed; confirm with --yes, or look first with --dry-run")
+                            bail!("nothing was changed; confirm with --yes, or preview the changes with --dry-run")
                         }
                     }
                 }
@@ -229,7 +229,7 @@ async fn check(invocation: &Invocation, path: &[&str], token: Option<&Secret>) -
     let status = response.status().as_u16();
     match status {
         401 if token.is_none() => bail!(
-            "this gateway needs a token of the agent: create one with `toolgate create mcp-client NAME --allow SERVERS`, \
+            "this gateway requires a token for the agent: create one with `toolgate create mcp-client NAME --allow SERVERS`, \
              and pass it with --token"
         ),
         401 => bail!("the gateway refuses this token"),

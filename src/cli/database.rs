@@ -10,31 +10,31 @@ use super::output::{self, Format};
 use crate::app;
 use crate::config::{self, Config, StartFlags};
 
-/// Copy the database to a file, also while the gateway runs
+/// Back up the database to a file; the gateway may be running
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate backup /backups/toolgate-monday.db
   toolgate backup --sqlite-db-path /var/lib/toolgate/toolgate.db /backups/toolgate.db
 
-The copy is one file and is sealed with the same key as the database: keep that key too, but not beside the copy. To
-restore, put the copy in the place of the database while no gateway runs.")]
+The copy is one file. Its secrets are encrypted with the key of the database: keep that key too, but in another place.
+To restore, stop the gateway and replace the database with the copy.")]
 pub struct Backup {
     /// File to write; it must not exist yet
     file: PathBuf,
-    /// File of the database [default: ./toolgate.db]
+    /// Path of the database file [default: ./toolgate.db]
     #[arg(long)]
     sqlite_db_path: Option<PathBuf>,
 }
 
-/// Read everything in the database and say what is wrong with it
+/// Check the whole database and list all problems
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate check
   toolgate check --sqlite-db-path /backups/toolgate-monday.db
 
-Nothing is changed, and the gateway may run meanwhile. The exit code is 1 when anything is wrong.")]
+Nothing is changed, and the gateway may be running. The exit code is 1 if there is a problem.")]
 pub struct Check {
-    /// File of the database [default: ./toolgate.db]
+    /// Path of the database file [default: ./toolgate.db]
     #[arg(long)]
     sqlite_db_path: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ pub fn backup(command: Backup, format: Format) -> anyhow::Result<()> {
     let file = command.file.display();
     match format {
         Format::Table => output::line(&format!(
-            "copied to {file} ({} bytes); it is sealed with the key in {}, fingerprint {}",
+            "copied to {file} ({} bytes); its secrets are encrypted with the key in {}, fingerprint {}",
             copied.bytes, copied.key, copied.fingerprint
         )),
         Format::Json => output::json(

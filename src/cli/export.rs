@@ -20,7 +20,7 @@ use model::import::escape;
 
 const OWNER_ONLY: u32 = 0o600;
 
-/// Write servers and groups to files
+/// Export servers and groups to files
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate export
@@ -133,7 +133,7 @@ fn escaped(value: &Value) -> Value {
 
 /// Writes all files and returns their paths.
 fn write(folder: &Path, files: &[(&str, Value)]) -> anyhow::Result<Vec<String>> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     if entries.next().is_some() {
         bail!("the folder {} is not empty; name another with --dir", folder.display());

@@ -11,7 +11,7 @@ pub struct ServerFlags {
     /// URL of the server
     #[arg(long)]
     url: Option<String>,
-    /// streamable_http (what --url means), sse, or stdio (what a command means)
+    /// streamable_http (default with --url), sse, or stdio (default with a command)
     #[arg(long, hide_possible_values = true, value_parser = ["streamable_http", "sse", "stdio"])]
     transport: Option<String>,
     /// Description of the server
@@ -35,21 +35,21 @@ pub struct ServerFlags {
     /// Timeout of a call in milliseconds; 0 = none
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
-    /// Largest number of concurrent calls; 0 = no limit
+    /// Maximum number of concurrent calls; 0 = no limit
     #[arg(long, value_name = "N")]
     max_concurrency: Option<u64>,
     #[command(flatten)]
     limit: RateLimitFlags,
-    /// Client id for OAuth, where the server does not give one
+    /// Client ID for OAuth, if the authorization server does not issue one
     #[arg(long, value_name = "ID")]
     oauth_client_id: Option<String>,
     /// Client secret for OAuth
     #[arg(long, allow_hyphen_values = true, value_name = "SECRET")]
     oauth_client_secret: Option<String>,
-    /// Where the provider sends the browser back to [default: a port of this machine]
+    /// Redirect URI for OAuth [default: a local port]
     #[arg(long, value_name = "URL")]
     oauth_redirect_uri: Option<String>,
-    /// Scope to ask for; may be repeated
+    /// Scope to request; may be repeated
     #[arg(long, value_name = "SCOPE")]
     oauth_scope: Vec<String>,
     /// Command that runs the server, with its arguments
@@ -106,10 +106,10 @@ impl ServerFlags {
 /// The flags of servers, clients and users that limit their calls.
 #[derive(Args)]
 pub struct RateLimitFlags {
-    /// Largest number of calls per minute; 0 = no limit
+    /// Maximum number of calls per minute; 0 = no limit
     #[arg(long, value_name = "N")]
     rate_limit: Option<u32>,
-    /// Largest number of calls at once [default: as many as per minute]
+    /// Maximum number of calls at once [default: as many as per minute]
     #[arg(long, value_name = "N", requires = "rate_limit")]
     rate_limit_burst: Option<u32>,
 }

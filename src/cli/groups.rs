@@ -156,7 +156,7 @@ pub async fn create(invocation: &Invocation, create: CreateGroup) -> anyhow::Res
         }
         None => {
             let Some(name) = create.name else {
-                let sentence = "name the group, or describe it in a file with --conf";
+                let sentence = "specify the name of the group, or a file that describes it with --conf";
                 return Err(UsageError(sentence.into()).into());
             };
             let mut group = create.flags.to_object();
@@ -181,11 +181,11 @@ pub async fn update(invocation: &Invocation, update: UpdateGroup) -> anyhow::Res
     };
     let named = group.remove("name").and_then(|name| name.as_str().map(str::to_owned));
     let Some(name) = update.name.or(named) else {
-        return Err(UsageError("name the group: `toolgate update group NAME`".into()).into());
+        return Err(UsageError("specify the name of the group: `toolgate update group NAME`".into()).into());
     };
     if update.conf.is_none() {
         if changes.is_empty() {
-            return Err(UsageError("name at least one thing to change; see --help".into()).into());
+            return Err(UsageError("specify at least one setting to change; see --help".into()).into());
         }
         let current = invocation.remote.ask(ApiRequest::get(&["tool-groups", &name])).await;
         let current = explain(invocation, ListedNoun::Group, &name, current).await?.json()?;

@@ -30,8 +30,9 @@ const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
   pbpaste | toolgate import - --yes
 
 Understands `mcpServers` and `servers` files (Claude, Cursor, VS Code, Windsurf and others), exports of toolgate and
-MCPJungle, in JSON or YAML. ${NAME} is replaced by the variable. What is there already and the same is left alone.
-A new server that cannot be connected is kept as failed; one that exists is changed only if the change works.")]
+MCPJungle, in JSON or YAML. ${NAME} is replaced by the variable. Servers and groups that already exist and are identical
+are skipped. A new server that cannot be connected is kept as failed; one that exists is changed only if the change
+works.")]
 pub struct Import {
     /// Files or folders; - is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -72,7 +73,7 @@ pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> 
         match output::ask(&format!("Import {}?", amount(&items))).await {
             Some(true) => {}
             Some(false) => bail!("nothing was changed"),
-            None => bail!("nothing was changed; confirm with --yes, or look first with --dry-run"),
+            None => bail!("nothing was changed; confirm with --yes, or preview the changes with --dry-run"),
         }
     }
     if !import.dry_run {
@@ -84,7 +85,7 @@ pub async fn run(invocation: &Invocation, import: Import) -> anyhow::Result<()> 
         Format::Json => output::json(
             &Value::Array(items.iter().map(|item| record(item, import.dry_run)).collect()).to_string(),
         )?,
-        Format::Table if items.is_empty() => output::message("There is nothing to import."),
+        Format::Table if items.is_empty() => output::message("There are no servers or groups to import."),
         Format::Table => output::page(&table(&items, !import.dry_run))?,
     }
     let kept = items.iter().filter(|item| item.failure.as_ref().is_some_and(|failure| failure.kept)).count();

@@ -30,7 +30,7 @@ use model::deep_json;
   echo '{\"message\": \"hello\"}' | toolgate invoke everything__echo --input -
 
 Arguments get the types of the tool's schema (`toolgate usage NAME`). Images, audio and other data are saved to
-files in the working directory. What the tool asks for while it runs is asked on the terminal. The exit code is 1
+files in the working directory. If the tool asks for input, you are prompted on the terminal. The exit code is 1
 when the tool reports an error.")]
 pub struct Invoke {
     #[arg(help = "Full name of the tool: <server>__<tool>")]
@@ -140,7 +140,7 @@ async fn call(invocation: &Invocation, name: &str, request: ApiRequest) -> Resul
             _ => {}
         }
     }
-    let reason = "the connection ended before the result came".to_owned();
+    let reason = "the connection was closed before the result arrived".to_owned();
     Err(RemoteError::Unreachable { registry: invocation.remote.registry().to_owned(), reason })
 }
 

@@ -91,7 +91,7 @@ struct Arguments {
     /// URL of the gateway [default: http://127.0.0.1:8080]
     #[arg(long, global = true, value_name = "URL", value_parser = settings::parse_registry)]
     registry: Option<Url>,
-    /// How to write results
+    /// Output format
     #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value = "table")]
     output: Format,
     /// Print the version

@@ -39,7 +39,7 @@ pub struct GetPrompt {
     arg: Vec<String>,
 }
 
-/// Switch one prompt, or all prompts of a server
+/// Enable or disable one prompt, or all prompts of a server
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate disable prompt github__review

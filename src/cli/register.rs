@@ -92,13 +92,14 @@ pub async fn run(invocation: &Invocation, register: Register) -> anyhow::Result<
 fn from_flags(register: &Register) -> anyhow::Result<Map<String, Value>> {
     let mut input = register.flags.to_object()?;
     let Some(name) = &register.name else {
-        return Err(
-            UsageError("name the server with --name, or describe it in a file with --conf".into()).into()
-        );
+        return Err(UsageError(
+            "specify the name of the server with --name, or a file that describes it with --conf".into(),
+        )
+        .into());
     };
     input.insert("name".into(), name.clone().into());
     if !input.contains_key("url") && !input.contains_key("command") {
-        let sentence = "say how the server is reached: --url URL, or its command after `--`";
+        let sentence = "specify how to connect to the server: --url URL, or its command after `--`";
         return Err(UsageError(sentence.into()).into());
     }
     input.entry("transport").or_insert("streamable_http".into());

@@ -8,13 +8,13 @@ use clap::Args;
 use super::{database, output};
 use crate::app;
 
-/// Make a new token for the user `admin`, directly in the database of a gateway that is not running
+/// Create a new token for the user `admin`, directly in the database of a stopped gateway
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate reset-admin
   toolgate reset-admin --sqlite-db-path /var/lib/toolgate/toolgate.db | toolgate login -")]
 pub struct ResetAdmin {
-    /// File of the database [default: ./toolgate.db]
+    /// Path of the database file [default: ./toolgate.db]
     #[arg(long)]
     sqlite_db_path: Option<PathBuf>,
 }

@@ -34,7 +34,7 @@ pub struct ListResources {
 pub struct GetResource {
     /// URI of the resource, or its name
     name: String,
-    /// The server that offers it, if several do
+    /// Server that offers it, if several servers do
     #[arg(long)]
     server: Option<String>,
     /// Show its content
@@ -49,7 +49,7 @@ pub struct GetResource {
 pub struct ReadResource {
     /// URI of the resource, or its name
     name: String,
-    /// The server that offers it, if several do
+    /// Server that offers it, if several servers do
     #[arg(long)]
     server: Option<String>,
 }

@@ -136,10 +136,10 @@ pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Re
     };
     let named = changes.remove("name").and_then(|name| name.as_str().map(str::to_owned));
     let Some(name) = update.name.or(named) else {
-        return Err(UsageError("name the server: `toolgate update server NAME`".into()).into());
+        return Err(UsageError("specify the name of the server: `toolgate update server NAME`".into()).into());
     };
     if changes.is_empty() {
-        return Err(UsageError("name at least one thing to change; see --help".into()).into());
+        return Err(UsageError("specify at least one setting to change; see --help".into()).into());
     }
     if update.keep {
         changes.insert("keep_failed".into(), true.into());

@@ -25,7 +25,7 @@ const SHOWN_AT_ONCE: usize = 256;
   toolgate start --enterprise
 
 Everything can also be set with variables, or in a file `.env` in the working directory: PORT, HOST, SERVER_MODE,
-DATABASE_URL and more. Ctrl-C stops it in good order.")]
+DATABASE_URL and more. Ctrl-C shuts it down gracefully.")]
 pub struct Start {
     /// Port to listen on; 0 takes any free one [default: 8080]
     #[arg(long)]
@@ -33,7 +33,7 @@ pub struct Start {
     /// Address to listen on [default: this machine only]
     #[arg(long)]
     host: Option<String>,
-    /// File of the database [default: ./toolgate.db]
+    /// Path of the database file [default: ./toolgate.db]
     #[arg(long)]
     sqlite_db_path: Option<PathBuf>,
     /// Require a token from every caller
@@ -173,7 +173,7 @@ fn greeting(config: &Config, started: &StartFacts) -> String {
     }
     lines.extend(is_open_to_others(config).then(|| format!("Warning: {OPEN_TO_OTHERS}.")));
     if config.mode == Mode::Enterprise && !started.is_initialized {
-        lines.push("It is not initialized yet; do that with `toolgate init-server`.".into());
+        lines.push("It is not initialized yet; run `toolgate init-server`.".into());
     }
     lines.join("\n")
 }

@@ -48,7 +48,7 @@ pub async fn switch_entity(
     invocation.show(&answer, |names| {
         let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         output::message(&match names.len() {
-            0 => format!("Nothing changed: all {route} of it were {} already.", switch.done()),
+            0 => format!("Nothing changed: all its {route} were already {}.", switch.done()),
             1 => format!("Now {}:", switch.done()),
             count => format!("{count} {route} are now {}:", switch.done()),
         });

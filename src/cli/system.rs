@@ -39,7 +39,7 @@ pub struct Login {
     token: String,
 }
 
-/// Show whose token is used (enterprise mode)
+/// Show the user of the current token (enterprise mode)
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate whoami")]
@@ -59,7 +59,7 @@ pub async fn init_server(invocation: &Invocation) -> anyhow::Result<()> {
     let answer = invocation.remote.ask_system(request).await?;
     let token = text(&answer.json()?, "admin_access_token");
     if token.is_empty() {
-        bail!("the gateway gave no token; it seems to be initialized already");
+        bail!("the gateway returned no token; it is probably initialized already");
     }
     match settings::save(invocation.remote.registry(), &token) {
         Ok(path) => output::message(&format!(
@@ -129,7 +129,7 @@ pub async fn version(invocation: &Invocation) -> anyhow::Result<()> {
     output::line(&format!("toolgate {VERSION}"))?;
     match answered {
         Ok(version) => output::message(&format!("The gateway at {registry} is {version}.")),
-        Err(_) => output::message(&format!("No gateway can be reached at {registry}.")),
+        Err(_) => output::message(&format!("Cannot reach a gateway at {registry}.")),
     }
     Ok(())
 }

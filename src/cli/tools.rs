@@ -29,7 +29,7 @@ pub struct ListTools {
     all: bool,
 }
 
-/// Switch one tool, or all tools of a server
+/// Enable or disable one tool, or all tools of a server
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate disable tool github__delete_repo

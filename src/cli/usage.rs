@@ -10,7 +10,7 @@ use super::remote::ApiRequest;
 use super::schema::{self, Parameter};
 use super::suggestion::{ListedNoun, explain};
 
-/// Show how a tool is used
+/// Show what a tool does and which arguments it takes
 #[derive(Args)]
 #[command(after_help = "Example:
   toolgate usage github__create_issue")]

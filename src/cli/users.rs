@@ -116,7 +116,7 @@ pub async fn create(invocation: &Invocation, create: CreateUser) -> anyhow::Resu
         (None, Some(name), None) => user.insert("username".into(), name.into()),
         (None, _, Some(_)) => None,
         (None, None, None) => {
-            let sentence = "name the user, or describe them in a file with --conf";
+            let sentence = "specify the name of the user, or a file that describes them with --conf";
             return Err(UsageError(sentence.into()).into());
         }
     };
@@ -132,13 +132,13 @@ pub async fn update(invocation: &Invocation, update: UpdateUser) -> anyhow::Resu
     let (mut changes, named) = update.flags.to_object().await?;
     let named = named.and_then(|name| name.as_str().map(str::to_owned));
     let Some(current) = update.current.or(named) else {
-        return Err(UsageError("name the user: `toolgate update user USERNAME`".into()).into());
+        return Err(UsageError("specify the name of the user: `toolgate update user USERNAME`".into()).into());
     };
     if let Some(username) = update.username {
         changes.insert("username".into(), username.into());
     }
     if changes.is_empty() {
-        return Err(UsageError("name at least one thing to change; see --help".into()).into());
+        return Err(UsageError("specify at least one setting to change; see --help".into()).into());
     }
     // The route removes a limit that is not sent.
     let users = invocation.remote.ask(ApiRequest::get(&["users"])).await?.json()?;

@@ -89,7 +89,7 @@ pub async fn read(invocation: &Invocation, read: Read) -> anyhow::Result<()> {
     }
 }
 
-/// Make a tool, a prompt or a whole server available again
+/// Enable a tool, a prompt or a whole server
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -105,7 +105,7 @@ pub struct Enable {
     name: Option<String>,
 }
 
-/// Hide a tool, a prompt or a whole server from agents
+/// Disable a tool, a prompt or a whole server: agents do not see it
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -148,7 +148,7 @@ async fn switch(
         (Some(SwitchNoun::Server(server)), _) => servers::switch(invocation, switch, server).await,
         (None, Some(name)) => tools::switch(invocation, switch, tools::SwitchTool { name }).await,
         (None, None) => {
-            let sentence = format!("say what: `toolgate {0} tool|prompt|server NAME`", switch.route());
+            let sentence = format!("specify what: `toolgate {0} tool|prompt|server NAME`", switch.route());
             Err(UsageError(sentence).into())
         }
     }

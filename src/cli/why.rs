@@ -9,7 +9,7 @@ use super::record::text;
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, nearest_of};
 
-/// Say why an agent cannot see a tool or a server
+/// Explain why an agent cannot see a tool or a server
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate why github__search

@@ -149,7 +149,7 @@ async fn clients_are_created_changed_and_deleted() {
     assert!(ended.stderr.contains("Did you mean \"fake\"?") && ended.code == Some(0), "{ended:?}");
     cli.ok(&["delete", "mcp-client", "typo"]).await;
     let ended = cli.run(&["create", "mcp-client", "nobody"]).await;
-    assert!(ended.code == Some(0) && ended.stderr.contains("may use no server"), "{ended:?}");
+    assert!(ended.code == Some(0) && ended.stderr.contains("may not use any server"), "{ended:?}");
     let listed = cli.ok(&["list", "mcp-clients"]).await;
     assert_eq!(listed, "NAME    MAY USE      DESCRIPTION\ncursor  fake, other  An editor\nnobody\n");
     let shown = cli.json(&["list", "mcp-clients"]).await;

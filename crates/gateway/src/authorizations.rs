@@ -49,7 +49,7 @@ impl Gateway {
             AuthorizationStatus::Failed => "failed",
         };
         let error = match status {
-            "expired" => "nobody authorized the server in time; register it again".to_owned(),
+            "expired" => "the authorization timed out; register the server again".to_owned(),
             _ => authorization.error,
         };
         Ok(SessionRecord {
