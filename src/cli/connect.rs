@@ -22,7 +22,7 @@ use super::settings;
 use super::wording::Source;
 use crate::config::variable;
 use clients::{Connection, McpClient, System};
-use file::ClientFile;
+use file::{ClientFile, FileChange};
 use model::Secret;
 
 /// Connect an MCP client: write this gateway into the client's own configuration file
@@ -128,6 +128,7 @@ pub async fn connect(invocation: &Invocation, connect: Connect) -> anyhow::Resul
         EntryChange::Unchanged => file.text.clone(),
         _ => file.explain(format.set(&file.text, section, &target.name, &entry))?,
     };
+    let text = FileChange::Edited(text);
     let title = target.client.title();
     let done = match change {
         EntryChange::Unchanged => format!("{title} is already connected to {url}."),
@@ -144,12 +145,14 @@ pub async fn disconnect(invocation: &Invocation, disconnect: Disconnect) -> anyh
     let title = target.client.title();
     match text {
         Some(text) => {
-            let done = format!("{title} is disconnected. Restart it to apply that.");
-            target.apply(invocation, &file, &text, EntryChange::Removed, &done).await
+            let done = format!("{title} is disconnected. Restart it to apply the change.");
+            let change = target.before_connect(&file).unwrap_or(FileChange::Edited(text));
+            target.apply(invocation, &file, &change, EntryChange::Removed, &done).await
         }
         None => {
             let done = format!("{title} is not connected: there is no entry {:?}.", target.name);
-            target.apply(invocation, &file, &file.text, EntryChange::Unchanged, &done).await
+            let same = FileChange::Edited(file.text.clone());
+            target.apply(invocation, &file, &same, EntryChange::Unchanged, &done).await
         }
     }
 }
@@ -166,30 +169,47 @@ impl Target {
         ClientFile::open(path)
     }
 
-    /// Shows the difference, asks, and writes the file.
+    /// What the file was before the entry was added, if nothing else was changed in it since. An entry that was replaced does
+    /// not come back.
+    fn before_connect(&self, file: &ClientFile) -> Option<FileChange> {
+        let (format, section) = (self.client.format(), self.client.section());
+        let entry = format.get(&file.text, section, &self.name)?;
+        file.before_connect(|old| {
+            let made = format.set(old, section, &self.name, &entry);
+            !format.has(old, section, &self.name) && made.is_ok_and(|made| made == file.text)
+        })
+    }
+
+    /// Shows the difference, asks, and changes the file.
     async fn apply(
         &self,
         invocation: &Invocation,
         file: &ClientFile,
-        text: &str,
+        file_change: &FileChange,
         change: EntryChange,
         done: &str,
     ) -> anyhow::Result<()> {
         let path = file.path.display().to_string();
         let mut backup = None;
         if change != EntryChange::Unchanged {
-            output::message(&format!("{path}\n{}", difference::lines(&file.text, text)));
+            output::message(&format!("{path}\n{}", difference::lines(&file.text, file_change.text())));
             if !self.dry_run {
                 if !self.yes {
-                    match output::ask("Write this file?").await {
+                    let question = match file_change {
+                        FileChange::Edited(_) | FileChange::Restored(_) => "Write this file?",
+                        FileChange::Deleted => "Delete this file?",
+                    };
+                    match output::ask(question).await {
                         Some(true) => {}
                         Some(false) => bail!("nothing was changed"),
                         None => {
-                            bail!("nothing was changed; confirm with --yes, or preview the changes with --dry-run")
+                            bail!(
+                                "nothing was changed; confirm with --yes, or preview the changes with --dry-run"
+                            )
                         }
                     }
                 }
-                backup = file.write(text)?;
+                backup = file.apply(file_change)?;
             }
         }
         match invocation.format {

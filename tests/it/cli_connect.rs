@@ -127,6 +127,55 @@ async fn a_missing_file_is_created_for_its_owner_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_nobody_changed_is_as_before_after_disconnecting() {
+    let app = TestApp::start().await;
+    for (client, path, _) in CLIENTS {
+        let cli = Cli::new(&app.address);
+        let file = cli.home.path().join(path);
+        // Twice: the second time there is another entry to remove.
+        for url in [&cli.registry, "http://localhost:1"] {
+            cli.ok(&["connect", client, "--yes", "--registry", url]).await;
+        }
+        cli.ok(&["disconnect", client, "--yes"]).await;
+        assert!(!file.exists(), "{client}: there was no file before");
+        let texts: &[&str] = match client {
+            "codex" => {
+                &["", "# mine\n", "model = \"gpt\"\n", "[mcp_servers]\n", "[mcp_servers]\n\n[other]\na = 1\n"]
+            }
+            "vscode" => &["", "{}", "{\n  // mine\n}\n", "{\"inputs\": []}", "{\n\t\"servers\": {}\n}\n"],
+            _ => &[
+                "",
+                "{}\n",
+                "{\n  \"theme\": \"dark\" // or light\n}\n",
+                "{\"a\": 1}",
+                "{\n  \"mcpServers\": { }\n}\n",
+            ],
+        };
+        for text in texts {
+            put(&cli, path, text);
+            cli.ok(&["connect", client, "--yes"]).await;
+            assert_ne!(cli.read(path), *text);
+            let copies = beside(&cli, path).len();
+            cli.ok(&["disconnect", client, "--yes"]).await;
+            assert_eq!((cli.read(path).as_str(), beside(&cli, path).len()), (*text, copies), "{client}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_changed_after_connecting_is_kept_when_disconnecting() {
+    let app = TestApp::start().await;
+    let cli = Cli::new(&app.address);
+    put(&cli, ".cursor/mcp.json", "{}\n");
+    cli.ok(&["connect", "cursor", "--yes"]).await;
+    let connected = cli.read(".cursor/mcp.json");
+    put(&cli, ".cursor/mcp.json", &connected.replacen('{', "{\n  \"theme\": \"dark\",", 1));
+    cli.ok(&["disconnect", "cursor", "--yes"]).await;
+    let left = model::import::read(&cli.read(".cursor/mcp.json")).unwrap();
+    assert_eq!(left, json!({"theme": "dark", "mcpServers": {}}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_written_without_consent() {
     let app = TestApp::start().await;
     let cli = Cli::new(&app.address);

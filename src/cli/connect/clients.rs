@@ -153,12 +153,17 @@ impl FileFormat {
         }
     }
 
+    /// Reads the entry; `None` if the text has none.
+    pub fn get(self, text: &str, section: &str, name: &str) -> Option<Value> {
+        match self {
+            Self::Json => json_text::get(text, section, name),
+            Self::Toml => toml_text::get(text, section, name),
+        }
+    }
+
     /// Tells whether the text has exactly this entry.
     pub fn is(self, text: &str, section: &str, name: &str, entry: &Value) -> bool {
-        match self {
-            Self::Json => json_text::get(text, section, name).as_ref() == Some(entry),
-            Self::Toml => toml_text::is(text, section, name, entry),
-        }
+        self.get(text, section, name).as_ref() == Some(entry)
     }
 
     pub fn set(self, text: &str, section: &str, name: &str, entry: &Value) -> anyhow::Result<String> {

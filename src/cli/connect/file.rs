@@ -11,6 +11,26 @@ use anyhow::{Context, bail};
 /// The mode of a new file, which may hold a token.
 const OWNER_ONLY: u32 = 0o600;
 
+/// What happens to the file.
+pub enum FileChange {
+    /// It gets this text, and a copy of the old one is kept beside it.
+    Edited(String),
+    /// It gets back the text that it had before `connect` added the entry.
+    Restored(String),
+    /// It did not exist before `connect`, and does not after this.
+    Deleted,
+}
+
+impl FileChange {
+    /// The text of the file afterwards.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Edited(text) | Self::Restored(text) => text,
+            Self::Deleted => "",
+        }
+    }
+}
+
 pub struct ClientFile {
     pub path: PathBuf,
     /// Empty if there is no file.
@@ -37,24 +57,45 @@ impl ClientFile {
         changed.with_context(|| format!("{} was not changed", self.path.display()))
     }
 
-    /// Writes the file atomically. Returns the path of the copy of the old one; `None` if there was none.
-    pub fn write(&self, text: &str) -> anyhow::Result<Option<PathBuf>> {
-        // Replaces the target of a symbolic link, not the link.
-        let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+    /// Finds what the file was before `connect`. `becomes_this` tells whether adding the entry to a text makes the current
+    /// one: then nothing else was changed since.
+    pub fn before_connect(&self, becomes_this: impl Fn(&str) -> bool) -> Option<FileChange> {
+        let copies = (0u32..).map(|number| fs::read_to_string(copy_path(&self.target(), number)));
+        let copies: Vec<String> = copies.map_while(Result::ok).collect();
+        match copies.into_iter().rev().find(|copy| becomes_this(copy)) {
+            Some(copy) => Some(FileChange::Restored(copy)),
+            None => becomes_this("").then_some(FileChange::Deleted),
+        }
+    }
+
+    /// The file itself, if the path is a symbolic link to it.
+    fn target(&self) -> PathBuf {
+        fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
+    }
+
+    /// Changes the file. Returns the path of the copy of the old one, if one was made.
+    pub fn apply(&self, change: &FileChange) -> anyhow::Result<Option<PathBuf>> {
+        match change {
+            FileChange::Edited(text) => self.write(text, self.permissions.as_ref()),
+            FileChange::Restored(text) => self.write(text, None),
+            FileChange::Deleted => {
+                self.explain(self.check_unchanged().and_then(|()| Ok(fs::remove_file(&self.path)?)))?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Writes the file atomically, and before that a copy of the old one, if its permissions are given.
+    fn write(&self, text: &str, copied: Option<&Permissions>) -> anyhow::Result<Option<PathBuf>> {
+        let target = self.target();
         if let Some(folder) = target.parent() {
             fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
-        let backup = match &self.permissions {
-            Some(permissions) => Some(self.back_up(&target, permissions)?),
-            None => None,
-        };
+        let backup = copied.map(|permissions| self.back_up(&target, permissions)).transpose()?;
         let draft = beside(&target, &format!(".toolgate-{}", std::process::id()));
         let permissions = self.permissions.clone().unwrap_or_else(|| Permissions::from_mode(OWNER_ONLY));
         let written = write_new(&draft, text, permissions).map_err(anyhow::Error::from).and_then(|()| {
-            // The client may have written its file while the user was asked.
-            if Self::open(self.path.clone())?.text != self.text {
-                bail!("it was changed by another program meanwhile; run the command again");
-            }
+            self.check_unchanged()?;
             Ok(fs::rename(&draft, &target)?)
         });
         if written.is_err() {
@@ -64,11 +105,18 @@ impl ClientFile {
         Ok(backup)
     }
 
+    /// The client may have written its file while the user was asked.
+    fn check_unchanged(&self) -> anyhow::Result<()> {
+        if Self::open(self.path.clone())?.text != self.text {
+            bail!("another program has changed it in the meantime; run the command again");
+        }
+        Ok(())
+    }
+
     /// Copies the old text to the first free name.
     fn back_up(&self, target: &Path, permissions: &Permissions) -> anyhow::Result<PathBuf> {
         for number in 0u32.. {
-            let number = if number == 0 { String::new() } else { format!("-{number}") };
-            let backup = beside(target, &format!(".before-toolgate{number}"));
+            let backup = copy_path(target, number);
             match write_new(&backup, &self.text, permissions.clone()) {
                 Ok(()) => return Ok(backup),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -78,6 +126,14 @@ impl ClientFile {
             }
         }
         bail!("there is no free name for a copy of {}", target.display())
+    }
+}
+
+/// The path of a copy of the file; the copies are numbered from 0.
+fn copy_path(path: &Path, number: u32) -> PathBuf {
+    match number {
+        0 => beside(path, ".before-toolgate"),
+        number => beside(path, &format!(".before-toolgate-{number}")),
     }
 }
 

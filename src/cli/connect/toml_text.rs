@@ -44,11 +44,9 @@ pub fn remove(text: &str, section: &str, name: &str) -> anyhow::Result<Option<St
     Ok(servers.remove(name).map(|_| document.to_string()))
 }
 
-/// Tells whether `section.name` has exactly these members.
-pub fn is(text: &str, section: &str, name: &str, entry: &Value) -> bool {
-    let Ok(document) = read(text) else { return false };
-    let found = document.get(section).and_then(|servers| servers.get(name));
-    found.and_then(to_json).is_some_and(|found| found == *entry)
+/// Reads `section.name`; `None` if it does not exist, or has members that no entry of ours has.
+pub fn get(text: &str, section: &str, name: &str) -> Option<Value> {
+    read(text).ok()?.get(section)?.get(name).and_then(to_json)
 }
 
 pub fn has(text: &str, section: &str, name: &str) -> bool {
@@ -103,14 +101,14 @@ mod tests {
     fn a_table_is_added_and_removed_and_the_rest_stays() {
         let entry = json!({"url": "http://g/mcp", "http_headers": {"Authorization": "Bearer x"}});
         let changed = set(FILE, "mcp_servers", "toolgate", &entry).unwrap();
-        assert!(is(&changed, "mcp_servers", "toolgate", &entry), "{changed}");
+        assert!(get(&changed, "mcp_servers", "toolgate").as_ref() == Some(&entry), "{changed}");
         let table = "\n[mcp_servers.toolgate]\nhttp_headers = { Authorization = \"Bearer x\" }\nurl = \"http://g/mcp\"\n";
         assert!(changed.contains(table), "{changed}");
         assert_eq!(changed.replace(table, ""), FILE);
         assert_eq!(remove(&changed, "mcp_servers", "toolgate").unwrap().as_deref(), Some(FILE));
         let other = json!({"url": "http://h/mcp"});
         let replaced = set(&changed, "mcp_servers", "toolgate", &other).unwrap();
-        assert!(is(&replaced, "mcp_servers", "toolgate", &other), "{replaced}");
+        assert!(get(&replaced, "mcp_servers", "toolgate").as_ref() == Some(&other), "{replaced}");
         assert_eq!(remove(&replaced, "mcp_servers", "toolgate").unwrap().as_deref(), Some(FILE));
     }
 
@@ -126,7 +124,7 @@ mod tests {
             "[mcp_servers]\ntoolgate = { url = \"old\" } # here\n",
         ] {
             let changed = set(text, "mcp_servers", "toolgate", &entry).unwrap();
-            assert!(is(&changed, "mcp_servers", "toolgate", &entry), "{text}: {changed}");
+            assert!(get(&changed, "mcp_servers", "toolgate").as_ref() == Some(&entry), "{text}: {changed}");
             assert!(!text.contains("docs") || has(&changed, "mcp_servers", "docs"), "{changed}");
         }
         assert_eq!(remove("a = 1\n", "mcp_servers", "toolgate").unwrap(), None);
