@@ -39,6 +39,10 @@ function blocksOf(page) {
       blocks.push({ ...open, text: open.lines.join('\n') })
       open = undefined
     } else if (fence) {
+      assert.ok(
+        !fence[1].includes('`'),
+        `${page}:${index + 1}: Markdown allows no backtick after the opening of a block`,
+      )
       const [language, ...words] = fence[1].trim().split(' ')
       open = { place: `${page}:${index + 1}`, language, words, lines: [] }
     } else open?.lines.push(line)
