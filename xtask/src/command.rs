@@ -64,6 +64,13 @@ pub fn prepare(root: &Path, line: &[&str]) -> Command {
     command
 }
 
+/// Returns the path of a program of this workspace, which is beside this one.
+pub fn program(name: &str) -> Result<String> {
+    let this = env::current_exe().context("the path of xtask is unknown")?;
+    let path = this.parent().context("xtask is in no folder")?.join(name);
+    Ok(path.to_str().context("the path of a program is not text")?.to_owned())
+}
+
 fn check(line: &[&str], status: ExitStatus) -> Result<()> {
     if !status.success() {
         bail!("`{}` ended with {status}", line.join(" "));

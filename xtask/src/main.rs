@@ -13,6 +13,7 @@ mod packages;
 mod python;
 mod release;
 mod run;
+mod shells;
 mod steps;
 mod tally;
 
@@ -28,6 +29,7 @@ cargo xtask conformance --write
                             writes the scores of the gateway into tests/conformance/README.md
 cargo xtask clients [FILTER]
                             only the real clients; FILTER selects them by name, such as Python
+cargo xtask completion      only the completion of names in zsh and fish
 cargo xtask dashboard       only format, lint, types, unit tests and build of the dashboard
 cargo xtask browser [FILTER]
                             only the dashboard in a real browser; FILTER selects scripts by name
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         ["clients", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::CLIENTS)
         }
+        ["completion"] => Run::new(None).walk(steps::COMPLETION),
         ["dashboard"] => Run::new(None).walk(steps::SOURCES),
         ["browser"] => Run::new(None).walk(steps::BROWSE),
         ["browser", filter] if !filter.starts_with('-') => {

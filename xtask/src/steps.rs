@@ -12,6 +12,7 @@ use crate::dashboard;
 use crate::fuzz;
 use crate::release;
 use crate::run::{Need, Run, Step};
+use crate::shells;
 use crate::tally::Tally;
 
 pub const TEST: &[Step] = &[
@@ -25,6 +26,7 @@ pub const TEST: &[Step] = &[
     Step { name: "budget", needs: COUNTERS, run: bench::compare_with_budget },
     // The step before has built the program.
     Step { name: "installation", needs: &[], run: release::check },
+    COMPLETION_IN_SHELLS,
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
     CONFORMANCE_BRIDGE,
@@ -45,6 +47,8 @@ pub const SCORES: &[Step] = &[
 
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
+pub const COMPLETION: &[Step] = &[COMPLETION_IN_SHELLS];
+
 pub const SOURCES: &[Step] = &[DASHBOARD];
 
 pub const BROWSE: &[Step] = &[BROWSER];
@@ -52,6 +56,9 @@ pub const BROWSE: &[Step] = &[BROWSER];
 pub const WEB: &[Step] = &[Step { name: "build of the dashboard", needs: &[NPM], run: dashboard::update }];
 
 pub const EXTRA: &[Step] = &[Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies }];
+
+const COMPLETION_IN_SHELLS: Step =
+    Step { name: "completion in shells", needs: &[ZSH, FISH], run: shells::complete };
 
 /// Tests the fixture alone first: otherwise a failure behind the gateway could be the fixture's fault.
 const CONFORMANCE_DIRECT: Step =
@@ -93,6 +100,8 @@ const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["node
 const CURL: Need = Need::Debian { probe: &["curl", "--version"], packages: &["curl"] };
 /// Runs a program in a terminal.
 const SCRIPT: Need = Need::Debian { probe: &["script", "--version"], packages: &["bsdutils"] };
+const ZSH: Need = Need::Debian { probe: &["zsh", "--version"], packages: &["zsh"] };
+const FISH: Need = Need::Debian { probe: &["fish", "--version"], packages: &["fish"] };
 const CHROMIUM: Need = Need::Debian { probe: &["chromium", "--version"], packages: &["chromium"] };
 const VALGRIND: Need = Need::Debian { probe: &["valgrind", "--version"], packages: &["valgrind"] };
 /// It must also be allowed to trace, which some containers forbid.

@@ -95,10 +95,14 @@ pub fn run(run: &mut Run) -> Result<()> {
     let everything = installed.path("everything.mjs")?;
     let http = Process::start(&results, "http", &[node, &everything, "streamableHttp"])?;
     let sse = Process::start(&results, "sse", &[node, &everything, "sse"])?;
-    let fixture =
-        Process::start(&results, "fixture", &[&program("conformance-fixture")?, "--http", "0", "--legacy"])?;
-    let modern = Process::start(&results, "modern", &[&program("conformance-fixture")?, "--http", "0"])?;
-    let (toolgate, xtask) = (program("toolgate")?, program("xtask")?);
+    let fixture = Process::start(
+        &results,
+        "fixture",
+        &[&command::program("conformance-fixture")?, "--http", "0", "--legacy"],
+    )?;
+    let modern =
+        Process::start(&results, "modern", &[&command::program("conformance-fixture")?, "--http", "0"])?;
+    let (toolgate, xtask) = (command::program("toolgate")?, command::program("xtask")?);
     let gateway = Gateway::start(&results, &toolgate)?;
     let server = installed.path("node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
     gateway.register(&gateway::stdio("stdio", node, &[&server, "stdio"]))?;
@@ -125,7 +129,7 @@ pub fn run(run: &mut Run) -> Result<()> {
         let line = match runner {
             Runner::Node => vec![node.to_owned(), installed.path(script)?],
             Runner::Python(sdk) => vec![python(*sdk)?, installed.path(script)?],
-            Runner::Program => vec![program(script)?],
+            Runner::Program => vec![command::program(script)?],
         };
         let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
         let own = match behind {
@@ -168,10 +172,4 @@ fn fresh(results: &Path, name: &str) -> Result<PathBuf> {
     let folder = results.join(name);
     fs::create_dir_all(&folder)?;
     Ok(folder)
-}
-
-fn program(name: &str) -> Result<String> {
-    let this = std::env::current_exe().context("the path of xtask is unknown")?;
-    let path = this.parent().context("xtask is in no folder")?.join(name);
-    Ok(path.to_str().context("the path of a program is not text")?.to_owned())
 }

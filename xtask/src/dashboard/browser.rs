@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use super::{program, text};
+use super::text;
 use crate::command;
 use crate::packages::Packages;
 use crate::run::Run;
@@ -22,8 +22,8 @@ pub fn browse(run: &mut Run) -> Result<()> {
     let pictures = folder.join("screenshots");
     fs::create_dir_all(&pictures)?;
     let variables = [
-        ("TOOLGATE", program("toolgate")?),
-        ("FAKE_UPSTREAM", program("examples/fake_upstream")?),
+        ("TOOLGATE", command::program("toolgate")?),
+        ("FAKE_UPSTREAM", command::program("examples/fake_upstream")?),
         ("SCREENSHOTS", text(&pictures)?.to_owned()),
     ];
     let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();

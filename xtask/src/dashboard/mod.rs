@@ -64,7 +64,10 @@ fn generate(run: &Run, packages: &Packages, types: &Path) -> Result<()> {
     }
     fs::create_dir_all(&folder)?;
     let document = run.root.join(".cache/web/openapi.json");
-    fs::write(&document, Gateway::start(&folder, &program("toolgate")?)?.get("/api/v0/openapi.json")?)?;
+    fs::write(
+        &document,
+        Gateway::start(&folder, &command::program("toolgate")?)?.get("/api/v0/openapi.json")?,
+    )?;
     packages.run("node_modules/openapi-typescript/bin/cli.js", &[text(&document)?, "--output", text(types)?])
 }
 
@@ -96,12 +99,6 @@ fn files(root: &Path, folder: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(names)
-}
-
-/// A program of this workspace.
-fn program(name: &str) -> Result<String> {
-    let this = std::env::current_exe().context("the path of xtask is unknown")?;
-    Ok(text(&this.parent().context("xtask is in no folder")?.join(name))?.to_owned())
 }
 
 fn text(path: &Path) -> Result<&str> {
