@@ -1,6 +1,7 @@
 //! Registering a server and reading its record, over every transport and in both eras.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
@@ -166,6 +167,23 @@ async fn a_server_registered_as_disabled_is_tried_and_then_left_alone() {
         json!({ "name": "dead", "transport": "sse", "url": "http://127.0.0.1:1/", "enabled": false });
     app.post("/api/v0/servers", unreachable).await.expect(500);
     app.get("/api/v0/servers/dead").await.expect(404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_may_be_downloading_gets_advice_when_it_is_too_slow() {
+    let app = TestApp::start_with(|config| config.init_timeout = std::time::Duration::from_secs(1)).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    for (name, has_advice) in [("npx", true), ("slow", false)] {
+        let program = folder.path().join(name);
+        std::fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let input =
+            json!({ "name": "s", "transport": "stdio", "command": program, "args": ["-y", "server"] });
+        let error = app.post("/api/v0/servers", input).await.expect(500).error();
+        assert!(error.contains("did not finish the handshake"), "{error}");
+        let advice = "run the command once in a terminal until it has started";
+        assert_eq!(error.contains(advice), has_advice, "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

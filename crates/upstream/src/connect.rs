@@ -1,6 +1,7 @@
 //! Connecting to a server: opens the transport, detects the era, performs the handshake, reads every list. One timeout
 //! covers all of it, and its error names the step that was not finished.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
@@ -82,7 +83,23 @@ pub async fn read_lists(
 
 fn late(config: &ServerConfig, options: &Options, step: &Step) -> ConnectError {
     let (doing, limit) = (step.doing(), seconds(options.init_timeout));
-    ConnectError::Failed(format!("{} did not finish {doing} within {limit}", config.target()))
+    ConnectError::Failed(format!("{} did not finish {doing} within {limit}{}", config.target(), hint(config)))
+}
+
+/// Programs that download a package when it is used for the first time.
+const DOWNLOADERS: [&str; 5] = ["npx", "bunx", "uvx", "pipx", "docker"];
+
+/// What to do about a server that was too slow: a download that is cut off may have to be repeated each time.
+fn hint(config: &ServerConfig) -> &'static str {
+    let Transport::Stdio(process) = &config.transport else { return "" };
+    let program = Path::new(&process.command).file_name().and_then(|name| name.to_str());
+    match program.is_some_and(|program| DOWNLOADERS.contains(&program)) {
+        true => {
+            "; if it was still downloading a package, run the command once in a terminal until it has started, or \
+             raise MCP_SERVER_INIT_REQ_TIMEOUT_SEC"
+        }
+        false => "",
+    }
 }
 
 async fn attempt(
