@@ -290,7 +290,7 @@ test('progress and log messages of a run are listed as they arrive', async (t) =
     await notifications.getByText('fake: a log line').waitFor()
     await page.goto(`${gateway.url}/#/tools/${server}__progress`)
     await page.getByRole('button', { name: 'Run', exact: true }).click()
-    await notifications.getByText('2 of 3, step 2').waitFor()
+    await notifications.getByText('2/3, step 2').waitFor()
     await page.getByText('#1 Succeeded').waitFor()
     await page.getByText('3 notifications').waitFor()
   }

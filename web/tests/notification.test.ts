@@ -8,7 +8,7 @@ test('progress, log messages and others have their own form', () => {
   expect(told({ method: 'notifications/progress', params: progress })).toEqual({
     label: 'progress',
     tone: 'plain',
-    text: '2 of 3, step 2',
+    text: '2/3, step 2',
   })
   expect(told({ method: 'notifications/progress', params: { progress: 0.5 } }).text).toBe('0.5')
   const log = (level: string, data: unknown) => told({ method: 'notifications/message', params: { level, data } })

@@ -15,7 +15,7 @@ export function told({ method, params }: Notification): Told {
   const given = isObject(params) ? params : {}
   if (method === 'notifications/progress') {
     const { progress, total, message } = given
-    const steps = total === undefined ? shown(progress) : `${shown(progress)} of ${shown(total)}`
+    const steps = total === undefined ? shown(progress) : `${shown(progress)}/${shown(total)}`
     return { label: 'progress', tone: 'plain', text: [steps, shown(message)].filter(Boolean).join(', ') }
   }
   if (method === 'notifications/message') {
