@@ -27,8 +27,8 @@ const INTRODUCTION: &str = "\
 # of which one does 200 to 2,000 operations more, divided by their number. Rows that begin with `part_` are single
 # functions of crates/wire. The rows are a table in bench/src/bin/bench-budget/rows.rs.
 # Instructions and allocations may exceed the budget by 5 %, since some functions are chosen by processor; system calls
-# by 0.5, in all of three runs; their budget is the most of three runs. System calls of `call_stdio` include the two of
-# the server itself, and those of its guard.
+# by 0.5. A budget is the most of three tries, and a row is over it only if it is in each of three tries. System calls of
+# `call_stdio` include the two of the server itself, and those of its guard.
 ";
 
 #[derive(Default, Debug)]
@@ -72,9 +72,12 @@ impl Budget {
         self.rows.get(name)
     }
 
-    /// `None` if the row has no budget.
-    pub fn allowed_system_calls(&self, name: &str) -> Option<f64> {
-        Some(self.row(name)?.get("system_calls")? + SYSTEM_CALL_MARGIN)
+    /// Whether no count is over the budget of the row.
+    pub fn allows(&self, name: &str, counts: &Counts) -> bool {
+        let within = |figure: Figure| {
+            self.row(name).and_then(|row| row.get(figure.name)).is_some_and(|budget| !figure.is_over(*budget))
+        };
+        figures(counts).into_iter().all(within)
     }
 }
 
@@ -101,6 +104,11 @@ struct Figure {
 }
 
 impl Figure {
+    fn is_over(&self, budget: f64) -> bool {
+        let (part, more) = self.margin;
+        self.value > budget * (1.0 + part) + more
+    }
+
     fn text(&self, value: f64) -> String {
         // Never "-0.0".
         format!("{:.*}", self.digits, value.max(0.0))
@@ -165,9 +173,8 @@ impl Verdict {
             line.push(format!("{measured} {what} ({difference})"));
             let budget_text = figure.text(budget);
             let sentence = format!("{name}: {what}: budget {budget_text}, measured {measured}, {difference}");
-            let (part, more) = figure.margin;
             let (slack, less) = figure.slack;
-            if figure.value > budget * (1.0 + part) + more {
+            if figure.is_over(budget) {
                 self.over.push(sentence);
             } else if figure.value < budget * (1.0 - slack) - less {
                 self.under.push(sentence);

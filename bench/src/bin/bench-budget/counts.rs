@@ -19,4 +19,22 @@ impl Counts {
             system_calls: self.system_calls.zip(base.system_calls).map(|(more, less)| each(more, less)),
         }
     }
+    pub fn least(self, other: Self) -> Self {
+        self.with(other, f64::min)
+    }
+
+    pub fn most(self, other: Self) -> Self {
+        self.with(other, f64::max)
+    }
+
+    fn with(self, other: Self, choose: fn(f64, f64) -> f64) -> Self {
+        Self {
+            instructions: choose(self.instructions, other.instructions),
+            allocations: choose(self.allocations, other.allocations),
+            system_calls: self
+                .system_calls
+                .zip(other.system_calls)
+                .map(|(one, another)| choose(one, another)),
+        }
+    }
 }
