@@ -75,7 +75,7 @@ impl ErrorResponse {
     }
 
     pub fn too_many_guesses() -> Self {
-        let sentence = "too many wrong tokens came from this address; wait a second, then send a valid one";
+        let sentence = "too many wrong tokens from this address; wait a second, then send a valid one";
         let header = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
         Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
     }

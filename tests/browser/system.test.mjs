@@ -51,7 +51,7 @@ for (const [scheme, size, width, height] of [
     const more = limits.getByText(/more limits without refused requests/)
     await more.focus()
     await page.keyboard.press('Enter')
-    const message = limits.getByRole('listitem').filter({ hasText: 'Size of a message of a server' })
+    const message = limits.getByRole('listitem').filter({ hasText: 'Size of a message from a server' })
     await message.getByText('MAX_MESSAGE_MB').waitFor()
     await message.getByText('64 MB').waitFor()
     hold.abort()

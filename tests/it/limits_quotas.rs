@@ -31,7 +31,10 @@ fn passed(answer: &Value) -> bool {
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(429)), "{answer}");
     let wait = answer["error"]["data"]["retryAfterMs"].as_u64().unwrap();
     assert!((1..=60_000).contains(&wait), "{answer}");
-    assert!(answer["error"]["message"].as_str().unwrap().contains("1 calls per minute"), "{answer}");
+    assert!(
+        answer["error"]["message"].as_str().unwrap().contains("the limit of 1 call per minute"),
+        "{answer}"
+    );
     false
 }
 
@@ -43,7 +46,7 @@ fn succeeded(answer: &Answer) -> bool {
     assert_eq!(answer.status, 429, "{}", answer.text());
     let wait: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");
-    assert!(answer.error().contains("calls per minute"));
+    assert!(answer.error().contains("call per minute"));
     false
 }
 
@@ -183,7 +186,7 @@ async fn the_limit_of_a_server_holds_for_all_callers_together_at_every_door() {
     for door in Door::ALL {
         let said = callers.call(door, "s__echo", json!({"text": "hi"})).await;
         assert!(
-            matches!(&said, Said::Error(error) if error.contains("calls per minute")),
+            matches!(&said, Said::Error(error) if error.contains("call per minute")),
             "{door:?}: {said:?}"
         );
         assert_eq!(callers.text(door, "free__echo", json!({"text": "hi"})).await, "hi", "{door:?}");

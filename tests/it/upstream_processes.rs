@@ -56,7 +56,7 @@ async fn a_call_that_finds_every_process_busy_fails_with_the_bound() {
     let (busy, also_busy, refused) =
         tokio::join!(one.call("s__slow", slow("one")), two.call("s__slow", slow("two")), refused);
     let said = refused.to_string();
-    assert!(said.contains("3 processes"), "{said}");
+    assert!(said.contains("server processes (3)"), "{said}");
     for answer in [busy, also_busy] {
         assert_eq!(answer["result"]["content"][0]["text"], "done");
     }
@@ -82,7 +82,7 @@ async fn an_idle_process_of_another_server_makes_room_for_the_total() {
     register(&app, "a", json!({ "era": "legacy" })).await;
     let input = stdio_input("b", &Behaviour::default());
     let error = app.post("/api/v0/servers", input).await.expect(500).error();
-    assert!(error.contains("1 processes of servers"), "{error}");
+    assert!(error.contains("server processes (1)"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -91,22 +91,22 @@ impl Bound {
         match self {
             Bound::HeadTime => "Time to send the head of a request",
             Bound::BodyTime => "Time to send the body of a request",
-            Bound::SendTime => "Time in which a client reads nothing of its response",
+            Bound::SendTime => "Time without reading, while a response is sent",
             Bound::BodySize => "Size of the body of a request",
             Bound::Connections => "Connections of clients",
             Bound::BufferedBytes => "Bytes in transit",
             Bound::BatchMessages => "Messages in a batch",
-            Bound::BatchAnswer => "Size of the answer to a batch",
+            Bound::BatchAnswer => "Size of the response to a batch",
             Bound::UriLength => "Length of a URI",
             Bound::Subscriptions => "Subscriptions to resources",
             Bound::Streams => "Open event streams",
             Bound::Calls => "Calls in flight",
-            Bound::WaitingCalls => "Calls that wait for a server with max_concurrency",
+            Bound::WaitingCalls => "Calls waiting for a server with max_concurrency",
             Bound::WaitingTime => "Time that a call waits for a server with max_concurrency",
-            Bound::ParkedCalls => "Parked calls, which wait for input of their client",
-            Bound::AnswerTime => "Time that a client has to answer a question of a server",
+            Bound::ParkedCalls => "Calls waiting for input from their client",
+            Bound::AnswerTime => "Time for a client to answer a server's request for input",
             Bound::Processes => "Processes of servers",
-            Bound::MessageSize => "Size of a message of a server",
+            Bound::MessageSize => "Size of a message from a server",
             Bound::Lists => "Tools, prompts and resources that a server lists",
             Bound::WrongTokens => "Wrong tokens from one address",
             Bound::RateLimit => "Calls per minute of a client, user, server or tool",
@@ -153,29 +153,46 @@ impl std::error::Error for Exceeded {}
 impl std::fmt::Display for Exceeded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let limit = self.limit;
+        let counted = |noun: &str, rest: &str| {
+            let ending = if limit == 1 { "" } else { "s" };
+            format!("{limit} {noun}{ending}{rest}")
+        };
         match self.bound {
-            Bound::HeadTime => write!(f, "the head of a request may take {limit} seconds"),
-            Bound::BodyTime => write!(f, "the body of a request may take {limit} seconds"),
-            Bound::SendTime => write!(f, "a response may be unread for {limit} seconds"),
+            Bound::HeadTime => write!(f, "the head of a request must arrive within {limit} seconds"),
+            Bound::BodyTime => write!(f, "the body of a request must arrive within {limit} seconds"),
+            Bound::SendTime => write!(f, "the client read nothing of the response for {limit} seconds"),
             Bound::BodySize => write!(f, "the body is larger than {limit} bytes"),
-            Bound::Connections => write!(f, "all {limit} connections are in use (MAX_CONNECTIONS)"),
+            Bound::Connections => {
+                write!(f, "the limit of {} is reached (MAX_CONNECTIONS)", counted("connection", ""))
+            }
             Bound::BufferedBytes => write!(
                 f,
                 "requests and responses in transit need more than {} MiB (MAX_BUFFERED_MB); try again later",
                 limit / (1024 * 1024)
             ),
-            Bound::BatchMessages => write!(f, "a batch has at most {limit} messages"),
-            Bound::BatchAnswer => write!(f, "the answer to a batch has at most {limit} bytes"),
-            Bound::UriLength => write!(f, "a URI has at most {limit} bytes"),
-            Bound::Subscriptions => write!(f, "there may be at most {limit} subscriptions"),
+            Bound::BatchMessages => write!(f, "a batch may have at most {limit} messages"),
+            Bound::BatchAnswer => write!(f, "the response to a batch may have at most {limit} bytes"),
+            Bound::UriLength => write!(f, "a URI may have at most {limit} bytes"),
+            Bound::Subscriptions => write!(f, "at most {limit} subscriptions are allowed"),
             Bound::Streams => {
-                write!(f, "{limit} event streams are open already (MAX_STREAMS); close one first")
+                write!(
+                    f,
+                    "the limit of {} is reached (MAX_STREAMS); close one first",
+                    counted("open event stream", "")
+                )
             }
             Bound::Calls => {
-                write!(f, "{limit} calls are in flight already (MAX_CALLS); try again when one has ended")
+                write!(
+                    f,
+                    "the limit of {} is reached (MAX_CALLS); try again later",
+                    counted("call", " in flight")
+                )
             }
             Bound::WaitingCalls => {
-                write!(f, "{limit} calls already wait for this server (max_concurrency); try again later")
+                write!(
+                    f,
+                    "{limit} calls are already waiting for this server (max_concurrency); try again later"
+                )
             }
             Bound::WaitingTime => {
                 write!(
@@ -183,20 +200,22 @@ impl std::fmt::Display for Exceeded {
                     "no other call to this server ended within {limit} seconds (max_concurrency); try again later"
                 )
             }
-            Bound::ParkedCalls => write!(f, "{limit} calls wait for input of their client already"),
+            Bound::ParkedCalls => write!(f, "{limit} calls are already waiting for input from their client"),
             Bound::AnswerTime => {
                 write!(f, "the client did not answer the server within {limit} seconds (PARK_TIMEOUT_SEC)")
             }
-            Bound::Processes => write!(f, "{limit} processes of servers run already; try again later"),
+            Bound::Processes => {
+                write!(f, "the limit of server processes ({limit}) is reached; try again later")
+            }
             Bound::MessageSize => write!(
                 f,
                 "the server sent a message larger than {} MiB (MAX_MESSAGE_MB)",
                 limit / (1024 * 1024)
             ),
             Bound::Lists => write!(f, "a server may list at most {limit} items of a kind"),
-            Bound::WrongTokens => f.write_str("too many wrong tokens came from this address"),
+            Bound::WrongTokens => f.write_str("too many wrong tokens from this address"),
             Bound::RateLimit => {
-                write!(f, "the limit of {limit} calls per minute is reached; try again later")
+                write!(f, "the limit of {} is reached; try again later", counted("call", " per minute"))
             }
         }
     }
@@ -205,6 +224,16 @@ impl std::fmt::Display for Exceeded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_one_is_in_the_singular() {
+        let sentence = |bound, limit| Exceeded { bound, limit }.to_string();
+        let reached = "is reached; try again later";
+        assert_eq!(sentence(Bound::RateLimit, 1), format!("the limit of 1 call per minute {reached}"));
+        assert_eq!(sentence(Bound::RateLimit, 60), format!("the limit of 60 calls per minute {reached}"));
+        assert!(sentence(Bound::Calls, 1).contains("1 call in flight is reached (MAX_CALLS)"));
+        assert!(sentence(Bound::Streams, 1).contains("1 open event stream is reached (MAX_STREAMS)"));
+    }
 
     #[test]
     fn a_sentence_names_the_variable_that_sets_the_limit() {

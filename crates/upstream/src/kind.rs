@@ -2,7 +2,7 @@
 //! who may not see the whole reason.
 
 /// A phrase of our own reasons, and the kind that it stands for; `#` is the number at the same place.
-const PHRASES: [(&str, &str); 15] = [
+const PHRASES: [(&str, &str); 16] = [
     ("ended (exit status: #", "the process ended with status #"),
     ("ended (signal: #", "the process was ended by signal #"),
     ("answered with HTTP status #", "answered HTTP #"),
@@ -18,17 +18,18 @@ const PHRASES: [(&str, &str); 15] = [
     ("authorization required", "requires authorization"),
     ("was removed, replaced or disabled", "was removed, replaced or disabled"),
     ("a message larger than # MiB (MAX_MESSAGE_MB)", "sent a message larger than # MiB (MAX_MESSAGE_MB)"),
+    (
+        "the limit of server processes (#) is reached",
+        "the limit of server processes (#) is reached; try again later",
+    ),
 ];
-const PROCESSES: &str = " processes of servers run already";
 
 /// The kind of the failure that a reason tells; `None` if it is none of these. The first phrase decides: what comes
 /// after it may be a quotation.
 pub fn kind_of(reason: &str) -> Option<String> {
     let found = PHRASES.iter().filter_map(|(phrase, kind)| Some((find(reason, phrase)?, *kind)));
-    match found.min_by_key(|((at, _), _)| *at) {
-        Some(((_, number), kind)) => Some(kind.replace('#', &number)),
-        None => bound_of(reason),
-    }
+    let ((_, number), kind) = found.min_by_key(|((at, _), _)| *at)?;
+    Some(kind.replace('#', &number))
 }
 
 /// Where a phrase begins in a text, and its number.
@@ -43,14 +44,6 @@ fn find(text: &str, phrase: &str) -> Option<(usize, String)> {
         let is_whole = rest[length..].starts_with(after) && (length > 0 || !phrase.contains('#'));
         is_whole.then(|| (at, rest[..length].to_owned()))
     })
-}
-
-/// The sentence of the bound on processes, which begins with its number.
-fn bound_of(reason: &str) -> Option<String> {
-    let (before, _) = reason.split_once(PROCESSES)?;
-    let digits = before.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let number = &before[before.len() - digits..];
-    (digits > 0).then(|| format!("{number}{PROCESSES}; try again later"))
 }
 
 #[cfg(test)]
@@ -72,14 +65,14 @@ mod tests {
             ("no answer within 30 s", "timed out after 30 s"),
             ("cannot start /secret/x: command not found", "cannot be started"),
             (
-                "256 processes of servers run already; try again later",
-                "256 processes of servers run already; try again later",
+                "the limit of server processes (256) is reached; try again later",
+                "the limit of server processes (256) is reached; try again later",
             ),
             (
                 "the server sent a message larger than 64 MiB (MAX_MESSAGE_MB)",
                 "sent a message larger than 64 MiB (MAX_MESSAGE_MB)",
             ),
-            ("secret processes of servers run already", ""),
+            ("the limit of server processes (secret) is reached", ""),
             ("ended (exit status: secret)", ""),
             ("http://h/secret: connection closed", ""),
             ("", ""),

@@ -150,7 +150,7 @@ impl ServerSlots {
         let exceeded = self.all.0.budgets.exceeded(Bound::Processes, limit);
         CallError::Exceeded(match full {
             Full::Server => {
-                format!("{limit} processes of this server run already, and none is idle; try again later")
+                format!("all {limit} processes of this server are in use; try again later")
             }
             Full::All => exceeded.to_string(),
         })
