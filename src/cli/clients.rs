@@ -80,7 +80,7 @@ struct ClientFlags {
 
 impl ClientFlags {
     /// Returns the fields for the REST API, from the file or the flags; with the name, if the file has one.
-    async fn to_object(&self) -> anyhow::Result<Map<String, Value>> {
+    async fn to_object(&self, invocation: &Invocation) -> anyhow::Result<Map<String, Value>> {
         let mut given = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -93,7 +93,7 @@ impl ClientFlags {
         put("rate_limit", self.limit.to_value());
         let Some(conf) = &self.conf else { return Ok(given) };
         files::warn_about_flags(given.is_empty());
-        let mut object = files::object(conf).await?;
+        let mut object = files::object(invocation, conf).await?;
         files::resolve_token(&mut object).await?;
         if let Some(allowed) = object.remove("allowed_servers") {
             object.insert("allow_list".into(), allowed);
@@ -107,7 +107,8 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
     invocation.show(&answer, |clients| {
         let clients = clients.as_array().map(Vec::as_slice).unwrap_or_default();
         if clients.is_empty() {
-            output::message("There are no clients; add one with `toolgate create mcp-client`.");
+            let command = invocation.command("create mcp-client");
+            output::message(&format!("There are no clients; add one with `{command}`."));
             return String::new();
         }
         let mut table = Table::new(["NAME", "MAY USE", "DESCRIPTION"]);
@@ -123,7 +124,7 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
 }
 
 pub async fn create(invocation: &Invocation, create: CreateClient) -> anyhow::Result<()> {
-    let mut client = create.flags.to_object().await?;
+    let mut client = create.flags.to_object(invocation).await?;
     if create.flags.conf.is_none() {
         let Some(name) = create.name else {
             let sentence = "specify the name of the client, or a file that describes it with --conf";
@@ -136,21 +137,20 @@ pub async fn create(invocation: &Invocation, create: CreateClient) -> anyhow::Re
     let created = answer.json()?;
     output::message(&format!("Created client {:?}.", text(&created, "name")));
     if allowed(&created).is_empty() {
-        output::message(
-            "It may not use any server yet; allow some with `toolgate update mcp-client NAME --allow`.",
-        );
+        let command = format!("update mcp-client {} --allow SERVERS", text(&created, "name"));
+        let command = invocation.command(&command);
+        output::message(&format!("It may not use any server yet; allow some with `{command}`."));
     }
     warn_about_unknown(invocation, &created).await;
     invocation.show(&answer, |client| format!("{}\n{}", page(client), snippets(invocation, client)))
 }
 
 pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Result<()> {
-    let mut changes = update.flags.to_object().await?;
+    let mut changes = update.flags.to_object(invocation).await?;
     let named = changes.remove("name").and_then(|name| name.as_str().map(str::to_owned));
     let Some(name) = update.name.or(named) else {
-        return Err(
-            UsageError("specify the name of the client: `toolgate update mcp-client NAME`".into()).into()
-        );
+        let command = invocation.command("update mcp-client NAME");
+        return Err(UsageError(format!("specify the name of the client: `{command}`")).into());
     };
     if changes.is_empty() {
         return Err(UsageError("specify at least one setting to change; see --help".into()).into());

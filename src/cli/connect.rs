@@ -17,8 +17,6 @@ use serde_json::json;
 use super::files;
 use super::invocation::Invocation;
 use super::output::{self, Format};
-use super::remote::Remote;
-use super::settings;
 use super::wording::Source;
 use crate::config::variable;
 use clients::{Connection, McpClient, System};
@@ -237,8 +235,7 @@ impl Target {
 
 /// Checks that the endpoint exists and accepts the token. A gateway that does not run is only worth a warning.
 async fn check(invocation: &Invocation, path: &[&str], token: Option<&Secret>) -> anyhow::Result<()> {
-    let registry = settings::parse_registry(invocation.remote.registry()).map_err(anyhow::Error::msg)?;
-    let remote = Remote::new(registry, token.map(Secret::expose))?;
+    let remote = invocation.remote.with_token(token.map(Secret::expose))?;
     let response = match remote.mcp_request(Method::GET, path).send().await {
         Ok(response) => response,
         Err(error) => {
@@ -249,8 +246,8 @@ async fn check(invocation: &Invocation, path: &[&str], token: Option<&Secret>) -
     let status = response.status().as_u16();
     match status {
         401 if token.is_none() => bail!(
-            "this gateway requires a token for the agent: create one with `toolgate create mcp-client NAME --allow SERVERS`, \
-             and pass it with --token"
+            "this gateway requires a token for the agent: create one with `{}`, and pass it with --token",
+            invocation.command("create mcp-client NAME --allow SERVERS")
         ),
         401 => bail!("the gateway refuses this token"),
         404 => {

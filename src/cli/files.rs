@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 
+use super::invocation::Invocation;
 use super::output;
 use crate::config::variable;
 use model::import;
@@ -26,10 +27,11 @@ pub async fn text(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Reads the object in a file and expands its variables.
-pub async fn object(path: &Path) -> anyhow::Result<Map<String, Value>> {
+pub async fn object(invocation: &Invocation, path: &Path) -> anyhow::Result<Map<String, Value>> {
     let value = import::read(&text(path).await?).with_context(|| format!("cannot use {}", path.display()))?;
     if value.get("mcpServers").is_some() || value.get("servers").is_some() {
-        bail!("{} is a file with several servers; use `toolgate import {0}`", path.display());
+        let command = invocation.command(&format!("import {}", path.display()));
+        bail!("{} is a file with several servers; use `{command}`", path.display());
     }
     match import::expand(value, &variable) {
         Ok(Value::Object(object)) => Ok(object),

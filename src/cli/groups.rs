@@ -125,7 +125,8 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
     invocation.show(&answer, |groups| {
         let groups = groups.as_array().map(Vec::as_slice).unwrap_or_default();
         if groups.is_empty() {
-            output::message("There are no groups; add one with `toolgate create group`.");
+            let command = invocation.command("create group");
+            output::message(&format!("There are no groups; add one with `{command}`."));
             return String::new();
         }
         let mut table = Table::new(["NAME", "SERVERS", "TOOLS", "WITHOUT", "DESCRIPTION"]);
@@ -152,7 +153,7 @@ pub async fn create(invocation: &Invocation, create: CreateGroup) -> anyhow::Res
     let group = match &create.conf {
         Some(conf) => {
             files::warn_about_flags(create.name.is_none() && create.flags.to_object().is_empty());
-            files::object(conf).await?
+            files::object(invocation, conf).await?
         }
         None => {
             let Some(name) = create.name else {
@@ -175,13 +176,14 @@ pub async fn update(invocation: &Invocation, update: UpdateGroup) -> anyhow::Res
     let mut group = match &update.conf {
         Some(conf) => {
             files::warn_about_flags(changes.is_empty());
-            files::object(conf).await?
+            files::object(invocation, conf).await?
         }
         None => Map::new(),
     };
     let named = group.remove("name").and_then(|name| name.as_str().map(str::to_owned));
     let Some(name) = update.name.or(named) else {
-        return Err(UsageError("specify the name of the group: `toolgate update group NAME`".into()).into());
+        let command = invocation.command("update group NAME");
+        return Err(UsageError(format!("specify the name of the group: `{command}`")).into());
     };
     if update.conf.is_none() {
         if changes.is_empty() {

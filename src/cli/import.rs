@@ -15,9 +15,7 @@ use super::remote::{ApiRequest, OAUTH_REQUIRED, RemoteError};
 use crate::config::variable;
 use model::import::{self, Action, ImportEntry, ImportedGroup, Plan};
 
-/// Import does not start authorizations: a person gives them for one server at a time.
-const WANTS_AUTHORIZATION: &str = "it requires authorization; register it by itself with `toolgate register`";
-const KEPT: &str = "it is kept, and the gateway tries it again";
+const KEPT: &str = "it is stored, and the gateway keeps trying to connect";
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
 /// Import servers from other apps, or servers and groups from an export
@@ -238,8 +236,12 @@ async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Opt
     let answer = invocation.remote.ask(request.object(&input)).await;
     drop(spinner);
     let refused = |sentence: String| Ok(Some(ImportFailure { sentence, kept: false }));
+    // Import does not start authorizations: a person gives them for one server at a time.
+    let requires_authorization = || {
+        format!("it requires authorization; register it by itself with `{}`", invocation.command("register"))
+    };
     match answer {
-        Ok(answer) if answer.status == 202 => refused(WANTS_AUTHORIZATION.to_owned()),
+        Ok(answer) if answer.status == 202 => refused(requires_authorization()),
         Ok(answer) => {
             let record = answer.json()?;
             let failed = item.kind == "server" && record["status"] == "failed";
@@ -247,7 +249,7 @@ async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Opt
             Ok(failed.then_some(ImportFailure { sentence, kept: true }))
         }
         Err(RemoteError::Refused { code: Some(code), .. }) if code == OAUTH_REQUIRED => {
-            refused(WANTS_AUTHORIZATION.to_owned())
+            refused(requires_authorization())
         }
         Err(RemoteError::Refused { sentence, .. }) => refused(sentence),
         Err(error) => Err(error.into()),

@@ -9,17 +9,12 @@ use super::remote::{ApiResponse, Remote};
 pub struct Invocation {
     pub remote: Remote,
     pub format: Format,
-    /// The gateway that `--registry` names.
-    pub registry_flag: Option<String>,
 }
 
 impl Invocation {
     /// Returns a command that a person can run next, against the same gateway.
     pub fn command(&self, arguments: &str) -> String {
-        match &self.registry_flag {
-            Some(registry) => format!("toolgate --registry {registry} {arguments}"),
-            None => format!("toolgate {arguments}"),
-        }
+        self.remote.command(arguments)
     }
 
     /// Prints a response: as JSON, or as the text that `page` makes of it.

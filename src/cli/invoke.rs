@@ -15,7 +15,7 @@ use super::invocation::Invocation;
 use super::output::{self, Format};
 use super::remote::{ApiRequest, RemoteError};
 use super::suggestion::{ListedNoun, explain};
-use super::wording::{self, Source};
+use super::wording::Source;
 use super::{content, files, schema, tools};
 use model::deep_json;
 
@@ -65,8 +65,9 @@ pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> 
         && !tools::effective(invocation, group).await?.contains(&invoke.name)
     {
         bail!(
-            "tool {:?} is not in group {group:?}; `toolgate list tools --group {group}` shows what is",
-            invoke.name
+            "tool {:?} is not in group {group:?}; `{}` lists the tools that are",
+            invoke.name,
+            invocation.command(&format!("list tools --group {group}"))
         );
     }
     let name = Value::from(invoke.name.as_str()).to_string();
@@ -134,7 +135,7 @@ async fn call(invocation: &Invocation, name: &str, request: ApiRequest) -> Resul
             "error" => {
                 let said: Value = serde_json::from_str(&event.data).unwrap_or_default();
                 let sentence = said["error"].as_str().unwrap_or("the call failed");
-                let sentence = wording::translate(sentence, Source::Flags);
+                let sentence = invocation.remote.translate(sentence, Source::Flags);
                 return Err(RemoteError::Refused { status: 500, sentence, code: None });
             }
             _ => {}

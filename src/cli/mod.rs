@@ -178,16 +178,11 @@ fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Optio
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
         Command::ManPages(pages) => man_pages::run(pages, Arguments::command()).map(Some),
         command => {
-            let flag = registry.as_ref().map(|url| url.as_str().trim_end_matches('/').to_owned());
             let settings = RemoteSettings::load(registry)?;
             let is_call = matches!(command, Command::Invoke(_));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let done = runtime.block_on(async {
-                let invocation = Invocation {
-                    remote: Remote::new(settings.registry, settings.token.as_deref())?,
-                    format: output,
-                    registry_flag: flag,
-                };
+                let invocation = Invocation { remote: Remote::new(settings)?, format: output };
                 tokio::select! {
                     done = ask(&invocation, command) => done.map(Some),
                     _ = tokio::signal::ctrl_c() => Ok(None),

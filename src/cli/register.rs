@@ -37,7 +37,7 @@ pub struct Register {
     /// Replace a server with the same name
     #[arg(long)]
     force: bool,
-    /// Keep the server even if it cannot be connected now; the gateway tries it again
+    /// Keep the server even if it cannot be connected; the gateway keeps trying
     #[arg(long)]
     keep: bool,
     /// Print the authorization URL, do not open a browser
@@ -51,7 +51,7 @@ pub async fn run(invocation: &Invocation, register: Register) -> anyhow::Result<
     let mut input = match &register.conf {
         Some(conf) => {
             files::warn_about_flags(register.name.is_none() && register.flags.is_empty());
-            files::object(conf).await?
+            files::object(invocation, conf).await?
         }
         None => from_flags(&register)?,
     };

@@ -9,6 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
+use super::settings::{self, RemoteSettings};
 use super::wording::{self, Source};
 use model::{Secret, deep_json};
 
@@ -115,10 +116,12 @@ pub struct Remote {
     client: Client,
     registry: Url,
     authorization: Option<HeaderValue>,
+    is_from_flag: bool,
 }
 
 impl Remote {
-    pub fn new(registry: Url, token: Option<&str>) -> anyhow::Result<Self> {
+    pub fn new(settings: RemoteSettings) -> anyhow::Result<Self> {
+        let RemoteSettings { registry, token, is_from_flag } = settings;
         let mut client = Client::builder()
             .connect_timeout(CONNECT_LIMIT)
             .redirect(redirect::Policy::none())
@@ -126,8 +129,20 @@ impl Remote {
         if is_this_machine(&registry) {
             client = client.no_proxy();
         }
+        let authorization = token.as_deref().map(authorization).transpose()?;
+        Ok(Self { client: client.build()?, registry, authorization, is_from_flag })
+    }
+
+    /// Returns a client for the same gateway with another token.
+    pub fn with_token(&self, token: Option<&str>) -> Result<Self, RemoteError> {
+        let (client, registry) = (self.client.clone(), self.registry.clone());
         let authorization = token.map(authorization).transpose()?;
-        Ok(Self { client: client.build()?, registry, authorization })
+        Ok(Self { client, registry, authorization, is_from_flag: self.is_from_flag })
+    }
+
+    /// Returns a command that a person can run next, against the same gateway.
+    pub fn command(&self, arguments: &str) -> String {
+        settings::command(self.is_from_flag.then(|| self.registry()), arguments)
     }
 
     pub fn registry(&self) -> &str {
@@ -249,13 +264,18 @@ impl Remote {
         let said: Option<Value> = serde_json::from_slice(body).ok();
         match said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str) {
             Some(sentence) => {
-                let sentence = self.advise(status, &wording::translate(sentence, source));
+                let sentence = self.advise(status, &self.translate(sentence, source));
                 RemoteError::Refused { status, sentence, code }
             }
             None => {
                 RemoteError::Foreign { registry: self.registry().to_owned(), found: format!("HTTP {status}") }
             }
         }
+    }
+
+    /// Returns an error of the gateway in the words of the command line.
+    pub fn translate(&self, sentence: &str, source: Source) -> String {
+        wording::translate(sentence, source, |arguments| self.command(arguments))
     }
 
     /// Adds advice for the command line to an error message of the gateway.
@@ -265,10 +285,17 @@ impl Remote {
                 format!("{sentence} (set the variable INIT_SECRET for this command)")
             }
             401 if self.has_token() => {
-                format!("{sentence} (the token was refused; log in with `toolgate login <token>`)")
+                format!(
+                    "{sentence} (the token was refused; log in again with `{}`)",
+                    self.command("login <token>")
+                )
             }
-            401 => format!("{sentence} (log in with `toolgate login <token>`, or set TOOLGATE_TOKEN)"),
-            403 if sentence.contains("not initialized") => format!("{sentence}; run `toolgate init-server`"),
+            401 => {
+                format!("{sentence} (log in with `{}`, or set TOOLGATE_TOKEN)", self.command("login <token>"))
+            }
+            403 if sentence.contains("not initialized") => {
+                format!("{sentence}; run `{}`", self.command("init-server"))
+            }
             _ => sentence.to_owned(),
         }
     }

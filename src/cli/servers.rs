@@ -91,7 +91,8 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
     invocation.show(&answer, |servers| {
         let servers = servers.as_array().map(Vec::as_slice).unwrap_or_default();
         if servers.is_empty() {
-            output::message("There are no servers; add one with `toolgate register`.");
+            let command = invocation.command("register");
+            output::message(&format!("There are no servers; add one with `{command}`."));
             return String::new();
         }
         let mut table = Table::new(["NAME", "STATUS", "TRANSPORT", "TOOLS", "PROMPTS", "RESOURCES", "NOTE"]);
@@ -125,7 +126,7 @@ pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Re
         Some(conf) => {
             let unsets = update.unset_header.len() + update.unset_env.len();
             files::warn_about_flags(update.flags.is_empty() && unsets == 0);
-            files::object(conf).await?
+            files::object(invocation, conf).await?
         }
         None => {
             let mut changes = update.flags.to_object()?;
@@ -136,7 +137,8 @@ pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Re
     };
     let named = changes.remove("name").and_then(|name| name.as_str().map(str::to_owned));
     let Some(name) = update.name.or(named) else {
-        return Err(UsageError("specify the name of the server: `toolgate update server NAME`".into()).into());
+        let command = invocation.command("update server NAME");
+        return Err(UsageError(format!("specify the name of the server: `{command}`")).into());
     };
     if changes.is_empty() {
         return Err(UsageError("specify at least one setting to change; see --help".into()).into());
@@ -150,7 +152,7 @@ pub async fn update(invocation: &Invocation, update: UpdateServer) -> anyhow::Re
     drop(spinner);
     let answer = explain(invocation, ListedNoun::Server, &name, answer).await?;
     output::message(&format!("Changed server {name:?}."));
-    warn_if_failed(&answer.json()?["server"]);
+    warn_if_failed(invocation, &answer.json()?["server"]);
     invocation.show(&answer, |answer| page(&answer["server"]))
 }
 
@@ -207,7 +209,7 @@ pub async fn deregister(invocation: &Invocation, deregister: Deregister) -> anyh
 pub fn show_registered(invocation: &Invocation, answer: &ApiResponse) -> anyhow::Result<()> {
     let server = &answer.json()?["server"];
     output::message(&format!("Registered server {:?}.", text(server, "name")));
-    warn_if_failed(server);
+    warn_if_failed(invocation, server);
     invocation.show(answer, |answer| page(&without_instructions(&answer["server"])))?;
     if server["status"] != "failed" {
         let command = invocation.command(&format!("list tools --server {}", text(server, "name")));
@@ -225,11 +227,11 @@ fn without_instructions(server: &Value) -> Value {
 }
 
 /// Says what can be done about a server that was stored although it cannot be connected.
-fn warn_if_failed(server: &Value) {
+fn warn_if_failed(invocation: &Invocation, server: &Value) {
     if server["status"] == "failed" {
-        let name = text(server, "name");
+        let command = invocation.command(&format!("update server {}", text(server, "name")));
         output::message(&format!(
-            "It cannot be connected now. The gateway tries it again; change it with `toolgate update server {name}`."
+            "It cannot be connected now. The gateway keeps trying; change its settings with `{command}`."
         ));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,8 @@ const OWNER_ONLY: u32 = 0o600;
 pub struct RemoteSettings {
     pub registry: Url,
     pub token: Option<String>,
+    /// Whether the flag `--registry` named the gateway, so that another command needs it as well.
+    pub is_from_flag: bool,
 }
 
 impl RemoteSettings {
@@ -29,14 +32,29 @@ impl RemoteSettings {
         let stated = stated.map(|text| {
             parse_registry(&text).map_err(|problem| anyhow::anyhow!("TOOLGATE_REGISTRY {problem}"))
         });
+        let is_from_flag = flag.is_some();
         let registry = match (flag, stated.transpose()?) {
             (Some(registry), _) | (None, Some(registry)) => registry,
             (None, None) => file.registry.clone(),
         };
         let token = variable("TOOLGATE_TOKEN").filter(|token| !token.is_empty());
         let token = token.or_else(|| file.token.filter(|_| registry == file.registry));
-        Ok(Self { registry, token })
+        Ok(Self { registry, token, is_from_flag })
     }
+}
+
+/// Formats a command for a person to run; `registry` is the gateway that it has to name, if any.
+pub fn command(registry: Option<&str>, arguments: &str) -> String {
+    match registry {
+        Some(registry) => format!("toolgate --registry {registry} {arguments}"),
+        None => format!("toolgate {arguments}"),
+    }
+}
+
+/// Tells whether commands without settings use the gateway at this address.
+pub fn is_default(scheme: &str, address: SocketAddr) -> bool {
+    let is_reached = address.ip().is_unspecified() || address.ip() == Ipv4Addr::LOCALHOST;
+    is_reached && format!("{scheme}://127.0.0.1:{}", address.port()) == DEFAULT_REGISTRY
 }
 
 /// The content of the file, with defaults.

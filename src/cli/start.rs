@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
-use super::{output, places, signals};
+use super::{output, places, settings, signals};
 use crate::app::{self, App};
 use crate::config::{self, Config, Mode, StartFlags};
 use telemetry::{self, CallWatcher, EndedCall};
@@ -173,7 +173,9 @@ fn greeting(config: &Config, started: &StartFacts) -> String {
     }
     lines.extend(is_open_to_others(config).then(|| format!("Warning: {OPEN_TO_OTHERS}.")));
     if config.mode == Mode::Enterprise && !started.is_initialized {
-        lines.push("It is not initialized yet; run `toolgate init-server`.".into());
+        let registry = (!settings::is_default(scheme, address)).then_some(base.as_str());
+        let command = settings::command(registry, "init-server");
+        lines.push(format!("It is not initialized yet; run `{command}`."));
     }
     lines.join("\n")
 }

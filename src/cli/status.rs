@@ -33,7 +33,7 @@ pub async fn run(invocation: &Invocation) -> anyhow::Result<()> {
         ("MCP endpoint", format!("{}/mcp", remote.registry())),
         ("Dashboard", dashboard),
         ("Database", database.as_ref().err().cloned().unwrap_or("ok".to_owned())),
-        ("Servers", counts(&servers)),
+        ("Servers", counts(invocation, &servers)),
     ]);
     for server in &servers {
         page.push_str(&problem(invocation, server).unwrap_or_default());
@@ -57,13 +57,13 @@ pub async fn database(invocation: &Invocation) -> Result<Result<(), String>, Rem
 }
 
 /// How many servers have each status: `5: 3 connected, 1 failed, 1 disabled`.
-fn counts(servers: &[Value]) -> String {
+fn counts(invocation: &Invocation, servers: &[Value]) -> String {
     let count = |status: &str| servers.iter().filter(|server| server["status"] == status).count();
     let statuses = ["connected", "degraded", "connecting", "failed", "disabled"];
     let counts = statuses.map(|status| (status, count(status))).into_iter().filter(|(_, count)| *count > 0);
     let counts: Vec<_> = counts.map(|(status, count)| format!("{count} {status}")).collect();
     match servers.len() {
-        0 => "none; add one with `toolgate register`".to_owned(),
+        0 => format!("none; add one with `{}`", invocation.command("register")),
         all => format!("{all}: {}", counts.join(", ")),
     }
 }

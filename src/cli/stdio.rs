@@ -66,8 +66,8 @@ pub fn run(stdio: Stdio, settings: RemoteSettings) -> anyhow::Result<()> {
     let done = runtime.block_on(async {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(signals::watch(stop.clone(), hurry)?);
-        let RemoteSettings { registry, token } = settings;
-        let remote = Remote::new(registry, token.as_deref())?;
+        let token = settings.token.clone();
+        let remote = Remote::new(settings)?;
         match remote.ask_system(ApiRequest::get(&["health"])).await {
             Ok(_) => {
                 Bridge::new(Endpoint::new(remote, stdio.path())).run(stop).await;
@@ -75,7 +75,8 @@ pub fn run(stdio: Stdio, settings: RemoteSettings) -> anyhow::Result<()> {
             }
             Err(RemoteError::Unreachable { .. }) if remote.is_local() => {
                 let embedded = Embedded::start(stdio.sqlite_db_path.clone(), remote.registry()).await?;
-                let remote = Remote::new(embedded.registry()?, token.as_deref())?;
+                let registry = embedded.registry()?;
+                let remote = Remote::new(RemoteSettings { registry, token, is_from_flag: false })?;
                 Bridge::new(Endpoint::new(remote, stdio.path())).run(stop).await;
                 embedded.stop().await;
                 Ok(())

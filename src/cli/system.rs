@@ -10,7 +10,7 @@ use serde_json::json;
 use super::invocation::Invocation;
 use super::output::{self, Format};
 use super::record::{one, text};
-use super::remote::{ApiRequest, Remote, RemoteError};
+use super::remote::{ApiRequest, RemoteError};
 use super::{files, settings, users};
 use crate::config::{init_secret, variable};
 
@@ -90,8 +90,7 @@ pub async fn login(invocation: &Invocation, login: Login) -> anyhow::Result<()> 
     if token.is_empty() {
         bail!("the token is empty");
     }
-    let registry = settings::parse_registry(invocation.remote.registry()).map_err(anyhow::Error::msg)?;
-    let remote = Remote::new(registry, Some(token))?;
+    let remote = invocation.remote.with_token(Some(token))?;
     let answer = remote.ask(ApiRequest::get(&["users", "whoami"])).await?;
     let user = answer.json()?;
     let path = settings::save(remote.registry(), token)?;

@@ -22,10 +22,11 @@ pub struct Usage {
 pub async fn run(invocation: &Invocation, usage: Usage) -> anyhow::Result<()> {
     let answer = invocation.remote.ask(ApiRequest::get(&["tool"]).query("name", &usage.name)).await;
     let answer = explain(invocation, ListedNoun::Tool, &usage.name, answer).await?;
-    invocation.show(&answer, page)
+    invocation.show(&answer, |tool| page(tool, &invocation.command("invoke")))
 }
 
-fn page(tool: &Value) -> String {
+/// Formats a tool; `invoke` is the command that calls one.
+fn page(tool: &Value, invoke: &str) -> String {
     let name = text(tool, "name");
     let mut page = match text(tool, "title") {
         title if title.is_empty() => format!("{name}\n"),
@@ -52,7 +53,7 @@ fn page(tool: &Value) -> String {
     } else {
         page.push_str(&format!("\nParameters:\n{}", table(&parameters)));
     }
-    page.push_str(&format!("\nExample:\n  {}\n", output::printable(&example(&name, &parameters))));
+    page.push_str(&format!("\nExample:\n  {}\n", output::printable(&example(invoke, &name, &parameters))));
     page
 }
 
@@ -91,8 +92,8 @@ fn indent(page: &str) -> String {
 }
 
 /// Makes a shell command that calls the tool with all required parameters.
-fn example(name: &str, parameters: &[Parameter]) -> String {
-    let mut call = format!("toolgate invoke {name}");
+fn example(invoke: &str, name: &str, parameters: &[Parameter]) -> String {
+    let mut call = format!("{invoke} {name}");
     // The fields of lists are in the example of the list.
     let is_argument = |parameter: &&Parameter| parameter.required && !parameter.path.contains("[]");
     for parameter in parameters.iter().filter(is_argument) {
@@ -144,7 +145,7 @@ mod tests {
             \x20 limit       integer 1..9     no        3\n\
             \x20 loose       string           no                 maybe\n\
             \nExample:\n  toolgate invoke s__t 'kind=a b' 'many=[\"text\"]' where.city=text\n";
-        let shown = page(&tool);
+        let shown = page(&tool, "toolgate invoke");
         let order = |page: &str| page.lines().map(str::trim_end).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(order(&shown), order(expected), "{shown}");
     }
@@ -156,7 +157,7 @@ mod tests {
             "$defs": {"person": {"type": "object", "required": ["name", "mail"], "properties": {
                 "name": {"type": "string"}, "mail": {"type": "string", "format": "email"},
                 "tags": {"type": "array", "items": {"type": "string"}}}}}}});
-        let shown = page(&tool);
+        let shown = page(&tool, "toolgate invoke");
         for row in [
             "people         array of object  yes",
             "people[].mail  string (email)   yes",

@@ -81,7 +81,10 @@ struct UserFlags {
 
 impl UserFlags {
     /// Returns the fields for the REST API, from the file or the flags, and the name in the file.
-    async fn to_object(&self) -> anyhow::Result<(Map<String, Value>, Option<Value>)> {
+    async fn to_object(
+        &self,
+        invocation: &Invocation,
+    ) -> anyhow::Result<(Map<String, Value>, Option<Value>)> {
         let given = [("role", &self.role), ("access_token", &self.access_token)];
         let mut given: Map<String, Value> = given
             .into_iter()
@@ -90,7 +93,7 @@ impl UserFlags {
         given.extend(self.limit.to_value().map(|limit| ("rate_limit".to_owned(), limit)));
         let Some(conf) = &self.conf else { return Ok((given, None)) };
         files::warn_about_flags(given.is_empty());
-        let mut object = files::object(conf).await?;
+        let mut object = files::object(invocation, conf).await?;
         files::resolve_token(&mut object).await?;
         let name = object.remove("name").or_else(|| object.remove("username"));
         Ok((object, name))
@@ -109,7 +112,7 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
 }
 
 pub async fn create(invocation: &Invocation, create: CreateUser) -> anyhow::Result<()> {
-    let (mut user, named) = create.flags.to_object().await?;
+    let (mut user, named) = create.flags.to_object(invocation).await?;
     let source = Source::of(&create.flags.conf);
     match (named, create.username, create.flags.conf) {
         (Some(name), _, _) => user.insert("username".into(), name),
@@ -122,17 +125,19 @@ pub async fn create(invocation: &Invocation, create: CreateUser) -> anyhow::Resu
     };
     let answer = invocation.remote.ask(ApiRequest::post(&["users"]).object(&user).source(source)).await?;
     output::message(&format!(
-        "Created user {:?}. They log in with `toolgate login <token>`.",
-        text(&answer.json()?, "username")
+        "Created user {:?}. They log in with `{}`.",
+        text(&answer.json()?, "username"),
+        invocation.command("login <token>")
     ));
     invocation.show(&answer, page)
 }
 
 pub async fn update(invocation: &Invocation, update: UpdateUser) -> anyhow::Result<()> {
-    let (mut changes, named) = update.flags.to_object().await?;
+    let (mut changes, named) = update.flags.to_object(invocation).await?;
     let named = named.and_then(|name| name.as_str().map(str::to_owned));
     let Some(current) = update.current.or(named) else {
-        return Err(UsageError("specify the name of the user: `toolgate update user USERNAME`".into()).into());
+        let command = invocation.command("update user USERNAME");
+        return Err(UsageError(format!("specify the name of the user: `{command}`")).into());
     };
     if let Some(username) = update.username {
         changes.insert("username".into(), username.into());

@@ -148,8 +148,8 @@ async fn switch(
         (Some(SwitchNoun::Server(server)), _) => servers::switch(invocation, switch, server).await,
         (None, Some(name)) => tools::switch(invocation, switch, tools::SwitchTool { name }).await,
         (None, None) => {
-            let sentence = format!("specify what: `toolgate {0} tool|prompt|server NAME`", switch.route());
-            Err(UsageError(sentence).into())
+            let command = invocation.command(&format!("{} tool|prompt|server NAME", switch.route()));
+            Err(UsageError(format!("specify what: `{command}`")).into())
         }
     }
 }

@@ -17,7 +17,7 @@ impl Source {
 }
 
 /// Phrases of the gateway, and what they are called here.
-const PHRASES: [(&str, &str); 7] = [
+const PHRASES: [(&str, &str); 6] = [
     ("use force=true to replace it", "use --force to replace it"),
     ("start the gateway with SERVER_MODE=enterprise", "start it with `toolgate start --enterprise`"),
     (
@@ -32,9 +32,9 @@ const PHRASES: [(&str, &str); 7] = [
         "give an oauth_redirect_uri, or oauth_client_id and oauth_client_secret if",
         "give --oauth-redirect-uri, or --oauth-client-id and --oauth-client-secret if",
     ),
-    ("is disabled; enable it first", "is disabled; enable it first with `toolgate enable server`"),
     ("; register the server under its new name", "; register it under its new name and remove this one"),
 ];
+const DISABLED: (&str, &str) = ("server \"", "\" is disabled; enable it first");
 const REAUTHORIZE: (&str, &str) = ("POST /api/v0/servers/", "/reauthorize");
 
 /// Keys whose flag has another name, or that have none.
@@ -53,8 +53,8 @@ const NAMES: [(&str, &str); 9] = [
 const QUOTED: [&str; 5] =
     ["included_tools", "included_servers", "excluded_tools", "included_prompts", "included_resources"];
 
-/// Returns an error of the gateway in the words of the command line.
-pub fn translate(sentence: &str, source: Source) -> String {
+/// Returns an error of the gateway in the words of the command line; `command` formats a command with these arguments.
+pub fn translate(sentence: &str, source: Source, command: impl Fn(&str) -> String) -> String {
     let mut sentence = sentence.to_owned();
     if source == Source::Flags {
         if let Some((before, rest)) = sentence.split_once("field \"")
@@ -69,13 +69,20 @@ pub fn translate(sentence: &str, source: Source) -> String {
     for (phrase, own) in PHRASES {
         sentence = sentence.replace(phrase, own);
     }
-    let (before, after) = REAUTHORIZE;
-    if let Some((start, rest)) = sentence.split_once(before)
-        && let Some((server, end)) = rest.split_once(after)
-    {
-        sentence = format!("{start}`toolgate authorize {server}`{end}");
+    if let Some((_, server, _)) = around(&sentence, DISABLED) {
+        sentence = format!("{sentence} with `{}`", command(&format!("enable server {server}")));
+    }
+    if let Some((start, server, end)) = around(&sentence, REAUTHORIZE) {
+        sentence = format!("{start}`{}`{end}", command(&format!("authorize {server}")));
     }
     sentence
+}
+
+/// Splits a sentence at two phrases; the name of a server is between them.
+fn around<'a>(sentence: &'a str, (before, after): (&str, &str)) -> Option<(&'a str, &'a str, &'a str)> {
+    let (start, rest) = sentence.split_once(before)?;
+    let (server, end) = rest.split_once(after)?;
+    Some((start, server, end))
 }
 
 /// The flag that sets a key, such as `included_tools[0]` or `env.PATH`.
@@ -95,6 +102,10 @@ fn flag(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn translate(sentence: &str, source: Source) -> String {
+        super::translate(sentence, source, |arguments| format!("toolgate {arguments}"))
+    }
 
     #[test]
     fn keys_variables_and_routes_become_flags_and_commands() {
@@ -118,6 +129,10 @@ mod tests {
             (
                 "authorization required: it ended; authorize it again with POST /api/v0/servers/gh/reauthorize",
                 "authorization required: it ended; authorize it again with `toolgate authorize gh`",
+            ),
+            (
+                "server \"x\" is disabled; enable it first",
+                "server \"x\" is disabled; enable it first with `toolgate enable server x`",
             ),
             ("server \"x\" does not exist", "server \"x\" does not exist"),
         ] {

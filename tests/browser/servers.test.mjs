@@ -146,7 +146,7 @@ test('an import that fails in part says why, and only what failed is tried again
   await result('none').getByText('Failed', { exact: true }).waitFor()
   await result('none').getByText('enter its full path').waitFor()
   await result('web').getByText(fake.url).waitFor()
-  await result('web').getByText('it is kept, and the gateway tries it again').waitFor()
+  await result('web').getByText('it is stored, and the gateway keeps trying to connect').waitFor()
   await page.getByRole('link', { name: 'Connect an agent' }).waitFor()
   await picture(page, 'import-results-failed')
   await startFake(t, {}, fake.port)

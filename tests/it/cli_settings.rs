@@ -121,6 +121,35 @@ async fn another_program_at_the_address_is_detected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn printed_commands_name_the_gateway_of_the_flag() {
+    let app = TestApp::start().await;
+    for name in ["off", "broken"] {
+        let input =
+            json!({"name": name, "transport": "stdio", "command": "no-such-program", "keep_failed": true});
+        app.post("/api/v0/servers", input).await.expect(201);
+    }
+    app.post("/api/v0/servers/off/disable", json!({})).await.expect(200);
+    let cli = Cli::new("127.0.0.1:1");
+    cli.write("several.json", r#"{"mcpServers": {}}"#);
+    let registry = format!("http://{}", app.address);
+    for (arguments, command) in [
+        (&["list", "groups"][..], "create group`"),
+        (&["update", "group"], "update group NAME`"),
+        (&["update", "server"], "update server NAME`"),
+        (&["update", "user"], "update user USERNAME`"),
+        (&["update", "mcp-client"], "update mcp-client NAME`"),
+        (&["enable"], "enable tool|prompt|server NAME`"),
+        (&["register", "--conf", "several.json"], "import several.json`"),
+        (&["refresh", "off"], "enable server off`"),
+        (&["update", "server", "broken", "--keep", "--description", "x"], "update server broken`"),
+    ] {
+        let ended = cli.run(&[&["--registry", registry.as_str()], arguments].concat()).await;
+        let command = format!("`toolgate --registry {registry} {command}");
+        assert!(ended.stderr.contains(&command), "{command}: {ended:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_token_says_how_to_log_in() {
     let refusal =
         "HTTP/1.1 401 Unauthorized\r\ncontent-length: 18\r\nconnection: close\r\n\r\n{\"error\":\"no way\"}";

@@ -30,7 +30,7 @@ async fn start_prints_what_is_to_be_found_where() {
         (
             "enterprise",
             "  Mode          enterprise (every caller needs a token)\n",
-            "It is not initialized yet; run `toolgate init-server`.\n",
+            "It is not initialized yet; run `toolgate --registry http://HERE init-server`.\n",
         ),
     ] {
         let folder = TempDir::new().unwrap();

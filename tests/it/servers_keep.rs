@@ -138,6 +138,6 @@ async fn a_pasted_configuration_keeps_new_servers_that_fail() {
     let body = json!({ "text": text, "names": ["web"] });
     let applied = app.post("/api/dashboard/import", body).await.expect(200).json();
     assert_eq!(applied["outcomes"][0]["outcome"], "failed");
-    assert!(applied["outcomes"][0]["reason"].as_str().unwrap().contains("kept"), "{applied}");
+    assert!(applied["outcomes"][0]["reason"].as_str().unwrap().contains("it is stored"), "{applied}");
     assert_eq!(app.server("web").await["status"], "failed");
 }

@@ -149,7 +149,8 @@ async fn register(
     }
     match oauth::register(face, headers, input, Existing::Replace).await {
         Ok(Registered::Stored(server)) if server.status == Status::Failed => {
-            let reason = format!("{}; it is kept, and the gateway tries it again", server.status_reason);
+            let reason =
+                format!("{}; it is stored, and the gateway keeps trying to connect", server.status_reason);
             ImportOutcome::of(name, "failed", Some(reason))
         }
         Ok(Registered::Stored(_)) => ImportOutcome::of(name, outcome, None),
