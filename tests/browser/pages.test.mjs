@@ -188,13 +188,10 @@ test('snippets for clients have the address of the chosen group', async (t) => {
   await gateway.ask('POST', '/api/v0/tool-groups', { name: 'few', included_tools: ['s__echo'] })
   const visit = await open(t, gateway)
   const { page } = visit
-  for (const client of ['Claude Code', 'Claude Desktop', 'Cursor', 'VS Code', 'ChatGPT', 'Python', 'TypeScript']) {
+  const text = page.getByRole('region', { name: 'Connect an agent' }).locator('pre')
+  for (const client of ['Claude Code', 'Cursor', 'VS Code', 'ChatGPT', 'Python', 'TypeScript']) {
     await page.getByRole('tab', { name: client, exact: true }).click()
-    await page
-      .getByRole('region', { name: 'Connect an agent' })
-      .locator('pre')
-      .getByText(`${gateway.url}/mcp`)
-      .waitFor()
+    await text.getByText(`${gateway.url}/mcp`).waitFor()
   }
   await page.getByLabel('What the agent sees').selectOption('Group few')
   for (const client of ['Cursor', 'VS Code']) {
@@ -204,11 +201,11 @@ test('snippets for clients have the address of the chosen group', async (t) => {
     const config = client === 'Cursor' ? atob(new URL(address).searchParams.get('config')) : address
     assert.ok(config.includes(`${gateway.url}/v0/groups/few/mcp`), address)
   }
-  await page
-    .getByRole('region', { name: 'Connect an agent' })
-    .locator('pre')
-    .getByText(`${gateway.url}/v0/groups/few/mcp`)
-    .waitFor()
+  await text.getByText(`${gateway.url}/v0/groups/few/mcp`).waitFor()
+  await page.getByRole('tab', { name: 'Claude Desktop', exact: true }).click()
+  await text.getByText('--group').waitFor()
+  const entry = JSON.parse(await text.innerText()).mcpServers.few
+  assert.deepEqual(entry, { command: 'toolgate', args: ['stdio', '--registry', gateway.url, '--group', 'few'] })
   assertClean(visit)
 })
 

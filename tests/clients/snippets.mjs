@@ -1,9 +1,9 @@
 // Runs the snippets that the dashboard shows, as its own source has them, with the current SDKs.
-// Usage: snippets.mjs GATEWAY, with PYTHON set. It stops at the first failure.
+// Usage: snippets.mjs GATEWAY, with TOOLGATE and PYTHON set. It stops at the first failure.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
@@ -39,10 +39,15 @@ const uses = {
     return namesThrough(new StreamableHTTPClientTransport(new URL(address)))
   },
   'Claude Desktop': (text) => {
-    const { command, args } = JSON.parse(text).mcpServers.toolgate
-    // In the folder of the packages npx runs the installed mcp-remote, which keeps its files in the temporary folder.
-    const env = { ...process.env, MCP_REMOTE_CONFIG_DIR: folder, HOME: folder }
-    return namesThrough(new StdioClientTransport({ command, args, env, cwd: import.meta.dirname, stderr: 'ignore' }))
+    const entry = JSON.parse(text).mcpServers.toolgate
+    const env = { ...process.env, HOME: folder }
+    const file = join(folder, 'claude_desktop_config.json')
+    const connect = ['connect', 'claude-desktop', '--yes', '--file', file, '--registry', process.argv[2]]
+    execFileSync(process.env.TOOLGATE, connect, { env, stdio: 'ignore' })
+    const written = JSON.parse(readFileSync(file, 'utf8')).mcpServers.toolgate
+    assert.deepEqual({ ...entry, command: process.env.TOOLGATE }, written, '`toolgate connect` writes something else')
+    assert.equal(entry.command, 'toolgate')
+    return namesThrough(new StdioClientTransport({ ...written, env, stderr: 'ignore' }))
   },
   Cursor: (text) => namesThrough(new StreamableHTTPClientTransport(new URL(JSON.parse(text).mcpServers.toolgate.url))),
   'VS Code': (text) => {

@@ -145,7 +145,7 @@ test('every snippet has the address, and those that are JSON are valid', () => {
     'TypeScript',
   ])
   for (const one of all) {
-    expect(one.text).toContain(url)
+    if (one.client !== 'Claude Desktop') expect(one.text).toContain(url)
     if (one.text.startsWith('{')) expect(() => JSON.parse(one.text)).not.toThrow()
   }
   const link = (client: string) => new URL(all.find((one) => one.client === client)?.link ?? '')
@@ -156,6 +156,24 @@ test('every snippet has the address, and those that are JSON are valid', () => {
   const code = link('VS Code')
   expect(code.href).toMatch(/^vscode:mcp\/install\?/)
   expect(JSON.parse(decodeURIComponent(code.search.slice(1)))).toEqual({ name: 'toolgate', type: 'http', url })
+})
+
+test('Claude Desktop starts toolgate, with the address of the gateway and the group', () => {
+  const desktop = (url: string, group?: string) => snippets(url, group).find((one) => one.client === 'Claude Desktop')
+  const all = desktop('https://example.com/gate/mcp')
+  expect(JSON.parse(all?.text ?? '')).toEqual({
+    mcpServers: { toolgate: { command: 'toolgate', args: ['stdio', '--registry', 'https://example.com/gate'] } },
+  })
+  expect(all?.remark).toContain('toolgate connect claude-desktop --registry https://example.com/gate.')
+  const few = desktop('http://127.0.0.1:8080/v0/groups/few/mcp', 'few')
+  expect(JSON.parse(few?.text ?? '')).toEqual({
+    mcpServers: {
+      few: { command: 'toolgate', args: ['stdio', '--registry', 'http://127.0.0.1:8080', '--group', 'few'] },
+    },
+  })
+  expect(few?.remark).toContain(
+    'toolgate connect claude-desktop --registry http://127.0.0.1:8080 --group few --name few.',
+  )
 })
 
 test('a call is repeated over REST and by the command line, at the address of the gateway', () => {

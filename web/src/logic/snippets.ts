@@ -10,15 +10,21 @@ export interface Snippet {
   link?: string
 }
 
-export function snippets(url: string, name = 'toolgate'): Snippet[] {
+/** Makes the snippets for an MCP endpoint of the gateway: that of all servers, or that of a group. */
+export function snippets(url: string, group = ''): Snippet[] {
   const json = (value: unknown) => JSON.stringify(value, null, 2)
+  const name = group || 'toolgate'
+  const gateway = url.replace(/(\/v0\/groups\/[^/]+)?\/mcp$/, '')
+  const flags = ['--registry', gateway, ...(group ? ['--group', group] : [])]
+  const connect = ['toolgate connect claude-desktop', ...flags, ...(group ? ['--name', name] : [])].join(' ')
   return [
     { client: 'Claude Code', place: 'In a terminal', text: `claude mcp add --transport http ${name} ${url}` },
     {
       client: 'Claude Desktop',
       place: 'claude_desktop_config.json, under Settings, Developer, Edit Config',
-      text: json({ mcpServers: { [name]: { command: 'npx', args: ['-y', 'mcp-remote', url] } } }),
-      remark: 'Requires Node.js: mcp-remote connects Claude Desktop to the URL. Restart Claude Desktop afterwards.',
+      // The entry that `toolgate connect claude-desktop` writes, except for the path of the program.
+      text: json({ mcpServers: { [name]: { command: 'toolgate', args: ['stdio', ...flags] } } }),
+      remark: `If toolgate is not in the PATH, give its full path as the command, or let this command write the entry: ${connect}. Restart Claude Desktop afterwards.`,
     },
     {
       client: 'Cursor',
