@@ -99,7 +99,7 @@ pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
         for server in servers {
             let reason = text(server, "status_reason");
             // What a process said is on the page of the server.
-            let reason = reason.split("; it said:").next().unwrap_or_default().to_owned();
+            let reason = reason.split("; last lines of stderr:").next().unwrap_or_default().to_owned();
             let note = if reason.is_empty() { text(server, "description") } else { reason };
             table.row([
                 text(server, "name").into(),

@@ -182,7 +182,7 @@ async fn what_a_process_said_is_shown_as_lines() {
     let (app, _fake, cli) = ready().await;
     let script = "echo first >&2; echo second >&2; exit 7";
     let sentence = cli.fails(&["register", "--name", "broken", "--", "/bin/sh", "-c", script]).await;
-    assert!(sentence.ends_with("ended (exit status: 7); it said:\nfirst\nsecond"), "{sentence}");
+    assert!(sentence.ends_with("ended (exit status: 7); last lines of stderr:\nfirst\nsecond"), "{sentence}");
     let killed = cli.fails(&["register", "--name", "broken", "--", "/bin/sh", "-c", "kill -9 $$"]).await;
     assert!(killed.contains("signal: 9"), "{killed}");
     let input = json!({"name": "broken", "transport": "stdio", "command": "/bin/sh", "args": ["-c", script]});

@@ -245,7 +245,7 @@ async fn a_server_that_refuses_a_second_session_serves_everybody_on_the_first() 
     assert_eq!(able.tools().await, ["s__echo", "s__pid"]);
     assert_eq!(able.call_text("s__echo", json!({"text": "hi"})).await, "hi");
     let server = app.get("/api/v0/servers/s").await.expect(200).json();
-    assert!(server["status_reason"].as_str().unwrap().contains("another one failed"), "{server}");
+    assert!(server["status_reason"].as_str().unwrap().contains("another link failed"), "{server}");
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn lists_end_at_64_mib() {
     let record = register(&app, listing(move |cursor| endless(cursor, &description)).await).await;
     assert_eq!((&record["status"], &record["tool_count"]), (&json!("connected"), &json!(15)), "{record}");
     let reason = record["status_reason"].as_str().unwrap();
-    assert!(reason.contains("more than 64 MiB") && reason.contains("left out"), "{reason}");
+    assert!(reason.contains("larger than 64 MiB") && reason.contains("left out"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

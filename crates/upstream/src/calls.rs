@@ -110,7 +110,7 @@ impl Calls {
     /// Fails the call, if any, whose upstream did not get the answer to its question.
     pub fn answer_lost(&self, id: Option<u64>, error: &CallError) {
         if let Some(slot) = id.and_then(|id| self.slot(id)) {
-            let reason = format!("the answer to its question did not arrive: {error}");
+            let reason = format!("the answer to its request for input did not arrive: {error}");
             slot.settle(Err(CallError::Lost(reason)));
         }
     }
@@ -163,7 +163,7 @@ impl Calls {
                 return Some(authored::error(Some(&id), code::INVALID_REQUEST, &reason, None));
             }
             Err(reason) => {
-                tracing::debug!(%reason, "ignored data from an upstream that is not a message");
+                tracing::debug!(%reason, "ignored data from a server that is not an MCP message");
                 return None;
             }
         };
@@ -173,7 +173,7 @@ impl Calls {
                 drop(head);
                 match id {
                     Some(id) => self.answer(id, message),
-                    None => tracing::debug!(own, "dropped an answer that belongs to another request"),
+                    None => tracing::debug!(own, "dropped a response to another request"),
                 }
                 None
             }
@@ -251,8 +251,8 @@ impl Calls {
             return None;
         }
         let text = format!(
-            "{method} cannot be tied to one call: several use this link; make one call at a time, or register the server \
-             as stateful and use sessions"
+            "{method} cannot be assigned to a call: several calls share this link; make one call at a time, \
+             or register the server as stateful and use sessions"
         );
         Some(authored::error(Some(id), code::METHOD_NOT_FOUND, &text, None))
     }
@@ -268,7 +268,7 @@ impl Calls {
         match self.slot(id) {
             Some(slot) => slot.settle(Ok(message)),
             // Its caller gave up in the meantime.
-            None => tracing::debug!(id, "dropped an answer that nobody waits for"),
+            None => tracing::debug!(id, "dropped a response that no call waits for"),
         }
     }
 

@@ -60,7 +60,7 @@ async fn connect_in_time(
         return Err(if words.is_empty() {
             late
         } else {
-            ConnectError::Failed(format!("{late}; it said:\n{words}"))
+            ConnectError::Failed(format!("{late}; last lines of stderr:\n{words}"))
         });
     };
     result
@@ -141,7 +141,7 @@ async fn connect_further_in_time(
     let met = met.map_err(|_| late(to.config, to.options, &step))?;
     let link = met.map_err(|error| explain(error, to.config, &Redactor::of(to.config)))?;
     if link.era() != era {
-        let reason = format!("{} does not speak the era of the caller any more", to.config.target());
+        let reason = format!("{} no longer supports the protocol revision of the caller", to.config.target());
         return Err(ConnectError::Failed(reason));
     }
     start_listening(&link);

@@ -185,7 +185,8 @@ impl Credentials {
             Err(Unrenewed::Over(reason)) => {
                 let reason = self.redact(&reason);
                 *self.over.lock().expect("no code panics while it holds the reason") = Some(reason.clone());
-                tracing::warn!(server = %self.server, reason, "a grant has ended; the server must be authorized again");
+                let server = &self.server;
+                tracing::warn!(%server, reason, "a grant is no longer valid; the server must be authorized again");
                 Err(self.required(&reason))
             }
             Err(Unrenewed::NotNow(reason)) => {
@@ -215,7 +216,7 @@ impl Credentials {
                 }
                 Err(reason) => {
                     renewal.unsaved = Some(renewed);
-                    return Err(Unrenewed::NotNow(format!("the new one could not be stored: {reason}")));
+                    return Err(Unrenewed::NotNow(format!("the new token could not be stored: {reason}")));
                 }
             }
         }

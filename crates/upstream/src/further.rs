@@ -240,7 +240,7 @@ impl Upstream {
                 self.0.slots.pool.remove(&branch);
                 branch.give_up();
                 let server = &self.config().name;
-                tracing::debug!(%server, %error, "the server speaks only the modern revision");
+                tracing::debug!(%server, %error, "the server supports only the modern revision");
                 self.0.set_speaks_legacy(Some(false));
             }
         }
@@ -386,7 +386,7 @@ impl Upstream {
 
     fn note_failed(&self, reading: Result<Arc<Offering>, CallError>) {
         if let Err(error) = reading {
-            tracing::debug!(server = %self.config().name, %error, "the lists of a further link cannot be read");
+            tracing::debug!(server = %self.config().name, %error, "cannot read the lists of an additional link");
         }
     }
 
@@ -449,7 +449,7 @@ impl Upstream {
     }
 
     async fn lose(&self, branch: &Arc<Branch>, link: &Weak<Link>, reason: &str) {
-        tracing::debug!(server = %self.config().name, reason, "a further link to a server ended");
+        tracing::debug!(server = %self.config().name, reason, "an additional link to a server ended");
         if let Some(link) = link.upgrade() {
             branch.forget(&link);
             link.abandon(reason);
@@ -459,7 +459,7 @@ impl Upstream {
             pace.begin();
             match self.open(branch).await {
                 Ok(_) => return,
-                Err(error) => tracing::debug!(%error, "a further link cannot be opened again yet"),
+                Err(error) => tracing::debug!(%error, "cannot reopen an additional link yet"),
             }
             self.0.stop.run_until_cancelled(pace.pause(Duration::from_secs(1))).await;
         }
@@ -565,15 +565,15 @@ impl Shared {
         let declared = String::from_utf8_lossy(&profile.capabilities.to_json()).into_owned();
         let declared = excerpt::cut(declared, QUOTED);
         self.remark(format!(
-            "clients declare more different capabilities than it may have links; those with {declared} use the link \
-             with the nearest ones"
+            "clients declare more sets of capabilities than it may have links; those with {declared} use the \
+             link with the nearest set"
         ));
     }
 
     /// Tells people that the server refused a further link.
     fn note_refused(&self, error: &dyn std::fmt::Display) {
         self.remark(format!(
-            "clients with capabilities use the link without any, since another one failed: {error}"
+            "clients with capabilities use the link without capabilities, because another link failed: {error}"
         ));
     }
 }

@@ -316,7 +316,7 @@ impl Shared {
         let lacking = self.credentials.as_ref().map(|credentials| credentials.lacking()).unwrap_or_default();
         if !lacking.is_empty() {
             problems.push(format!(
-                "authorization required: some of what it offers requires the scopes {:?}; authorize it again with \
+                "authorization required: some requests need the scopes {:?}; authorize it again with \
                  POST /api/v0/servers/{}/reauthorize",
                 lacking.join(" "),
                 self.config.name
@@ -407,10 +407,10 @@ fn remark_on_names(config: &ServerConfig, offering: &Offering) -> Option<String>
     match odd.as_slice() {
         [] => None,
         [one] => Some(format!(
-            "some clients refuse this tool name (over 64 characters, or unusual characters): {one}"
+            "some clients refuse this tool name (more than 64 characters, or unusual characters): {one}"
         )),
         [first, ..] => Some(format!(
-            "some clients refuse {} tool names (over 64 characters, or unusual characters), {first} among them",
+            "some clients refuse {} tool names (more than 64 characters, or unusual characters), such as {first}",
             odd.len()
         )),
     }

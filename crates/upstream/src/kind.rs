@@ -54,7 +54,7 @@ mod tests {
     fn a_kind_quotes_nothing_of_the_reason() {
         for (reason, kind) in [
             (
-                "npx ended (exit status: 1); it said: --api-key=s3cret cannot reach http://x/secret",
+                "npx ended (exit status: 1); last lines of stderr: --api-key=s3cret cannot reach http://x/secret",
                 "the process ended with status 1",
             ),
             ("it keeps ending: npx ended (signal: 9 (SIGKILL))", "the process was ended by signal 9"),

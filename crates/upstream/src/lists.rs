@@ -231,7 +231,7 @@ fn unreadable(method: &str, error: impl std::fmt::Display) -> ProbeError {
 }
 
 fn too_many_bytes() -> String {
-    format!("its lists have more than {} MiB", LISTED_BYTES / (1024 * 1024))
+    format!("its lists are larger than {} MiB", LISTED_BYTES / (1024 * 1024))
 }
 
 /// Problems with single items. Only the first ones are kept; the others are counted.

@@ -167,7 +167,7 @@ pub async fn initialize(link: &Arc<Link>, step: &Step) -> Result<Handshake, Prob
     let version = Version::parse(&greeted.protocol_version).filter(|version| version.era() == Era::Legacy);
     let version = version.ok_or_else(|| {
         ProbeError::Words(format!(
-            "it speaks protocol version {:?}, which the gateway does not support",
+            "it uses protocol version {:?}, which the gateway does not support",
             greeted.protocol_version
         ))
     })?;
@@ -273,12 +273,12 @@ fn only_others(supported: &[String]) -> Result<Option<Handshake>, ProbeError> {
     }
     if supported.iter().any(|version| version == Version::MODERN.as_str()) {
         return Err(ProbeError::Words(format!(
-            "it refuses protocol version {}, which it lists",
+            "it refuses protocol version {} although it lists it",
             Version::MODERN.as_str()
         )));
     }
     Err(ProbeError::Words(format!(
-        "it speaks only protocol versions that the gateway does not support: {}",
+        "it supports only protocol versions that the gateway does not support: {}",
         supported.join(", ")
     )))
 }

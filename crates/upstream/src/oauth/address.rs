@@ -88,8 +88,8 @@ impl Resolve for AddressPolicy {
 
 fn refusal(place: &str) -> String {
     format!(
-        "{place} is at a private address, which the metadata of this server may not name; \
-         set OAUTH_ALLOW_PRIVATE=true to allow it"
+        "{place} has a private address, which is not allowed in the metadata of this server; set \
+         OAUTH_ALLOW_PRIVATE=true to allow it"
     )
 }
 

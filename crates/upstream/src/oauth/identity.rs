@@ -67,8 +67,8 @@ impl Provider {
         }
         if self.metadata.registration_endpoint.is_none() {
             return Err(format!(
-                "the authorization server {} does not register clients by itself; register toolgate there and give \
-                 oauth_client_id, and oauth_client_secret where there is one",
+                "the authorization server {} does not support dynamic client registration; register toolgate \
+                 there and give oauth_client_id and, if there is one, oauth_client_secret",
                 self.issuer().unwrap_or("of this server")
             ));
         }

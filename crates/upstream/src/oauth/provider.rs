@@ -78,7 +78,8 @@ impl Provider {
     ) -> Boxed<'a, Result<Option<Self>, String>> {
         Box::pin(async move {
             let limit = options.init_timeout;
-            let late = |_| format!("its authorization server was not found within {}", seconds(limit));
+            let late =
+                |_| format!("discovery of its authorization server timed out after {}", seconds(limit));
             tokio::time::timeout(limit, Self::discover(endpoint, challenge, options)).await.map_err(late)?
         })
     }

@@ -85,7 +85,7 @@ impl Child {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let leash = guard::leash(command.as_std_mut(), settings.descriptors)
-            .map_err(|error| format!("cannot make a pipe: {error}"))?;
+            .map_err(|error| format!("cannot create a pipe: {error}"))?;
         let (mut child, guard) = options.guards.start(&mut command).map_err(|error| match &process.cwd {
             Some(cwd) => format!("cannot start {} in the directory {cwd}: {error}", process.command),
             None => format!("cannot start {}: {error}", process.command),
@@ -149,7 +149,7 @@ impl Running {
             () = stop.cancelled() => None,
             () = write_lines(stdin, inbox, flushed) => Some("closed its standard input".to_owned()),
             end = read_lines(stdout, budgets, &link) => Some(end),
-            () = guard_end => Some("lost its guard".to_owned()),
+            () = guard_end => Some("lost its guard process".to_owned()),
         };
         self.slot.end().begins();
         if let Some(end) = end {
@@ -180,7 +180,7 @@ impl Running {
         let words = self.stderr.last_words(LAST_WORDS);
         match words.is_empty() {
             true => format!("{} {happened}", self.command),
-            false => format!("{} {happened}; it said:\n{words}", self.command),
+            false => format!("{} {happened}; last lines of stderr:\n{words}", self.command),
         }
     }
 
