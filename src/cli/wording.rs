@@ -21,7 +21,7 @@ const PHRASES: [(&str, &str); 6] = [
     ("use force=true to replace it", "use --force to replace it"),
     ("start the gateway with SERVER_MODE=enterprise", "start it with `toolgate start --enterprise`"),
     (
-        "SERVER_MODE at its start decides the mode",
+        "SERVER_MODE sets the mode when it starts",
         "`toolgate start --enterprise` starts it in enterprise mode",
     ),
     (

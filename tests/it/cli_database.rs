@@ -35,7 +35,7 @@ async fn a_backup_of_a_running_gateway_is_a_whole_database_under_the_same_key() 
     assert!(made["key"].as_str().unwrap().ends_with("toolgate.key"), "{made}");
     assert_eq!(made["key_fingerprint"].as_str().unwrap().len(), 16, "{made}");
     let again = toolgate(folder, &["backup", "copy.db"]).await;
-    assert!(again.sentence().contains("copy.db exists already"), "{again:?}");
+    assert!(again.sentence().contains("copy.db already exists"), "{again:?}");
     // Later changes are not in it.
     gateway
         .post("/api/v0/tool-groups", &json!({ "name": "late", "included_servers": ["web"] }))
@@ -87,7 +87,7 @@ async fn a_check_names_everything_that_is_wrong() {
     std::fs::write(&key, "cd".repeat(32)).unwrap();
     let wrong_key = toolgate(folder.path(), &["check"]).await;
     assert_eq!(wrong_key.code, Some(1));
-    assert!(wrong_key.stdout.contains("is not the one this database was sealed with"), "{wrong_key:?}");
+    assert!(wrong_key.stdout.contains("is not the one that encrypted this database"), "{wrong_key:?}");
     assert!(wrong_key.stdout.contains("server \"web\": its configuration"), "{wrong_key:?}");
     assert!(wrong_key.stderr.contains("problems were found"), "{wrong_key:?}");
     std::fs::remove_file(&key).unwrap();

@@ -39,7 +39,7 @@ impl Stage {
     /// Whether a refused change may exist after a restart. When a sync fails, the change is already in the log and
     /// has to be overwritten; if the disk refuses that too, the response must say so.
     fn leaves_doubt(&self, refusal: &Response) -> bool {
-        self.ends && refusal.text().contains("may be found stored")
+        self.ends && refusal.text().contains("may be stored if the gateway is restarted")
     }
 
     /// The names of the faults.

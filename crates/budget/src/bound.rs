@@ -21,7 +21,7 @@ pub enum Bound {
     WaitingCalls,
     /// The time that a call waits for a server with `max_concurrency`.
     WaitingTime,
-    /// Calls that wait for input of their client.
+    /// Calls waiting for input from their client.
     ParkedCalls,
     /// The time that a client has to answer a question of a server.
     AnswerTime,

@@ -32,7 +32,7 @@ pub struct Budgets {
     pub buffered: Budget,
     /// Processes of all stdio servers.
     pub processes: Budget,
-    /// Calls that wait for input of their client.
+    /// Calls waiting for input from their client.
     pub parked: Budget,
 }
 

@@ -311,7 +311,7 @@ impl Gateway {
         let upstream = self.catalog().get(server).and_then(|entry| entry.upstream.clone());
         let Some(upstream) = upstream else { return };
         if let Err(error) = upstream.tell(profile, notice.clone()).await {
-            tracing::debug!(server, %error, "a client's notice was not passed on");
+            tracing::debug!(server, %error, "a notification of a client was not passed on");
         }
     }
 

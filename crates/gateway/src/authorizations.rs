@@ -89,8 +89,7 @@ impl Gateway {
 
     /// Finds an authorization. One that ended too long ago counts as deleted, even if it is still stored.
     async fn find_authorization(&self, key: AuthorizationKey<'_>) -> Result<StoredAuthorization, Error> {
-        let unknown =
-            || Error::not_found("there is no such authorization session; it may have ended some time ago");
+        let unknown = || Error::not_found("there is no such authorization session; it may have expired");
         let authorization = self.store.authorization(key).await?.ok_or_else(unknown)?;
         let over_since = authorization.finished_at_ms.unwrap_or(authorization.expires_at_ms);
         if over_since.saturating_add(self.authorization_life_ms()) <= now_ms() {
@@ -129,7 +128,7 @@ impl Gateway {
         if let Err(failure) =
             self.store.settle_authorization(&authorization, error.as_deref(), now_ms()).await
         {
-            tracing::warn!(error = %failure, "cannot store how an authorization ended; trying again later");
+            tracing::warn!(error = %failure, "cannot store the outcome of an authorization; trying again later");
             let mut unsettled =
                 self.unsettled.lock().expect("no code panics while it holds the authorizations");
             unsettled.push((authorization, error));

@@ -96,8 +96,8 @@ impl Error {
     /// The disk failed while a change was being stored.
     fn unsure(reason: &str) -> Self {
         let sentence = format!(
-            "the database cannot be used now: {reason}; the change has no effect, but it may be found stored if the \
-             gateway is restarted before the disk works again"
+            "the database cannot be used now: {reason}; the change has no effect now, but may be stored if \
+             the gateway is restarted before the disk works again"
         );
         Self::new(ErrorKind::Unavailable, sentence)
     }

@@ -13,7 +13,7 @@ impl Gateway {
     pub async fn initialize(self: &Arc<Self>, mode: Option<Mode>) -> Result<Option<User>, Error> {
         if mode.is_some_and(|mode| mode != self.mode) {
             return Err(Error::invalid(format!(
-                "field \"mode\" does not match: this server runs in {} mode; SERVER_MODE at its start decides the mode",
+                "field \"mode\" does not match: this server runs in {} mode; SERVER_MODE sets the mode when it starts",
                 self.mode.as_str()
             )));
         }

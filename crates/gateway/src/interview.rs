@@ -153,13 +153,13 @@ impl Gateway {
         call: &str,
         responses: Vec<PersonsAnswer>,
     ) -> Result<Vec<String>, Error> {
-        let unknown = || Error::not_found(format!("no call {call:?} waits for input"));
+        let unknown = || Error::not_found(format!("no call {call:?} is waiting for input"));
         let interview = self.interviews.lock().get(call).cloned();
         let interview = interview.filter(|interview| interview.owner == owner).ok_or_else(unknown)?;
         let mut open = interview.lock();
         for (key, answer) in &responses {
             let field = || format!("responses.{key}");
-            let method = open.get(key).ok_or_else(|| FieldError::new(field(), "is not asked for"))?;
+            let method = open.get(key).ok_or_else(|| FieldError::new(field(), "was not asked for"))?;
             if answer.as_ref().is_some_and(|answer| !input::is_result_of(method, answer)) {
                 return Err(FieldError::new(field(), format!("must be a result of {method}, or null")).into());
             }

@@ -44,7 +44,7 @@ impl ServerRecord {
     /// Replaces the reason of a failure by its kind, for people who must not see what the server said.
     pub fn with_kind_of_failure(mut self) -> Self {
         let unspecific = match self.status {
-            Status::Degraded => "not all of what it offers can be used",
+            Status::Degraded => "some of its tools, prompts or resources cannot be used",
             Status::Failed => "the connection failed",
             Status::Connecting => "",
             // A remark about names that everybody sees.

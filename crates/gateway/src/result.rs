@@ -16,7 +16,7 @@ pub fn said_in(result: &[u8]) -> String {
         let blocks: Result<Vec<Block>, _> = serde_json::from_str(content.get());
         blocks.ok()?.into_iter().find_map(|block| block.text)
     });
-    content.unwrap_or_else(|| "the tool reported an error without a text".into())
+    content.unwrap_or_else(|| "the tool reported an error without a message".into())
 }
 
 /// The members of a result; empty if it is not an object.

@@ -239,7 +239,7 @@ impl Gateway {
         match upstream.grants(&key.link, &key.topic).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Refusal::Upstream(format!(
-                "server {:?} does not announce updates of {name:?}",
+                "server {:?} does not send updates of {name:?}",
                 entry.name().as_str()
             ))),
             Err(error) => Err(Refusal::Upstream(disclosure.sentence(method, &error, entry))),

@@ -107,7 +107,9 @@ impl Gateway {
                     let (entry, name) =
                         kind.find(&catalog, &entity).map_err(|error| match entity.contains("__") {
                             true => error,
-                            false => Error::not_found(format!("nothing is named {entity:?}")),
+                            false => Error::not_found(format!(
+                                "{entity:?} is neither a server nor a full name, which has the form <server>__<name>"
+                            )),
                         })?;
                     (entry, vec![name])
                 }

@@ -139,7 +139,7 @@ fn describe(obstacle: Obstacle, lens: &Lens<'_>, entry: &Entry, tool: Option<&st
             Remark::new("server_disabled", format!("the server {server:?} is disabled"))
         }
         Obstacle::NotAllowed => {
-            let message = format!("the allow list of the client does not have the server {server:?}");
+            let message = format!("the server {server:?} is not on the allow list of the client");
             Remark::new("not_allowed", message)
         }
         Obstacle::Disabled => Remark::new("tool_disabled", "the tool is disabled"),
@@ -154,7 +154,7 @@ fn describe(obstacle: Obstacle, lens: &Lens<'_>, entry: &Entry, tool: Option<&st
                 Remark::new("not_in_group", message)
             }
             (_, None) => {
-                Remark::new("not_in_group", format!("the group has no tool of the server {server:?}"))
+                Remark::new("not_in_group", format!("the group includes no tool of the server {server:?}"))
             }
         },
     }
@@ -164,7 +164,7 @@ fn describe(obstacle: Obstacle, lens: &Lens<'_>, entry: &Entry, tool: Option<&st
 fn unlisted(entry: &Entry, tool: &str) -> Remark {
     let server = entry.name().as_str();
     if entry.keeps_tools_to_itself() {
-        let message = format!("the server {server:?} lists no tools; a call of {tool:?} is passed on to it");
+        let message = format!("the server {server:?} lists no tools; calls of {tool:?} are passed on to it");
         return Remark::new("not_listed", message);
     }
     match (state_of(entry), entry.discovered_at_ms) {
@@ -200,7 +200,7 @@ fn warnings(lens: &Lens<'_>, entry: &Arc<Entry>, tool: Option<&str>) -> Vec<Rema
         Part::Everything | Part::Group(_) => entry.name().qualify(tool),
     };
     if !name::is_usual_tool_name(&listed_name) {
-        let message = "some clients refuse this name: it has over 64 characters, or unusual ones";
+        let message = "some clients refuse this name: it has more than 64 characters, or unusual characters";
         warnings.push(Remark::new("refused_name", message));
     }
     if !entry.offering().tools.iter().any(|listed| listed.name == tool) {

@@ -104,8 +104,9 @@ pub fn revealed(edited: &[String], current: &[String]) -> Result<Vec<String>, Fi
         let is_alike = |old: &usize| shown[*old] == *arg;
         let follows_same = |old: &usize| is_alike(old) && before(&shown, *old) == before(edited, at);
         let found = kept.iter().position(follows_same).or_else(|| kept.iter().position(is_alike));
-        let missing =
-            || FieldError::new("args", format!("{arg:?} hides no current argument; enter its value"));
+        let missing = || {
+            FieldError::new("args", format!("{arg:?} does not stand for a current argument; enter its value"))
+        };
         found.map(|found| current[kept.remove(found)].clone()).ok_or_else(missing)
     };
     edited.iter().enumerate().map(&mut reveal).collect()

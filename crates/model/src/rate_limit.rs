@@ -68,7 +68,7 @@ impl ToolLimits {
         let entries = entries.into_iter().map(|(key, value)| {
             let name = format!("{field}.{key}");
             if key.is_empty() {
-                return Err(FieldError::new(name, "has no name of a tool and no pattern"));
+                return Err(FieldError::new(name, "must be the name of a tool, or a pattern"));
             }
             let mut limit = Fields::new(Map::from_iter([(name.clone(), value)]));
             let limit = RateLimit::take(&mut limit, &name)?;

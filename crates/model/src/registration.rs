@@ -202,7 +202,7 @@ fn parse_endpoint(fields: &mut Fields) -> Result<Endpoint, FieldError> {
     }
     let bearer_token = filled(fields.text("bearer_token")?);
     if bearer_token.as_deref().is_some_and(|token| !is_header_value(token)) {
-        return Err(FieldError::new("bearer_token", "contains characters that a header cannot carry"));
+        return Err(FieldError::new("bearer_token", "contains characters that are not allowed in a header"));
     }
     let redirect_uri = filled(fields.text("oauth_redirect_uri")?);
     if let Some(uri) = &redirect_uri {
@@ -279,7 +279,7 @@ fn check_header(name: &str, value: &str) -> Result<(), FieldError> {
         return Err(FieldError::new(field(), "is set by the gateway itself"));
     }
     if !is_header_value(value) {
-        return Err(FieldError::new(field(), "contains characters that a header cannot carry"));
+        return Err(FieldError::new(field(), "contains characters that are not allowed in a header"));
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ pub struct Copied {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    #[error("{} exists already; name another file", .0.display())]
+    #[error("{} already exists; choose another file", .0.display())]
     Exists(PathBuf),
     #[error("cannot write {}: {cause}", path.display())]
     Target { path: PathBuf, cause: io::Error },

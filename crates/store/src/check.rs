@@ -88,7 +88,7 @@ async fn references(sqlite: &Sqlite) -> Finding {
 async fn fit(store: &Store, origin: &KeyOrigin) -> Finding {
     let problems = match store.key_opens().await {
         Ok(Some(true)) => vec![],
-        Ok(Some(false)) => vec![format!("the key in {origin} is not the one this database was sealed with")],
+        Ok(Some(false)) => vec![format!("the key in {origin} is not the one that encrypted this database")],
         Ok(None) => {
             vec!["the database was never opened by a gateway: it has no check value for the key".into()]
         }

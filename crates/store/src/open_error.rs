@@ -30,7 +30,7 @@ pub enum OpenStoreError {
     #[error("the secret key in {origin} must be 64 hexadecimal characters")]
     KeyMalformed { origin: KeyOrigin },
     #[error(
-        "the secret key does not fit this database: {} was sealed with a different key than the one in {origin}",
+        "the secret key does not match this database: {} was encrypted with a different key than the one in {origin}",
         database.display()
     )]
     KeyMismatch { database: PathBuf, origin: KeyOrigin },

@@ -83,7 +83,7 @@ pub struct GatewayState {
     pub store_failures: u64,
     /// The number of live tasks of the runtime.
     pub tasks: usize,
-    /// Calls that wait for input of their client.
+    /// Calls waiting for input from their client.
     pub parked_calls: u64,
     /// For each bound, how often something was refused because of it.
     pub refusals: Vec<(&'static str, u64)>,
@@ -136,9 +136,9 @@ impl Default for Metrics {
         let runtime_tasks = Gauge::default();
         registry.register("runtime_tasks", "Live tasks of the runtime", runtime_tasks.clone());
         let parked_calls = Gauge::default();
-        registry.register("parked_calls", "Calls that wait for input of their client", parked_calls.clone());
+        registry.register("parked_calls", "Calls waiting for input from their client", parked_calls.clone());
         let refusals = Family::default();
-        registry.register("refusals", "What was refused because of a bound, by bound", refusals.clone());
+        registry.register("refusals", "Refusals because of a limit, by limit", refusals.clone());
         let refused_calls = RefusedCalls::default();
         refused_calls.register(&mut registry);
         let rendering = Mutex::default();

@@ -120,7 +120,7 @@ pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Im
 
 fn unknown_form() -> Unreadable {
     Unreadable(
-        "the text holds no servers: expected \"mcpServers\" or \"servers\" as in the files of MCP clients, or a \
+        "the text contains no servers: expected \"mcpServers\" or \"servers\" as in the files of MCP clients, or a \
          server with \"name\" and \"transport\""
             .into(),
     )
@@ -200,7 +200,7 @@ impl<V: Fn(&str) -> Option<String>> DocumentReader<V> {
         header_keys.retain(|key| !key.eq_ignore_ascii_case("authorization"));
         let outcome = match refusal {
             Some(refusal) => Err(refusal),
-            None if self.names.contains(&name) => Err(format!("the text has another server {name:?}")),
+            None if self.names.contains(&name) => Err(format!("the text contains another server {name:?}")),
             None => self.expanded(input).and_then(check),
         };
         self.names.insert(name.clone());

@@ -72,7 +72,7 @@ impl Plan {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Plan::Add(_) | Plan::Change(_) => None,
-            Plan::Same => Some("it exists already and is identical"),
+            Plan::Same => Some("it already exists and is identical"),
             Plan::Unusable(reason) => Some(reason),
         }
     }

@@ -87,13 +87,13 @@ async fn a_wrong_key_opens_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = filled(directory.path()).await;
     let refused = sentence(open_with_key(&path, &"ab".repeat(32)).await);
-    assert!(refused.starts_with("the secret key does not fit this database"), "{refused}");
+    assert!(refused.starts_with("the secret key does not match this database"), "{refused}");
     assert!(refused.contains("TOOLGATE_SECRET_KEY") && !refused.contains("abab"), "{refused}");
 
     let key = fs::read_to_string(directory.path().join("toolgate.key")).unwrap();
     fs::write(directory.path().join("toolgate.key"), "cd".repeat(32)).unwrap();
     let refused = sentence(open(&path).await);
-    assert!(refused.contains("does not fit") && refused.contains("toolgate.key"), "{refused}");
+    assert!(refused.contains("does not match") && refused.contains("toolgate.key"), "{refused}");
 
     let store = open_with_key(&path, &key).await.unwrap();
     assert_eq!(only_server(&store).await.registration, http("a"));
