@@ -22,7 +22,8 @@ pub fn ask<R: BufRead, W: Write>(
         ToolQuestion::Form { message, fields } => ask_form(prompter, tool, message, fields),
         ToolQuestion::Page { message, url } => ask_page(prompter, tool, message, url),
         ToolQuestion::Sampling { system_prompt, messages } => {
-            prompter.say(&format!("{tool} asks for the answer of a language model. You can write it."));
+            prompter
+                .say(&format!("{tool} asks for an answer from a language model. You can write it yourself."));
             if !system_prompt.is_empty() {
                 prompter.say("system prompt:");
                 prompter.quote(system_prompt);

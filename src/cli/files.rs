@@ -35,7 +35,7 @@ pub async fn object(invocation: &Invocation, path: &Path) -> anyhow::Result<Map<
     }
     match import::expand(value, &variable) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => bail!("{} must hold one object", path.display()),
+        Ok(_) => bail!("{} must contain one object", path.display()),
         Err(problem) => bail!("cannot use {}: {problem}", path.display()),
     }
 }
@@ -43,7 +43,7 @@ pub async fn object(invocation: &Invocation, path: &Path) -> anyhow::Result<Map<
 /// Warns that flags given beside `--conf` are ignored, unless `alone`: there are none.
 pub fn warn_about_flags(alone: bool) {
     if !alone {
-        output::message("The file is used; the other flags are ignored.");
+        output::message("Using the file; the other flags are ignored.");
     }
 }
 

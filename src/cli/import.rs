@@ -131,7 +131,7 @@ async fn plan(invocation: &Invocation, paths: &[PathBuf]) -> anyhow::Result<Vec<
         let item = &mut rest[0];
         if earlier.iter().any(|other| other.kind == item.kind && other.name == item.name) {
             (item.action, item.unusable) = (Action::Skip, true);
-            item.note = format!("another {} of this name comes before it", item.kind);
+            item.note = format!("there is another {} of this name before it", item.kind);
         }
     }
     Ok(items)

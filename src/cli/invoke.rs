@@ -83,7 +83,7 @@ pub async fn run(invocation: &Invocation, invoke: Invoke) -> anyhow::Result<()> 
             // `name` is the name of the tool, so these arguments are sent under `arguments`.
             (true, true) => format!("{{\"name\":{name},\"arguments\":{}}}", arguments.to_json(&[])),
             (true, false) => {
-                let sentence = "this tool cannot be given an argument called \"name\" from here";
+                let sentence = "this command cannot pass an argument called \"name\" to this tool";
                 return Err(UsageError(sentence.into()).into());
             }
         }

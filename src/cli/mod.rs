@@ -74,7 +74,7 @@ const WRONG_USAGE: u8 = 2;
 #[derive(Parser)]
 #[command(
     name = "toolgate",
-    about = "One place where AI agents reach every tool",
+    about = "A gateway for MCP servers: all tools at one address, for every AI agent",
     version = concat!("v", env!("CARGO_PKG_VERSION")),
     disable_version_flag = true,
     after_help = "Examples:

@@ -25,7 +25,7 @@ pub enum RemoteError {
     Unreachable { registry: String, reason: String },
     #[error("{sentence}")]
     Refused { status: u16, sentence: String, code: Option<String> },
-    #[error("the access token has characters that a header cannot carry")]
+    #[error("the access token has characters that are not allowed in a header")]
     UnusableToken,
     #[error("{registry} does not answer like a gateway ({found}); check --registry")]
     Foreign { registry: String, found: String },

@@ -65,13 +65,13 @@ impl ErrorResponse {
 
     pub fn token_of(whose: &str, wanted: &str) -> Self {
         Self::unauthorized(format!(
-            "the token in the header \"Authorization: Bearer <token>\" is one of {whose}; \
-             this address takes tokens of {wanted}"
+            "the token in the header \"Authorization: Bearer <token>\" belongs to {whose}; this address \
+             accepts only tokens of {wanted}"
         ))
     }
 
     pub fn revoked_token() -> Self {
-        Self::unauthorized("the token in the header \"Authorization: Bearer <token>\" was just revoked")
+        Self::unauthorized("the token in the header \"Authorization: Bearer <token>\" was revoked")
     }
 
     pub fn too_many_guesses() -> Self {
@@ -100,7 +100,8 @@ impl ErrorResponse {
 
     /// The rest of the body is not read, so the connection cannot be used again.
     pub fn slow_body() -> Self {
-        let sentence = "the body arrived too slowly: it may take 30 seconds, or longer at 16 KiB per second";
+        let sentence = "the body arrived too slowly: it must be complete within 30 seconds, or arrive at 16 \
+             KiB per second or faster";
         let header = Some((header::CONNECTION, HeaderValue::from_static("close")));
         Self { header, ..Self::new(StatusCode::REQUEST_TIMEOUT, sentence) }
     }

@@ -20,7 +20,10 @@ pub struct Problem {
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "toolgate", description = "One place where AI agents reach every tool."),
+    info(
+        title = "toolgate",
+        description = "A gateway for MCP servers: all tools at one address, for every AI agent."
+    ),
     components(schemas(Problem))
 )]
 struct Base;
@@ -82,7 +85,7 @@ fn describe(document: &mut Value, row: &Operation<'_>) {
         }
     }
     operation["responses"]["default"] = json!({
-        "description": "An error, with a sentence that says what is wrong",
+        "description": "An error, with a message that says what is wrong",
         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Problem" } } },
     });
 }

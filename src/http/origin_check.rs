@@ -87,7 +87,7 @@ fn check_fetch_site(head: &Parts) -> Result<(), ErrorResponse> {
     let mut sites = head.headers.get_all(SEC_FETCH_SITE).iter();
     match sites.find(|site| !matches!(site.as_bytes(), b"same-origin" | b"none")) {
         Some(site) if !head.method.is_safe() => Err(ErrorResponse::forbidden(format!(
-            "a change from a page of another origin is refused (Sec-Fetch-Site is {:?})",
+            "a request from a page of another origin that could change something is refused (Sec-Fetch-Site is {:?})",
             String::from_utf8_lossy(site.as_bytes())
         ))),
         Some(_) | None => Ok(()),

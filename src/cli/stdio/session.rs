@@ -101,7 +101,7 @@ impl Session {
             endpoint.end_session(&headers).await;
             return Ok(());
         }
-        tracing::info!("the gateway did not know the session any more; opened a new one");
+        tracing::info!("the gateway no longer knew the session; opened a new one");
         if let Some(initialized) = initialized {
             tell(endpoint, &headers, &initialized).await;
         }

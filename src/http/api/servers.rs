@@ -73,7 +73,8 @@ pub struct RegistrationBody {
     pub url: Option<String>,
     /// A token for the `Authorization` header; for HTTP servers.
     pub bearer_token: Option<String>,
-    /// Headers that are sent with every request. An `Authorization` here wins over `bearer_token`; for HTTP servers.
+    /// Headers that are sent with every request. An `Authorization` here takes precedence over `bearer_token`; for
+    /// HTTP servers.
     pub headers: Option<HashMap<String, String>>,
     /// The program to start; for `stdio`.
     pub command: Option<String>,
@@ -87,7 +88,7 @@ pub struct RegistrationBody {
     pub session_mode: Option<String>,
     /// The timeout of a call in milliseconds; 300000 if omitted, 0 for none.
     pub timeout_ms: Option<u64>,
-    /// The largest number of concurrent calls; 0 or omitted for no limit.
+    /// The maximum number of concurrent calls; 0 or omitted for no limit.
     pub max_concurrency: Option<u64>,
     /// The limit of the calls of all callers together; none if omitted.
     pub rate_limit: Option<RateLimitBody>,
@@ -219,7 +220,7 @@ pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResul
 /// Lines that the processes of a server wrote to standard error.
 #[derive(Serialize, ToSchema)]
 pub struct LogLines {
-    /// Without secrets, the oldest first; empty for servers that are no processes.
+    /// Without secrets, the oldest first; empty for servers that are not processes.
     lines: Vec<String>,
     /// The value of `after` that returns the lines after these.
     next: u64,

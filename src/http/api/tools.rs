@@ -85,7 +85,7 @@ pub struct VisibilityBody {
     visible: bool,
     /// Why it is not visible; empty if it is.
     reasons: Vec<RemarkBody>,
-    /// What may be in the way although it is visible, such as a server that failed.
+    /// Problems with something that is visible, such as a server that failed.
     warnings: Vec<RemarkBody>,
     /// For the name of a server: its tools.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,9 +135,9 @@ impl From<ToolsVisibility> for ToolsVisibilityBody {
 #[utoipa::path(get, path = "/api/v0/tools/why", tag = "tools",
     params(
         ("name" = String, Query, description = "The full name of a tool, or the name of a server"),
-        ("group" = Option<String>, Query, description = "The group whose endpoint the caller uses; without it and without `server`, that of everything"),
+        ("group" = Option<String>, Query, description = "The group whose endpoint the caller uses; if neither it nor `server` is given, the endpoint of all servers"),
         ("server" = Option<String>, Query, description = "The server whose endpoint the caller uses"),
-        ("client" = Option<String>, Query, description = "The MCP client that asks; if omitted, one that may use all servers"),
+        ("client" = Option<String>, Query, description = "The MCP client; if omitted, a caller that may use all servers"),
     ), responses((status = 200, body = VisibilityBody)))]
 pub async fn why(State(face): State<Face>, query: Query) -> HandlerResult<Json<VisibilityBody>> {
     let name = query.required("name")?;
@@ -182,8 +182,8 @@ pub async fn disable(
 /// and then the result.
 #[utoipa::path(post, path = "/api/v0/tools/invoke", tag = "tools",
     params(
-        ("input" = Option<bool>, Query, description = "Whether the caller of an event stream can be asked for input. If omitted, it can, but a stdio server is not told so if that takes another process of it"),
-        ("log_level" = Option<String>, Query, description = "The lowest level of log messages that an event stream carries, such as `info`; if omitted, none"),
+        ("input" = Option<bool>, Query, description = "Whether the caller of an event stream can answer requests for input. If omitted, it can, but a stdio server that would need another process for this is not told so"),
+        ("log_level" = Option<String>, Query, description = "The minimum level of log messages in an event stream, such as `info`; if omitted, none are sent"),
     ),
     request_body(content = HashMap<String, Value>, description = "The full name of the tool as `name`, and its arguments"),
     responses((status = 200, body = ToolResultBody)))]

@@ -73,7 +73,8 @@ pub struct ImportOutcome {
     name: String,
     /// `added`, `changed`, `skipped`, `failed` or `authorization_required`.
     outcome: &'static str,
-    /// Why the server was skipped or failed. A new server that failed is kept, and tried again.
+    /// Why the server was skipped or failed. A new server that failed is stored, and the gateway keeps trying to
+    /// connect.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// The authorization that a person must complete first.
@@ -182,7 +183,7 @@ impl ImportCandidate {
             Action::Change => ("change", Some("replaces the registered server".to_owned())),
             action @ (Action::Add | Action::Skip) => (action.as_str(), plan.reason().map(str::to_owned)),
         };
-        let renamed = renamed_from.map(|from| format!("renamed, since {from:?} is not a valid name"));
+        let renamed = renamed_from.map(|from| format!("renamed, because {from:?} is not a valid name"));
         let ignored = (!ignored.is_empty()).then(|| format!("ignored: {}", ignored.join(", ")));
         let remarks: Vec<_> = [reason, renamed, ignored].into_iter().flatten().collect();
         let reason = (!remarks.is_empty()).then(|| remarks.join("; "));

@@ -71,7 +71,7 @@ pub struct ConnectedClient {
     /// The group whose endpoint it uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
-    /// The server whose endpoint it uses. Without both, it uses that of all servers.
+    /// The server whose endpoint it uses. If neither is given, it uses the endpoint of all servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
     /// The time of its last connection (RFC 3339).

@@ -63,7 +63,7 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let empty_state = prompts.is_empty().then(|| {
         let has_servers = catalog.entries().next().is_some();
         let description =
-            "Prompts are message templates that servers offer. None of the registered ones does.";
+            "Prompts are message templates that servers offer. None of the registered servers offers one.";
         nothing_offered(has_servers, &base_url(&face.settings, &headers), "No prompts", description)
     });
     Json(DashboardPrompts { prompts, empty_state }).into_response()

@@ -56,7 +56,8 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     let resources = records(&catalog);
     let empty_state = resources.is_empty().then(|| {
         let has_servers = catalog.entries().next().is_some();
-        let description = "Resources are documents that servers hold. None of the registered ones lists any.";
+        let description = "Resources are documents and other data that servers provide. None of the registered \
+                           servers lists one.";
         nothing_offered(has_servers, &base_url(&face.settings, &headers), "No resources", description)
     });
     Json(DashboardResources { resources, empty_state }).into_response()

@@ -32,7 +32,7 @@ pub struct ServerDetails {
     cwd: String,
     /// Timeout of one call in milliseconds; 0 = none.
     timeout_ms: u64,
-    /// Maximum of concurrent calls; 0 = no limit.
+    /// The maximum number of concurrent calls; 0 = no limit.
     max_concurrency: u64,
     /// The limit of the calls of all callers together.
     rate_limit: Option<RateLimitBody>,
@@ -55,7 +55,7 @@ pub async fn get(State(face): State<Face>, Name(name): Name) -> HandlerResult<Js
     Ok(Json(ServerDetails::of(face.gateway.catalog().require(&name)?)))
 }
 
-/// Changes the given fields of a server; omitted fields stay the same, also secrets.
+/// Changes the given fields of a server; omitted fields stay the same, including secrets.
 ///
 /// `env` and `headers` are merged by key; a value of `null` removes the key. In `args`, `•••` stands for the secret that
 /// is shown so in `command_line`.

@@ -97,7 +97,7 @@ pub async fn switch(
 #[utoipa::path(post, path = "/api/dashboard/tools/{name}/invoke", tag = "dashboard",
     params(
         ("name" = String, Path, description = "The full name"),
-        ("log_level" = Option<String>, Query, description = "The lowest level of log messages that an event stream carries, such as `info`; if omitted, none"),
+        ("log_level" = Option<String>, Query, description = "The minimum level of log messages in an event stream, such as `info`; if omitted, none are sent"),
     ),
     request_body = std::collections::HashMap<String, Value>,
     responses((status = 200, body = crate::http::api::tools::ToolResultBody)))]

@@ -259,7 +259,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of a server; omitted fields stay the same, also secrets.
+         * Changes the given fields of a server; omitted fields stay the same, including secrets.
          * @description `env` and `headers` are merged by key; a value of `null` removes the key. In `args`, `•••` stands for the secret that
          *     is shown so in `command_line`.
          */
@@ -1440,7 +1440,7 @@ export interface components {
             /** @description The group whose endpoint it uses. */
             group?: string | null;
             name: string;
-            /** @description The server whose endpoint it uses. Without both, it uses that of all servers. */
+            /** @description The server whose endpoint it uses. If neither is given, it uses the endpoint of all servers. */
             server?: string | null;
             version: string;
         };
@@ -1755,7 +1755,10 @@ export interface components {
             name: string;
             /** @description `added`, `changed`, `skipped`, `failed` or `authorization_required`. */
             outcome: string;
-            /** @description Why the server was skipped or failed. A new server that failed is kept, and tried again. */
+            /**
+             * @description Why the server was skipped or failed. A new server that failed is stored, and the gateway keeps trying to
+             *     connect.
+             */
             reason?: string | null;
         };
         /** @description The servers that a configuration contains. */
@@ -1773,7 +1776,7 @@ export interface components {
         };
         /** @description Lines that the processes of a server wrote to standard error. */
         LogLines: {
-            /** @description Without secrets, the oldest first; empty for servers that are no processes. */
+            /** @description Without secrets, the oldest first; empty for servers that are not processes. */
             lines: string[];
             /**
              * Format: int64
@@ -1918,7 +1921,10 @@ export interface components {
             env?: {
                 [key: string]: string;
             } | null;
-            /** @description Headers that are sent with every request. An `Authorization` here wins over `bearer_token`; for HTTP servers. */
+            /**
+             * @description Headers that are sent with every request. An `Authorization` here takes precedence over `bearer_token`; for
+             *     HTTP servers.
+             */
             headers?: {
                 [key: string]: string;
             } | null;
@@ -1926,7 +1932,7 @@ export interface components {
             keep_failed?: boolean | null;
             /**
              * Format: int64
-             * @description The largest number of concurrent calls; 0 or omitted for no limit.
+             * @description The maximum number of concurrent calls; 0 or omitted for no limit.
              */
             max_concurrency?: number | null;
             /** @description Letters, digits, `-` and `_`; no `__`, not ending in `_`; at most 64 characters. */
@@ -2033,7 +2039,7 @@ export interface components {
             instructions: string;
             /**
              * Format: int64
-             * @description Maximum of concurrent calls; 0 = no limit.
+             * @description The maximum number of concurrent calls; 0 = no limit.
              */
             max_concurrency: number;
             name: string;
@@ -2217,7 +2223,7 @@ export interface components {
             server?: string | null;
             tools?: components["schemas"]["ToolsVisibilityBody"] | null;
             visible: boolean;
-            /** @description What may be in the way although it is visible, such as a server that failed. */
+            /** @description Problems with something that is visible, such as a server that failed. */
             warnings: components["schemas"]["RemarkBody"][];
         };
     };
@@ -2247,7 +2253,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2276,7 +2282,7 @@ export interface operations {
                     "application/json": components["schemas"]["Diagnostics"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2305,7 +2311,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2338,7 +2344,7 @@ export interface operations {
                     "application/json": components["schemas"]["Imported"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2371,7 +2377,7 @@ export interface operations {
                     "application/json": components["schemas"]["ImportPreview"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2406,7 +2412,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2437,7 +2443,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionRecord"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2466,7 +2472,7 @@ export interface operations {
                     "application/json": components["schemas"]["Overview"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2495,7 +2501,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardPrompts"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2531,7 +2537,7 @@ export interface operations {
                     "application/json": components["schemas"]["Switched"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2569,7 +2575,7 @@ export interface operations {
                     "application/json": components["schemas"]["RenderedPrompt"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2598,7 +2604,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardResources"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2631,7 +2637,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceContents"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2660,7 +2666,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardServers"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2705,7 +2711,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2736,7 +2742,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServerDetails"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2767,7 +2773,7 @@ export interface operations {
                     "application/json": components["schemas"]["Deleted"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2813,7 +2819,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2848,7 +2854,7 @@ export interface operations {
                     "application/json": components["schemas"]["Switched"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2886,7 +2892,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2917,7 +2923,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardServer"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2946,7 +2952,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardGroups"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2979,7 +2985,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardGroup"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3010,7 +3016,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardGroup"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3045,7 +3051,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardGroup"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3076,7 +3082,7 @@ export interface operations {
                     "application/json": components["schemas"]["Deleted"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3105,7 +3111,7 @@ export interface operations {
                     "application/json": components["schemas"]["DashboardTools"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3141,7 +3147,7 @@ export interface operations {
                     "application/json": components["schemas"]["Switched"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3155,7 +3161,7 @@ export interface operations {
     post_api_dashboard_tools_name_invoke: {
         parameters: {
             query?: {
-                /** @description The lowest level of log messages that an event stream carries, such as `info`; if omitted, none */
+                /** @description The minimum level of log messages in an event stream, such as `info`; if omitted, none are sent */
                 log_level?: string;
             };
             header?: never;
@@ -3182,7 +3188,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolResult"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3211,7 +3217,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClientRecord"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3244,7 +3250,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClientRecord"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3279,7 +3285,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClientRecord"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3308,7 +3314,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3339,7 +3345,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3371,7 +3377,7 @@ export interface operations {
                     "application/json": components["schemas"]["PromptRecord"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3405,7 +3411,7 @@ export interface operations {
                     "application/json": components["schemas"]["PromptRecord"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3444,7 +3450,7 @@ export interface operations {
                     "application/json": string[];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3483,7 +3489,7 @@ export interface operations {
                     "application/json": string[];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3516,7 +3522,7 @@ export interface operations {
                     "application/json": components["schemas"]["RenderedPrompt"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3550,7 +3556,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateRecord"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3584,7 +3590,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceRecord"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3617,7 +3623,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceRecord"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3650,7 +3656,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceContents"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3679,7 +3685,7 @@ export interface operations {
                     "application/json": components["schemas"]["RegistrationInput"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3708,7 +3714,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServerRecord"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3753,7 +3759,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3784,7 +3790,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServerRecord"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3813,7 +3819,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3859,7 +3865,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3890,7 +3896,7 @@ export interface operations {
                     "application/json": components["schemas"]["SwitchedServer"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3921,7 +3927,7 @@ export interface operations {
                     "application/json": components["schemas"]["SwitchedServer"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3955,7 +3961,7 @@ export interface operations {
                     "application/json": components["schemas"]["LogLines"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3992,7 +3998,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuthorizationRequired"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4023,7 +4029,7 @@ export interface operations {
                     "application/json": components["schemas"]["OneServer"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4055,7 +4061,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolRecord"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4084,7 +4090,7 @@ export interface operations {
                     "application/json": components["schemas"]["Group"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4117,7 +4123,7 @@ export interface operations {
                     "application/json": components["schemas"]["GroupWithEndpoints"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4148,7 +4154,7 @@ export interface operations {
                     "application/json": components["schemas"]["GroupWithEndpoints"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4183,7 +4189,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReplacedGroup"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4212,7 +4218,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4243,7 +4249,7 @@ export interface operations {
                     "application/json": components["schemas"]["EffectiveTools"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4277,7 +4283,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolRecord"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4316,7 +4322,7 @@ export interface operations {
                     "application/json": string[];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4355,7 +4361,7 @@ export interface operations {
                     "application/json": string[];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4369,9 +4375,9 @@ export interface operations {
     post_api_v0_tools_invoke: {
         parameters: {
             query?: {
-                /** @description Whether the caller of an event stream can be asked for input. If omitted, it can, but a stdio server is not told so if that takes another process of it */
+                /** @description Whether the caller of an event stream can answer requests for input. If omitted, it can, but a stdio server that would need another process for this is not told so */
                 input?: boolean;
-                /** @description The lowest level of log messages that an event stream carries, such as `info`; if omitted, none */
+                /** @description The minimum level of log messages in an event stream, such as `info`; if omitted, none are sent */
                 log_level?: string;
             };
             header?: never;
@@ -4396,7 +4402,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolResult"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4435,7 +4441,7 @@ export interface operations {
                     "application/json": components["schemas"]["OpenInput"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4451,11 +4457,11 @@ export interface operations {
             query: {
                 /** @description The full name of a tool, or the name of a server */
                 name: string;
-                /** @description The group whose endpoint the caller uses; without it and without `server`, that of everything */
+                /** @description The group whose endpoint the caller uses; if neither it nor `server` is given, the endpoint of all servers */
                 group?: string;
                 /** @description The server whose endpoint the caller uses */
                 server?: string;
-                /** @description The MCP client that asks; if omitted, one that may use all servers */
+                /** @description The MCP client; if omitted, a caller that may use all servers */
                 client?: string;
             };
             header?: never;
@@ -4473,7 +4479,7 @@ export interface operations {
                     "application/json": components["schemas"]["VisibilityBody"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4508,7 +4514,7 @@ export interface operations {
                     "application/json": components["schemas"]["OneServer"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4537,7 +4543,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserRecord"][];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4570,7 +4576,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserWithToken"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4599,7 +4605,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserRecord"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4634,7 +4640,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserWithToken"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4663,7 +4669,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4694,7 +4700,7 @@ export interface operations {
                     "*/*": string;
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4725,7 +4731,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4752,7 +4758,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4781,7 +4787,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4810,7 +4816,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4847,7 +4853,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4874,7 +4880,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4901,7 +4907,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4928,7 +4934,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4955,7 +4961,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4984,7 +4990,7 @@ export interface operations {
                     "application/json": components["schemas"]["Metadata"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5013,7 +5019,7 @@ export interface operations {
                     "application/openmetrics-text": string;
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5040,7 +5046,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5078,7 +5084,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5105,7 +5111,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5132,7 +5138,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5159,7 +5165,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5186,7 +5192,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5213,7 +5219,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5242,7 +5248,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5271,7 +5277,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5300,7 +5306,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5329,7 +5335,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5358,7 +5364,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5387,7 +5393,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5416,7 +5422,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5445,7 +5451,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description An error, with a sentence that says what is wrong */
+            /** @description An error, with a message that says what is wrong */
             default: {
                 headers: {
                     [name: string]: unknown;
