@@ -8,7 +8,7 @@ use budget::Exceeded;
 /// Why a request does not reach a server, or its response does not reach the caller.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refusal {
-    #[error("method {0:?} is not known here")]
+    #[error("unknown method: {0:?}")]
     UnknownMethod(String),
     #[error("{0}")]
     Invalid(String),

@@ -263,7 +263,7 @@ impl NoResult {
         let sentence = match self {
             NoResult::Failed(Failure::Disabled) => return disabled(entry),
             NoResult::Failed(Failure::Throttled(throttled)) => return throttled.into(),
-            NoResult::Failed(Failure::Revoked) => format!("{what} was ended: the token was revoked"),
+            NoResult::Failed(Failure::Revoked) => format!("{what} was cancelled: the token was revoked"),
             NoResult::Failed(Failure::Call(CallError::NoRoom(exceeded))) => return Error::no_room(exceeded),
             NoResult::Failed(Failure::Call(error)) => disclosure.sentence(what, &error, entry),
             NoResult::Rpc { code, message, .. } => format!("{what} failed: {message} (code {code})"),
@@ -271,7 +271,7 @@ impl NoResult {
                 "{what} asks for input while it runs: {wanted}; that needs an MCP client, connected to /mcp, or a \
                  caller that accepts an event stream and answers"
             ),
-            NoResult::InputRefused => format!("{what} ended, since the input that it asked for was refused"),
+            NoResult::InputRefused => format!("{what} ended because the input that it asked for was refused"),
         };
         Error::upstream(Redactor::of(&entry.registration.config).redact(&sentence))
     }

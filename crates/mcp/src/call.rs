@@ -282,7 +282,7 @@ impl Mcp {
             biased;
             () = revoked.cancelled() => return Err(Refusal::Revoked),
             () = beside.closed() => return Err(ended("the client closed the stream of the call")),
-            () = self.stop.cancelled() => return Err(ended("the gateway stops")),
+            () = self.stop.cancelled() => return Err(ended("the gateway is stopping")),
             answered = asking.answered() => answered?,
             () = tokio::time::sleep(budgets.limits.answer_time) => {
                 let seconds = budgets.limits.answer_time.as_secs();

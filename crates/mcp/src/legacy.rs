@@ -131,7 +131,7 @@ impl Mcp {
         let elements = walk::elements(body, &array).take(BATCH_MESSAGES + 1);
         let messages: Vec<_> = elements.map(|span| body.slice(span)).collect();
         if messages.is_empty() {
-            return Reply::invalid_message(None, "a batch has at least one message");
+            return Reply::invalid_message(None, "a batch must have at least one message");
         }
         let budgets = self.gateway.budgets();
         if messages.len() > BATCH_MESSAGES {
@@ -166,7 +166,7 @@ impl Mcp {
         let id = head.id.as_ref().map(OwnedId::from).unwrap_or_default();
         if let Some(key) = head.params.as_ref().and_then(|params| params.round_key) {
             let refusal = Refusal::Invalid(format!(
-                "params.{key} belongs to revision 2026-07-28, not to this request's"
+                "params.{key} exists only in revision 2026-07-28, which this request does not use"
             ));
             return Some(Reply::refusal(Era::Legacy, &id, &refusal));
         }

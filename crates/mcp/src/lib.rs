@@ -211,7 +211,9 @@ impl Mcp {
 /// Refuses a cursor: lists are always complete, so the gateway never issued one.
 fn refuse_cursor(head: &Head<'_>) -> Result<(), Refusal> {
     match head.params.as_ref().is_some_and(|params| params.cursor.is_some()) {
-        true => Err(Refusal::Invalid("unknown cursor: lists are complete here and have no pages".into())),
+        true => {
+            Err(Refusal::Invalid("unknown cursor: the gateway returns complete lists, without pages".into()))
+        }
         false => Ok(()),
     }
 }

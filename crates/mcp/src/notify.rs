@@ -46,14 +46,14 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
             updated = updates.recv() => match updated {
                 Ok(updated) => tell_update(&mcp, &updated),
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(missed)) => {
-                    tracing::warn!(missed, "resource updates came faster than they could be passed on");
+                    tracing::warn!(missed, "resource updates arrived faster than they could be passed on");
                 }
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             },
             noticed = task_notices.recv() => match noticed {
                 Ok(notice) => mcp.tell_task(&notice),
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(missed)) => {
-                    tracing::warn!(missed, "notices about tasks came faster than they could be passed on");
+                    tracing::warn!(missed, "task notifications arrived faster than they could be passed on");
                 }
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             },

@@ -141,7 +141,7 @@ impl Mcp {
     async fn claim(&self, resumption: &Resumption<'_>) -> Result<(ParkedCall, Answers), Refusal> {
         let Resumption { caller, head, parked, .. } = resumption;
         self.gateway.reaches(caller, head, &parked.server).await?;
-        let over = || Refusal::Invalid("params.requestState was used already or has expired".into());
+        let over = || Refusal::Invalid("params.requestState was already used or has expired".into());
         let keys = self.parking.keys(parked.number).ok_or_else(over)?;
         let answers = read_answers(head, &keys)?;
         let claim = self.parking.take(parked.number).ok_or_else(over)?;

@@ -183,7 +183,7 @@ impl Mcp {
                     }
                 }
                 Ok((topic, Err(refusal))) => {
-                    tracing::debug!(?topic, %refusal, "a subscription is not granted")
+                    tracing::debug!(?topic, %refusal, "a subscription was refused")
                 }
                 Err(error) => tracing::error!(%error, "a subscription was interrupted"),
             }

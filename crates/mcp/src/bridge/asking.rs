@@ -67,7 +67,7 @@ impl Asking {
             let refused = |error| {
                 let method = &self.round.requests[index].method;
                 Refusal::Upstream(format!(
-                    "the client answered {method} of the server with an error: {error}"
+                    "the client answered the {method} request of the server with an error: {error}"
                 ))
             };
             let answer = answer.map_err(refused)?;
@@ -88,9 +88,7 @@ impl Asking {
 fn known_answer(request: &InputRequest, declared: &Capabilities) -> Result<Option<Bytes>, Refusal> {
     let method = &request.method;
     if !need::is_question(method) {
-        return Err(Refusal::Upstream(format!(
-            "the server asks the client for {method:?}, which is not known"
-        )));
+        return Err(Refusal::Upstream(format!("the server sent the client an unknown request: {method:?}")));
     }
     match need::missing_capability(declared, method, request.params.as_deref()) {
         None => Ok(None),
@@ -104,7 +102,8 @@ fn known_answer(request: &InputRequest, declared: &Capabilities) -> Result<Optio
 
 fn unreachable(request: &InputRequest) -> Refusal {
     Refusal::Upstream(format!(
-        "the server asks for input ({}), but this client cannot be asked: its request accepts no event stream",
+        "the server asks for input ({}), but this client cannot be asked: its request does not accept an event \
+         stream",
         request.method
     ))
 }

@@ -46,11 +46,11 @@ impl AnswerStream {
                     *reading = None;
                     message.map_err(|error| client.unread(error))
                 }
-                None => Err(client.lost("its answer belongs to another request")),
+                None => Err(client.lost("its response belongs to another request")),
             },
-            AnswerStream::Refused { message, .. } => {
-                message.take().ok_or_else(|| CallError::Lost("the answer belongs to another request".into()))
-            }
+            AnswerStream::Refused { message, .. } => message
+                .take()
+                .ok_or_else(|| CallError::Lost("the response belongs to another request".into())),
             AnswerStream::Events(events) => events.next_message().await,
         }
     }
@@ -76,7 +76,7 @@ impl AnswerEvents {
                 }
                 // Only the answer itself, or a notice for this call, can be that large.
                 Ok(Some(Received::TooLarge(_))) => return Err(self.reader.client.too_large()),
-                Ok(None) => self.reader.client.lost("the answer's stream ended before the answer"),
+                Ok(None) => self.reader.client.lost("the event stream ended before the response"),
                 Err(error) => error,
             };
             let (Some(resumer), Some(id)) = (&self.resumer, self.reader.last_event_id()) else {

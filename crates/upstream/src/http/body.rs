@@ -160,7 +160,7 @@ impl IncomingMessage {
             let ahead = (length - held).min(held.max(ROOM_AHEAD)) + 1;
             if connection.fill(ahead).await? == 0 {
                 return Err(BodyError::Broken(
-                    "the connection was closed before the end of the answer".into(),
+                    "the connection was closed before the end of the response".into(),
                 ));
             }
         }

@@ -186,7 +186,7 @@ impl HttpClient {
         CallError::Unauthorized(match wanted {
             Some(scopes) if status == 403 => {
                 credentials.lack(scopes.split_whitespace().map(str::to_owned));
-                credentials.denial(&format!("{text}; it requires the scopes {scopes:?} for this"))
+                credentials.denial(&format!("{text}; this request needs the scopes {scopes:?}"))
             }
             Some(_) | None => credentials.denial(&text),
         })

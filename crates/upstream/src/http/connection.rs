@@ -284,7 +284,7 @@ enum Early {
     Invalid(String),
 }
 
-const CLOSED: &str = "the connection was closed before the answer came";
+const CLOSED: &str = "the connection was closed before the response arrived";
 
 fn broke(error: &io::Error) -> String {
     format!("the connection broke: {error}")
@@ -294,7 +294,7 @@ fn broke(error: &io::Error) -> String {
 fn end_of(framing: &Framing) -> Result<Option<Bytes>, String> {
     match framing.ends_with_connection() {
         true => Ok(None),
-        false => Err("the connection was closed before the end of the answer".into()),
+        false => Err("the connection was closed before the end of the response".into()),
     }
 }
 

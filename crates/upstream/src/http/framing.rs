@@ -100,7 +100,7 @@ impl Chunked {
                         true
                     }
                     [] | [b'\r'] => false,
-                    _ => return Err("a chunk of the answer is longer than its size".into()),
+                    _ => return Err("a chunk of the response is longer than its size".into()),
                 },
                 Part::Trailers => self.skip_trailer(buffer)?,
                 Part::End => return Ok(Piece::End),
@@ -152,7 +152,7 @@ impl Chunked {
 
     /// Skips one line after the last chunk; false if it is not complete. Nobody needs trailers, but they have to be valid.
     fn skip_trailer(&mut self, buffer: &mut BytesMut) -> Result<bool, String> {
-        let invalid = || "the end of the answer is not valid".to_owned();
+        let invalid = || "the end of the response is not valid".to_owned();
         if matches!(&buffer[..], [b'\r', after, ..] if *after != b'\n') {
             return Err(invalid());
         }
@@ -197,11 +197,11 @@ fn take(left: &mut u64, buffer: &mut BytesMut) -> Piece {
 }
 
 fn invalid_size() -> String {
-    "the size of a chunk of the answer is not valid".into()
+    "the size of a chunk of the response is not valid".into()
 }
 
 fn too_long() -> String {
-    format!("the answer has chunk extensions and trailers of more than {} KiB", ASIDE_LIMIT / 1024)
+    format!("the response has chunk extensions and trailers of more than {} KiB", ASIDE_LIMIT / 1024)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ impl HeadReader {
             }
             *self = Self::default();
             match (head.status, session) {
-                (101, _) => return Err("switches to another protocol, which it was not asked to".into()),
+                (101, _) => return Err("switches to another protocol without being asked".into()),
                 (100..200, _) => buffer.advance(length),
                 (_, None) => {
                     buffer.advance(length);
@@ -124,12 +124,12 @@ fn parse(buffer: &[u8]) -> Result<Option<Parsed>, String> {
         Ok(Status::Complete(length)) => length,
         Ok(Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(format!("the answer has more than {MAX_HEADERS} headers"));
+            return Err(format!("the response has more than {MAX_HEADERS} headers"));
         }
-        Err(error) => return Err(format!("the answer is not valid HTTP/1.1: {error}")),
+        Err(error) => return Err(format!("the response is not valid HTTP/1.1: {error}")),
     };
     let status = response.code.filter(|code| *code >= 100);
-    let status = status.ok_or("the answer is not valid HTTP/1.1: its status is not between 100 and 999")?;
+    let status = status.ok_or("the response is not valid HTTP/1.1: its status is not between 100 and 999")?;
     let is_current = response.version == Some(1);
     let mut content = None;
     let mut session = None;
@@ -192,16 +192,16 @@ impl BodyEnds {
         let digits =
             std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let length = digits.and_then(|digits| digits.parse().ok());
-        let length = length.ok_or("the answer has a Content-Length that is not a number")?;
+        let length = length.ok_or("the response has a Content-Length that is not a number")?;
         match self.length.replace(length) {
-            Some(earlier) if earlier != length => Err("the answer has two values of Content-Length".into()),
+            Some(earlier) if earlier != length => Err("the response has two values of Content-Length".into()),
             Some(_) | None => Ok(()),
         }
     }
 
     fn add_coding(&mut self, value: &[u8]) -> Result<(), String> {
         if self.is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
-            return Err("the answer has a Transfer-Encoding other than chunked".into());
+            return Err("the response has a Transfer-Encoding other than chunked".into());
         }
         self.is_chunked = true;
         Ok(())
@@ -209,8 +209,10 @@ impl BodyEnds {
 
     fn framing(&self, is_current: bool) -> Result<Framing, String> {
         match (self.is_chunked, self.length) {
-            (true, Some(_)) => Err("the answer has both Transfer-Encoding and Content-Length".into()),
-            (true, None) if !is_current => Err("the answer has a Transfer-Encoding, but is HTTP/1.0".into()),
+            (true, Some(_)) => Err("the response has both Transfer-Encoding and Content-Length".into()),
+            (true, None) if !is_current => {
+                Err("the response has a Transfer-Encoding, but is HTTP/1.0".into())
+            }
             (true, None) => Ok(Framing::CHUNKED),
             (false, Some(length)) => Ok(Framing::Length(length)),
             (false, None) => Ok(Framing::UntilClose),
@@ -231,7 +233,7 @@ fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
 }
 
 fn too_long() -> String {
-    format!("the headers of the answer are larger than {} KiB", HEAD_LIMIT / 1024)
+    format!("the headers of the response are larger than {} KiB", HEAD_LIMIT / 1024)
 }
 
 #[cfg(test)]

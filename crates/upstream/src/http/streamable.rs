@@ -156,7 +156,7 @@ impl Streamable {
             // A message that an upstream never acknowledges must not block the others.
             let told = tokio::time::timeout(NOTICE_LIMIT, self.tell(&message, version)).await;
             if let Err(error) = told.unwrap_or(Err(CallError::TimedOut(NOTICE_LIMIT))) {
-                tracing::debug!(%error, "a notice did not reach its upstream");
+                tracing::debug!(%error, "a notification did not reach the server");
                 calls.answer_lost(call, &error);
             }
         }
@@ -216,7 +216,7 @@ impl Streamable {
                 match (reader.next().await, link.upgrade()) {
                     // Every call has a stream of its own, so no answer belongs here.
                     (Ok(Some(Received::Event(event))), Some(_)) if answered_id(&event.data).is_some() => {
-                        tracing::debug!("dropped an answer that came outside of any call");
+                        tracing::debug!("dropped a response that belongs to no call");
                     }
                     (Ok(Some(Received::Event(event))), Some(link)) => link.take_in(event.data, None),
                     (Ok(Some(Received::TooLarge(None))), Some(_)) => drop(self.client.too_large()),

@@ -118,7 +118,7 @@ impl Child {
 
     pub fn post(&self, message: Bytes) {
         if self.inbox.try_send(message).is_err() {
-            tracing::debug!(command = self.command, "a notice did not reach its upstream");
+            tracing::debug!(command = self.command, "a notification did not reach the server");
         }
     }
 }
