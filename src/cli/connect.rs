@@ -32,7 +32,7 @@ use model::Secret;
   toolgate connect codex --token - < token.txt
 
 It shows the changes first and asks for confirmation. The rest of the file, comments included, stays as it is, and a
-copy of the old file is kept beside it. `toolgate disconnect` removes the entry again.")]
+copy of the old file is kept next to it. `toolgate disconnect` removes the entry again.")]
 pub struct Connect {
     #[command(flatten)]
     target: Target,

@@ -29,7 +29,7 @@ pub struct ServerFlags {
     /// Working directory of the server's process
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// stateless: callers share the server; stateful: each has a session of its own
+    /// stateless: callers share the server; stateful: each caller has its own session
     #[arg(long, value_name = "MODE", hide_possible_values = true, value_parser = ["stateless", "stateful"])]
     session_mode: Option<String>,
     /// Timeout of a call in milliseconds; 0 = none

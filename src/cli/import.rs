@@ -238,7 +238,7 @@ async fn apply(invocation: &Invocation, item: &ImportItem) -> anyhow::Result<Opt
     let refused = |sentence: String| Ok(Some(ImportFailure { sentence, kept: false }));
     // Import does not start authorizations: a person gives them for one server at a time.
     let requires_authorization = || {
-        format!("it requires authorization; register it by itself with `{}`", invocation.command("register"))
+        format!("it requires authorization; register it separately with `{}`", invocation.command("register"))
     };
     match answer {
         Ok(answer) if answer.status == 202 => refused(requires_authorization()),

@@ -44,10 +44,10 @@ pub struct Invoke {
     /// Call it only if this group shows it
     #[arg(long)]
     group: Option<String>,
-    /// Tell the server that it may ask; a stdio server may need another process for that
+    /// Tell the server that it may ask for input; a stdio server may need another process for this
     #[arg(long, conflicts_with = "no_input")]
     ask: bool,
-    /// Do not ask on the terminal; a tool that asks for something then fails
+    /// Do not ask on the terminal; a tool that asks for input then fails
     #[arg(long)]
     no_input: bool,
 }

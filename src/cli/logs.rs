@@ -23,7 +23,7 @@ ends.")]
 pub struct LogsArgs {
     /// Name of the server
     name: String,
-    /// Go on with new lines until Ctrl-C
+    /// Show new lines as they arrive, until Ctrl-C
     #[arg(long, short)]
     follow: bool,
 }

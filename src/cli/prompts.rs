@@ -21,7 +21,7 @@ pub struct ListPrompts {
     /// Only those of this server
     #[arg(long)]
     server: Option<String>,
-    /// Also those of disabled servers
+    /// Include those of disabled servers
     #[arg(long)]
     all: bool,
 }

@@ -27,7 +27,7 @@ const SHOWN_AT_ONCE: usize = 256;
 Everything can also be set with variables, or in a file `.env` in the working directory: PORT, HOST, SERVER_MODE,
 DATABASE_URL and more. Ctrl-C shuts it down gracefully.")]
 pub struct Start {
-    /// Port to listen on; 0 takes any free one [default: 8080]
+    /// Port to listen on; 0 picks a free one [default: 8080]
     #[arg(long)]
     port: Option<u16>,
     /// Address to listen on [default: this machine only]

@@ -24,7 +24,7 @@ pub struct ListTools {
     /// Only those that this group shows now
     #[arg(long, conflicts_with = "server")]
     group: Option<String>,
-    /// Also those of disabled servers
+    /// Include those of disabled servers
     #[arg(long)]
     all: bool,
 }
