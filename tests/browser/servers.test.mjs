@@ -255,7 +255,7 @@ test('a server is disabled, enabled and removed, and the confirmation names what
   const details = page.getByRole('region', { name: 'Details' })
   const toggle = details.getByRole('switch', { name: 's enabled' })
   await toggle.click()
-  await details.getByText('Disabled: it is not running and hidden from agents').waitFor()
+  await details.getByText('Disabled: not running, and hidden from agents').waitFor()
   assert.equal((await gateway.ask('GET', '/api/v0/servers/s')).status, 'disabled')
   await toggle.click()
   await details.getByText('connected', { exact: true }).waitFor()
