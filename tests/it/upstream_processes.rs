@@ -74,6 +74,14 @@ async fn an_idle_process_of_another_server_makes_room_for_the_total() {
     register(&app, "b", json!({ "era": "legacy" })).await;
     let agents = [Agent::connect(&app, "/mcp").await, Agent::connect(&app, "/mcp").await];
     let first = agents[0].call_text("a__pid", json!({})).await;
+    // It is in use until its lists have been read.
+    eventually("the lists of the process are read", || async {
+        let seen = agents[0].call_text("a__seen", json!({})).await;
+        ["tools", "prompts", "resources", "resources/templates"]
+            .iter()
+            .all(|of| seen.contains(&format!("{of}/list")))
+    })
+    .await;
     let second = agents[1].call_text("a__pid", json!({})).await;
     agents[0].call_text("b__pid", json!({})).await;
     assert!(!is_alive(&first) && is_alive(&second));
