@@ -264,9 +264,12 @@ impl Calls {
         }
     }
 
+    /// Hands an answer over. The call is over with it, even if its caller has not noticed yet: what comes next belongs to
+    /// others.
     fn answer(&self, id: u64, message: Bytes) {
-        match self.slot(id) {
-            Some(slot) => slot.settle(Ok(message)),
+        let waiting = self.lock().calls.remove(&id);
+        match waiting {
+            Some(waiting) => waiting.slot.settle(Ok(message)),
             // Its caller gave up in the meantime.
             None => tracing::debug!(id, "dropped a response that no call waits for"),
         }
@@ -462,6 +465,19 @@ mod tests {
         calls.end(2);
         assert!(calls.sort(question(), None).is_none());
         assert!(matches!(first.next().await, Ok(Inbound::Request(_))));
+    }
+
+    #[tokio::test]
+    async fn an_answered_call_gets_nothing_more() {
+        let calls = Calls::new(Capabilities::NONE);
+        let answered = calls.begin(1, CALLER).unwrap();
+        calls.sort(authored::result(b"1", b"{}"), None);
+        let next = calls.begin(2, CALLER).unwrap();
+        calls.sort(notice("notifications/message"), None);
+        assert!(matches!(next.next().await, Ok(Inbound::Notice(_))));
+        assert!(matches!(answered.next().await, Ok(Inbound::Answer(_))));
+        calls.end(1);
+        assert!(calls.has_callers());
     }
 
     #[tokio::test]
