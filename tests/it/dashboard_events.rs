@@ -106,6 +106,15 @@ async fn a_client_that_connects_is_announced_and_shown_with_its_endpoint() {
     assert_eq!(clients.as_array().unwrap().len(), 2, "{clients}");
     assert_eq!((&clients[0]["name"], &clients[0]["group"]), (&json!("modern agent"), &Value::Null));
     assert_eq!(clients[1], legacy);
+    let other = ModernAgent::at(&app, "/v0/groups/few/mcp");
+    other.result("tools/list", json!({})).await;
+    until(&mut events, changes(&["recent_clients"])).await;
+    let clients = shown().await;
+    assert_eq!(
+        (&clients[0]["name"], &clients[0]["group"]),
+        (&json!("modern agent"), &json!("few")),
+        "{clients}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

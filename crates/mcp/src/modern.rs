@@ -82,8 +82,7 @@ impl Mcp {
         let profile = profile(head, viewer);
         self.prepare_greeting(viewer, &profile).await;
         let lists = self.lists_of(viewer, &profile)?;
-        let (name, version) = client_info(head);
-        self.gateway.note_client(&name, &version, &viewer.scope);
+        self.note_modern_client(head, viewer);
         let versions: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
         let versions = format!("[\"{}\"]", versions.join("\",\""));
         let greeting = &lists.greeting;
@@ -97,6 +96,12 @@ impl Mcp {
         Ok([opening.as_slice(), &result[1..]].concat())
     }
 
+    /// Notes that the client connected, which has no message of its own in this revision.
+    fn note_modern_client(&self, head: &Head<'_>, viewer: &Viewer) {
+        let (name, version) = client_info(head);
+        self.gateway.note_client(&name, &version, &viewer.scope);
+    }
+
     async fn list_modern(
         &self,
         head: &Head<'_>,
@@ -105,6 +110,8 @@ impl Mcp {
         pick: fn(&Lists) -> &List,
     ) -> Result<Message, Refusal> {
         let lists = self.lists_for(head, viewer, &profile(head, viewer)).await?;
+        // Not every client begins with `server/discover`.
+        self.note_modern_client(head, viewer);
         let list = pick(&lists);
         let opening = opening(list.caching, &lists.greeting.server_info, list.meta.as_deref());
         Ok(Message::result_in_two(id, &opening, list.member.clone()))
