@@ -1,42 +1,48 @@
 //! Wiring: builds the parts from the configuration, accepts connections, and shuts everything down in order when the
-//! `shutdown` token of [`App::serve`] is cancelled.
+//! `stop` token of [`App::serve`] is cancelled.
 
 mod connection;
 mod events;
 mod front;
 mod in_use;
+mod peer_links;
+mod peers;
 mod plain;
 mod response;
 mod resting;
+mod starting;
 mod stream;
 mod tls;
 mod unusual;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use url::Url;
 
 use crate::config::{Bind, Config};
 use crate::http::assets::Assets;
 use crate::http::{About, Face, WebSettings, client_metadata};
 use crate::routes;
 use budget::Budgets;
-use gateway::{Gateway, init, now_ms};
+use gateway::{Gateway, Sharing, init, now_ms};
 use mcp::{Mcp, Seals};
 use model::{Secret, time};
-use store::{self, OpenOptions, Store};
+use store::{self, DatabaseAddress, OpenOptions, Store, UnmigratedStore};
 use telemetry::Metrics;
 use upstream::stdio::{ChildSettings, ChildUser, Guards};
 
 use front::Front;
 use in_use::Shared;
+use peers::{Internal, InternalSeals};
 use resting::Connections;
+use starting::Starting;
 use tls::Tls;
 
 /// What the gateway reads of a plain request, for fuzzing.
@@ -46,6 +52,15 @@ pub use plain::head::{PlainRequest, read_plain};
 pub use upstream::stdio::adopt_orphans;
 pub use upstream::stdio::{hide_memory, raise_descriptor_limit};
 
+/// How long a start may take before requests are answered with the fact that it is going on. Until then connections queue up
+/// and are served a moment later. Longer than a start takes on a busy machine: whoever sees that the gateway is alive expects it
+/// to serve requests.
+const SHORT_START: Duration = Duration::from_secs(2);
+/// How long a gateway on a shared database accepts connections after it was told to stop: load balancers need some time to
+/// notice that it is not ready.
+const NOTICE: Duration = Duration::from_secs(1);
+/// How long the other gateways may take to learn where they reach this one while it stops.
+const MOVING: Duration = Duration::from_millis(500);
 /// How long a shutdown waits for requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long connections may take to send their last responses, once all calls were ended.
@@ -63,32 +78,71 @@ pub struct App {
     guards: Guards,
     front: Front,
     tls: Option<Arc<Tls>>,
+    draining: CancellationToken,
     closing: CancellationToken,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Arc<TcpListener>>,
+    /// Where other gateways reach this one.
+    internal_url: Url,
+    bind: Bind,
+    /// `None` if the gateway started so fast that nobody was answered meanwhile.
+    starting: Option<Starting>,
     /// Returns memory that is free to the system.
     give_back: Option<fn()>,
 }
 
 impl App {
-    /// Opens the listening sockets and starts all parts. Connections queue up from here on until [`App::serve`] runs.
+    /// Opens the listening sockets and starts all parts. If that takes long, requests are answered with the fact that the
+    /// gateway is starting; otherwise connections queue up until [`App::serve`] runs.
     pub async fn build(config: &Config) -> anyhow::Result<Self> {
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
-        let listeners = listen(&config.bind, config.port).await?;
-        let store = open_store(config).await?;
+        let listeners: Vec<_> = listen(&config.bind, config.port).await?.into_iter().map(Arc::new).collect();
+        let budgets = Budgets::new(config.limits);
+        // Boxed, since it is large and is moved.
+        let mut building = Box::pin(Self::build_on(config, tls.clone(), listeners.clone(), budgets.clone()));
+        if let Ok(built) = tokio::time::timeout(SHORT_START, &mut building).await {
+            return built;
+        }
+        if let Some(address) = listeners.first().and_then(|first| first.local_addr().ok()) {
+            tracing::debug!(%address, "listening, but not ready yet");
+        }
+        let starting = Starting::begin(&listeners, tls, budgets);
+        let built = building.await?;
+        starting.end();
+        Ok(Self { starting: Some(starting), ..built })
+    }
+
+    async fn build_on(
+        config: &Config,
+        tls: Option<Arc<Tls>>,
+        listeners: Vec<Arc<TcpListener>>,
+        budgets: Budgets,
+    ) -> anyhow::Result<Self> {
+        let store = open_own_store(config).await?;
+        if store.has_previous_key().await? {
+            tracing::warn!(
+                "the secret key of the database is being replaced; set TOOLGATE_SECRET_KEY to the new key and restart"
+            );
+        }
         let seals = Seals { sessions: store.seal_for("session"), states: store.seal_for("request state") };
+        let internal_seals = InternalSeals {
+            requests: store.seal_for("request of a replica"),
+            responses: store.seal_for("response of a replica"),
+        };
+        let internal_url = internal_url(config, &listeners)?;
+        let sharing = Sharing { stale_rights: config.stale_rights, internal_url: internal_url.to_string() };
         let guards = Guards::default();
         let children = ChildSettings {
             env: config.child_env.clone(),
             user: config.stdio_user.as_deref().map(child_user).transpose()?,
             descriptors: config.child_descriptors,
         };
-        let budgets = Budgets::new(config.limits);
+        let (tls_client, dialer) = (upstream::Tls::default(), upstream::Dialer::default());
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
             guards: guards.clone(),
             children,
-            tls: upstream::Tls::default(),
+            tls: tls_client.clone(),
             tasks: TaskTracker::new(),
             newsroom: upstream::Newsroom::default(),
             processes: upstream::ProcessSlots::new(&budgets),
@@ -97,10 +151,17 @@ impl App {
                 allow_private: config.oauth_allow_private,
                 client_metadata_url: config.public_url.as_ref().map(client_metadata::address),
             },
+            dialer: dialer.clone(),
         };
-        let gateway =
-            Gateway::start(store, config.mode, options, config.oauth_session_life, Metrics::default())
-                .await?;
+        let gateway = Gateway::start(
+            store,
+            config.mode,
+            options,
+            config.oauth_session_life,
+            sharing,
+            Metrics::default(),
+        )
+        .await?;
         let settings = WebSettings {
             public_url: config.public_url.clone(),
             trust_proxy: config.trust_proxy,
@@ -114,27 +175,41 @@ impl App {
         let about = About {
             started: Instant::now(),
             config_source: config.source.clone(),
-            database: format!("SQLite, {}", config.sqlite_path.display()),
+            database: match &config.database {
+                DatabaseAddress::File(path) => format!("SQLite, {}", path.display()),
+                DatabaseAddress::Postgres(address) => format!("Postgres, {address}"),
+            },
             openapi: LazyLock::new(routes::openapi),
             assets: Assets::default(),
         };
-        let closing = CancellationToken::new();
+        let (draining, closing) = (CancellationToken::new(), CancellationToken::new());
+        let peers = Internal::new(gateway.clone(), internal_seals, &tls_client)?;
+        let others: Weak<Internal> = Arc::downgrade(&peers);
         let face = Face {
             gateway: gateway.clone(),
             settings: Arc::new(settings),
             guesses: Arc::default(),
             about: Arc::new(about),
+            others,
+            draining: draining.clone(),
             closing: closing.clone(),
         };
         let router = routes::router(face.clone());
-        let mcp = Mcp::start(gateway.clone(), seals, config.session_idle_timeout);
+        let mcp = Mcp::start(gateway.clone(), seals, peers.clone(), config.session_idle_timeout);
+        peers.serve(&mcp, router.clone());
+        let dialing: Arc<dyn upstream::GatewayDialer> = peers.clone();
+        dialer.set(Arc::downgrade(&dialing));
         Ok(Self {
             gateway,
             guards,
-            front: Front { router, mcp, face },
+            front: Front { router, mcp, face, peers },
             tls,
+            draining,
             closing,
             listeners,
+            internal_url,
+            bind: config.bind.clone(),
+            starting: None,
             give_back: None,
         })
     }
@@ -159,8 +234,10 @@ impl App {
         self.gateway.catalog().entries().count()
     }
 
-    /// Serves requests until `shutdown` is cancelled; cancelling `hurry` stops waiting for requests in flight.
-    pub async fn serve(self, shutdown: CancellationToken, hurry: CancellationToken) {
+    /// Serves requests until `stop` is cancelled; cancelling `hurry` stops waiting for load balancers and for requests in
+    /// flight.
+    pub async fn serve(self, stop: CancellationToken, hurry: CancellationToken) {
+        let shutdown = CancellationToken::new();
         let connections = TaskTracker::new();
         let budgets = self.gateway.budgets().clone();
         let shared = Arc::new(Shared {
@@ -168,34 +245,107 @@ impl App {
             tls: self.tls.clone(),
             connections: Connections::new(budgets.connections.clone()),
             budgets,
+            draining: self.draining.clone(),
             shutdown: shutdown.clone(),
         });
         for listener in self.listeners {
             connections.spawn(accept(listener, connections.clone(), shared.clone()));
         }
+        if let Some(starting) = self.starting {
+            connections.spawn(take_over(starting, connections.clone(), shared.clone()));
+        }
         connections.spawn(shared.connections.clone().close_idle(shutdown.clone()));
         if let Some(give_back) = self.give_back {
-            let stop = shutdown.clone();
-            connections.spawn(async move { stop.run_until_cancelled(give_back_regularly(give_back)).await });
+            let shutdown = shutdown.clone();
+            connections
+                .spawn(async move { shutdown.run_until_cancelled(give_back_regularly(give_back)).await });
         }
         if let Some(tls) = self.tls {
             connections.spawn(tls.follow(shutdown.clone()));
         }
-        shutdown.cancelled().await;
+        stop.cancelled().await;
+        self.draining.cancel();
+        // A gateway alone has nobody to leave its clients to.
+        let (finished, internal_connections) = (CancellationToken::new(), TaskTracker::new());
+        if self.gateway.is_shared() {
+            let _ = tokio::time::timeout(NOTICE, hurry.cancelled()).await;
+            let shared = Arc::new(shared.until(finished.clone()));
+            let staying =
+                stay_reachable(&self.gateway, &self.bind, &self.internal_url, &internal_connections, shared);
+            if let Ok(Err(error)) = tokio::time::timeout(MOVING, staying).await {
+                tracing::warn!("other gateways cannot reach this one while it finishes its calls: {error:#}");
+            }
+            self.front.peers.finish();
+        }
+        shutdown.cancel();
+        let leaving = self.gateway.clone();
+        self.gateway.spawn(async move { leaving.release_leases().await });
         self.front.mcp.end_streams();
         self.closing.cancel();
         connections.close();
+        internal_connections.close();
+        let last = async {
+            connections.wait().await;
+            finished.cancel();
+            internal_connections.wait().await;
+        };
         tokio::select! {
-            () = connections.wait() => {}
+            () = last => {}
             () = tokio::time::sleep(DRAIN) => tracing::warn!("stopped waiting for requests in flight"),
             () = hurry.cancelled() => {}
         }
+        finished.cancel();
         self.gateway.stop().await;
+        self.front.peers.stop().await;
         self.front.mcp.stop().await;
         self.guards.wait(LAST_PROCESSES).await;
         // Callers of calls that were just ended still get their error.
-        let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
+        let all = async { tokio::join!(connections.wait(), internal_connections.wait()) };
+        let _ = tokio::time::timeout(LAST_WORDS, all).await;
     }
+}
+
+/// Opens another port for the other gateways, and tells them its address: clients answer or cancel calls that are being
+/// finished through them. Load balancers do not know it.
+async fn stay_reachable(
+    gateway: &Gateway,
+    bind: &Bind,
+    internal_url: &Url,
+    connections: &TaskTracker,
+    shared: Arc<Shared>,
+) -> anyhow::Result<()> {
+    let listeners = listen(bind, 0).await?;
+    let port = listeners.first().context("there is a listener")?.local_addr()?.port();
+    for listener in listeners {
+        connections.spawn(accept(Arc::new(listener), connections.clone(), shared.clone()));
+    }
+    connections.spawn(shared.connections.clone().close_idle(shared.shutdown.clone()));
+    let mut url = internal_url.clone();
+    url.set_port(Some(port)).map_err(|()| anyhow!("{internal_url} cannot have a port"))?;
+    gateway.change_address(url.into()).await;
+    Ok(())
+}
+
+/// Where other gateways on the same database reach this one: the setting, or its address on the interface that reaches the
+/// database.
+fn internal_url(config: &Config, listeners: &[Arc<TcpListener>]) -> anyhow::Result<Url> {
+    if let Some(url) = &config.internal_url {
+        return Ok(url.clone());
+    }
+    let port = listeners.first().context("there is a listener")?.local_addr()?.port();
+    let database = match &config.database {
+        DatabaseAddress::Postgres(address) if !config.bind.is_loopback() => address.host_and_port(),
+        DatabaseAddress::Postgres(_) | DatabaseAddress::File(_) => None,
+    };
+    let own = database.and_then(|place| {
+        // Nothing is sent: this only chooses the interface.
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+        socket.connect(place).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    });
+    let host = own.unwrap_or(std::net::Ipv4Addr::LOCALHOST.into());
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    Ok(Url::parse(&format!("{scheme}://{}", SocketAddr::new(host, port)))?)
 }
 
 /// Finds the user that runs the processes of servers.
@@ -205,11 +355,8 @@ fn child_user(user: &str) -> anyhow::Result<ChildUser> {
 
 /// Replaces the admin's token. The database must exist, and no gateway may be running on it.
 pub async fn reset_admin(config: &Config) -> anyhow::Result<Secret> {
-    if !config.sqlite_path.exists() {
-        bail!(
-            "there is no database {}; name it with --sqlite-db-path or SQLITE_DB_PATH",
-            config.sqlite_path.display()
-        );
+    if let Some(path) = config.database.file().filter(|path| !path.exists()) {
+        bail!("there is no database {}; name it with --sqlite-db-path or SQLITE_DB_PATH", path.display());
     }
     let store = open_store(config).await?;
     let admin = init::reset_admin(&store).await;
@@ -228,15 +375,29 @@ pub async fn check(config: &Config) -> anyhow::Result<Vec<store::Finding>> {
     Ok(store::check(&store_options(config)).await?)
 }
 
+/// Opens the database of a gateway. One that it may not use stays as it is.
+async fn open_own_store(config: &Config) -> anyhow::Result<Store> {
+    let unmigrated = UnmigratedStore::open(store_options(config)).await?;
+    let checked = match unmigrated.current_use().await {
+        Ok(used) => gateway::check_use(&used, config.mode).map_err(anyhow::Error::from),
+        Err(error) => Err(error.into()),
+    };
+    if let Err(error) = checked {
+        unmigrated.close().await;
+        return Err(error);
+    }
+    Ok(unmigrated.migrate().await?)
+}
+
 async fn open_store(config: &Config) -> anyhow::Result<Store> {
     Ok(Store::open(store_options(config)).await?)
 }
 
 fn store_options(config: &Config) -> OpenOptions {
-    OpenOptions { path: config.sqlite_path.clone(), secret_key: config.secret_key.clone() }
+    OpenOptions { database: config.database.clone(), secret_key: config.secret_key.clone() }
 }
 
-async fn accept(listener: TcpListener, tasks: TaskTracker, shared: Arc<Shared>) {
+async fn accept(listener: Arc<TcpListener>, tasks: TaskTracker, shared: Arc<Shared>) {
     while let Some(accepted) = shared.shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
@@ -249,6 +410,13 @@ async fn accept(listener: TcpListener, tasks: TaskTracker, shared: Arc<Shared>) 
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
+    }
+}
+
+/// Serves the connections that were opened while the gateway started and have not been used.
+async fn take_over(mut starting: Starting, tasks: TaskTracker, shared: Arc<Shared>) {
+    while let Some(Some((socket, peer))) = shared.shutdown.run_until_cancelled(starting.next_unused()).await {
+        tasks.spawn(connection::serve(socket, peer, shared.clone()));
     }
 }
 

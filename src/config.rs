@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)] // The environment is read here.
 
 mod children;
+mod database;
 mod limits;
 mod variables;
 
@@ -19,6 +20,7 @@ use url::Url;
 
 use budget::Limits;
 use model::Secret;
+use store::DatabaseAddress;
 
 pub use model::Mode;
 
@@ -49,7 +51,7 @@ pub struct Config {
     pub port: u16,
     pub bind: Bind,
     pub mode: Mode,
-    pub sqlite_path: PathBuf,
+    pub database: DatabaseAddress,
     pub secret_key: Option<Secret>,
     pub init_timeout: Duration,
     /// Idle timeout of sessions that hold something; `None` for no timeout.
@@ -66,6 +68,10 @@ pub struct Config {
     pub oauth_allow_private: bool,
     /// How long a pending authorization is kept, and a finished one after that. There is no variable for it.
     pub oauth_session_life: Duration,
+    /// Where other gateways on the same database reach this one, if that is not found out.
+    pub internal_url: Option<Url>,
+    /// How long the rights in memory count without a database that confirms them.
+    pub stale_rights: Duration,
     pub telemetry: bool,
     pub limits: Limits,
     /// Environment of child processes: a part of that of the gateway.
@@ -139,15 +145,16 @@ impl Config {
         let idle_timeout = variables
             .parse("SESSION_IDLE_TIMEOUT_SEC", "a number of seconds", |text| text.parse::<u64>().ok())?
             .unwrap_or(3600);
-        let public_url = variables.parse("PUBLIC_URL", "an http or https URL", |text| {
-            Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        })?;
+        let internal_url = variables.parse("INTERNAL_URL", "an http or https URL", web_url)?;
+        let stale_rights =
+            variables.parse("STALE_RIGHTS_SEC", "a number of seconds", |text| text.parse::<u64>().ok())?;
+        let public_url = variables.parse("PUBLIC_URL", "an http or https URL", web_url)?;
         Ok(Self {
             port: flags.port.or(port).unwrap_or(8080),
             bind: bind(flags, variables, mode)?,
             mode,
-            sqlite_path: sqlite_path(flags, variables)?,
-            secret_key: variables.get("TOOLGATE_SECRET_KEY").map(Secret::new),
+            database: database::address(flags, variables)?,
+            secret_key: variables.value_or_file("TOOLGATE_SECRET_KEY")?.map(Secret::new),
             init_timeout: Duration::from_secs(init_timeout),
             session_idle_timeout: (idle_timeout > 0).then(|| Duration::from_secs(idle_timeout)),
             public_url,
@@ -158,6 +165,8 @@ impl Config {
             tls: tls_files(variables)?,
             oauth_allow_private: variables.flag("OAUTH_ALLOW_PRIVATE")?.unwrap_or(false),
             oauth_session_life: Duration::from_secs(600),
+            internal_url,
+            stale_rights: Duration::from_secs(stale_rights.unwrap_or(300)),
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
             limits: limits::read(variables)?,
             child_env: children::environment(environment, variables.get("STDIO_ENV").as_deref()),
@@ -196,6 +205,10 @@ fn with_layers(filter: Targets) -> Targets {
 /// Reads an environment variable for the command line: a setting of its own, or `${NAME}` in a file.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+fn web_url(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
 fn bind<E: Fn(&str) -> Option<String>>(
@@ -244,36 +257,10 @@ fn tls_files<E: Fn(&str) -> Option<String>>(
     }
 }
 
-fn sqlite_path<E: Fn(&str) -> Option<String>>(
-    flags: &StartFlags,
-    variables: &EnvVariables<E>,
-) -> Result<PathBuf, ConfigError> {
-    if let Some(path) = &flags.sqlite_db_path {
-        return Ok(path.clone());
-    }
-    if let Some(url) = variables.get("DATABASE_URL") {
-        let (scheme, rest) = url.split_once(':').unwrap_or_default();
-        return match scheme {
-            "sqlite" => match rest.strip_prefix("//").unwrap_or(rest).split('?').next() {
-                Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-                Some(_) | None => Err(ConfigError("DATABASE_URL=sqlite: names no file".into())),
-            },
-            "postgres" | "postgresql" => Err(ConfigError(
-                "DATABASE_URL names Postgres, which is not available in this version yet".into(),
-            )),
-            _ => Err(ConfigError("DATABASE_URL must start with sqlite: or postgres:".into())),
-        };
-    }
-    if variables.get("POSTGRES_HOST").is_some() {
-        return Err(ConfigError(
-            "POSTGRES_HOST is set, but Postgres is not available in this version yet".into(),
-        ));
-    }
-    Ok(variables.get("SQLITE_DB_PATH").map_or_else(|| PathBuf::from("./toolgate.db"), PathBuf::from))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::variables::parse_env_file;
     use super::*;
 
@@ -306,7 +293,7 @@ mod tests {
         let flags = StartFlags { port: Some(3), ..StartFlags::default() };
         let config = load(&flags, &[("PORT", "2")], file).unwrap();
         assert_eq!((config.port, config.trust_proxy), (3, true));
-        assert_eq!(config.sqlite_path, PathBuf::from("a b.db"));
+        assert_eq!(config.database.file(), Some(Path::new("a b.db")));
     }
 
     #[test]
@@ -327,8 +314,9 @@ mod tests {
             ("OTEL_ENABLED", "on"),
             ("DATABASE_URL", "mysql://x"),
             ("DATABASE_URL", "postgres://x"),
+            ("DATABASE_URL", "postgres://u:p@h:port/d"),
             ("DATABASE_URL", "sqlite:"),
-            ("POSTGRES_HOST", "db"),
+            ("DATABASE_POOL", "0"),
             ("MAX_CONNECTIONS", "0"),
             ("MAX_BUFFERED_MB", "lots"),
             ("MAX_STREAMS", "-1"),
@@ -345,12 +333,34 @@ mod tests {
     }
 
     #[test]
-    fn database_urls_name_a_file() {
-        let path =
-            |url: &str| load(&StartFlags::default(), &[("DATABASE_URL", url)], "").unwrap().sqlite_path;
-        assert_eq!(path("sqlite:x.db"), PathBuf::from("x.db"));
-        assert_eq!(path("sqlite://x.db?mode=rwc"), PathBuf::from("x.db"));
-        assert_eq!(path("sqlite:///var/x.db"), PathBuf::from("/var/x.db"));
+    fn a_database_is_a_file_or_on_a_server() {
+        let shown =
+            |env: &[(&str, &str)]| load(&StartFlags::default(), env, "").unwrap().database.to_string();
+        let url = |url: &str| shown(&[("DATABASE_URL", url)]);
+        assert_eq!(url("sqlite:x.db"), "x.db");
+        assert_eq!(url("sqlite://x.db?mode=rwc"), "x.db");
+        assert_eq!(url("sqlite:///var/x.db"), "/var/x.db");
+        assert_eq!(url("postgres://u:geheim@db:5433/tools"), "postgres://u@db:5433/tools");
+        assert_eq!(shown(&[("POSTGRES_HOST", "db")]), "postgres://postgres@db:5432/postgres");
+        let parts =
+            [("POSTGRES_HOST", "db"), ("POSTGRES_PORT", "1"), ("POSTGRES_USER", "u"), ("POSTGRES_DB", "d")];
+        assert_eq!(shown(&parts), "postgres://u@db:1/d");
+        assert_eq!(shown(&[]), "./toolgate.db");
+    }
+
+    #[test]
+    fn parts_of_an_address_can_be_in_files() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "anna\n").unwrap();
+        let path = file.path().to_str().unwrap();
+        let load = |env: &[(&str, &str)]| load(&StartFlags::default(), env, "");
+        let config = load(&[("POSTGRES_HOST", "db"), ("POSTGRES_USER_FILE", path)]).unwrap();
+        assert_eq!(config.database.to_string(), "postgres://anna@db:5432/anna");
+        let missing = load(&[("POSTGRES_HOST", "db"), ("POSTGRES_PASSWORD_FILE", "/nowhere")]).unwrap_err();
+        assert!(
+            missing.to_string().starts_with("POSTGRES_PASSWORD_FILE=/nowhere cannot be read"),
+            "{missing}"
+        );
     }
 
     #[test]

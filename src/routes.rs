@@ -16,7 +16,7 @@ use utoipa::openapi::{OpenApi, PathItem};
 use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tools, users};
 use crate::http::error::ErrorResponse;
 use crate::http::openapi::Operation;
-use crate::http::{Face, access, body, client_metadata, dashboard, openapi, system, ui};
+use crate::http::{Face, access, body, client_metadata, dashboard, elsewhere, openapi, system, ui};
 use mcp::{ClientTransport, EndpointPath, Scope};
 
 use crate::http::access::Entrance;
@@ -258,7 +258,11 @@ pub fn router(face: Face) -> Router {
     for route in table() {
         let entrance = Entrance { access: route.access, takes_body: route.takes_body };
         let pass = from_fn_with_state((face.clone(), entrance), access::pass);
-        router = router.route(&route.path, route.handler.route_layer(pass));
+        let handler = match face.gateway.is_shared() {
+            true => route.handler.route_layer(from_fn_with_state(face.clone(), elsewhere::pass)),
+            false => route.handler,
+        };
+        router = router.route(&route.path, handler.route_layer(pass));
         of_path.insert(route.path, least(route.access));
     }
     let wrong_method = move |State(face): State<Face>, request: Request| {

@@ -54,6 +54,7 @@ const PATH_BEGINNINGS: &[&str] = &[
     "crates/",
     "tests/",
     "docs/",
+    "deploy/",
     "xtask/",
     "web/",
     "bench/",

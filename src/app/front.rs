@@ -11,12 +11,14 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONNECTION, HeaderMap, HeaderValue,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::peers::{self, Internal};
 use super::plain::head::PlainHead;
 use super::response::{ResponseBody, charged, respond};
 use crate::http::access::{AccessLevel, AccessRequest, Peer, token_in};
@@ -35,6 +37,7 @@ use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 /// Headers of every response. A response with a `Cache-Control` of its own keeps that.
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// What nearly all agents accept.
 const USUAL_ACCEPT: &str = "application/json, text/event-stream";
@@ -44,6 +47,7 @@ pub struct Front {
     pub router: axum::Router,
     pub mcp: Arc<Mcp>,
     pub face: Face,
+    pub peers: Arc<Internal>,
 }
 
 impl Front {
@@ -53,6 +57,16 @@ impl Front {
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
         let (head, body) = request.into_parts();
+        let is_internal = head.uri.path() == peers::PATH && head.method == Method::POST;
+        if is_internal && self.face.gateway.is_shared() {
+            // Not for clients: it has a seal instead of a token.
+            let response = match body::read_body(body, self.face.gateway.budgets()).await {
+                Ok(sealed) => self.peers.answer(&sealed),
+                Err(error) => error.into_response(),
+            };
+            return Ok(response.map(ResponseBody::Router));
+        }
+        let draining = self.face.draining.clone();
         let endpoint = routes::find_endpoint(head.uri.path());
         let mut response = match self.admit(&head, endpoint.is_some()) {
             Ok(cors) => self.answer_admitted(peer, head, endpoint, body, cors).await?,
@@ -61,9 +75,10 @@ impl Front {
                 error.into_response().map(ResponseBody::Router)
             }
         };
-        let headers = response.headers_mut();
-        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        add_headers(response.headers_mut());
+        if draining.is_cancelled() {
+            close_after(response.headers_mut());
+        }
         Ok(response)
     }
 
@@ -138,6 +153,10 @@ impl Front {
                 return Err(error);
             }
         };
+        if let Err(error) = self.face.reach_epoch(&head.headers).await {
+            body::discard(body, 0).await;
+            return Err(error);
+        }
         let budgets = self.face.gateway.budgets();
         // Only messages have a use for a body.
         let body = match head.method == Method::POST {
@@ -194,10 +213,22 @@ impl Front {
             accepts_events: accepts_events(head.headers.accept.into_iter()),
             query: head.query,
             body,
+            is_forwarded: false,
         };
         let reply = until_revoked(revoked, self.mcp.serve(ask)).await?;
         Ok(AgentReply { reply, revoked: revoked.cloned() })
     }
+}
+
+/// Adds the headers of every response.
+pub fn add_headers(headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+}
+
+/// Makes the client open another connection, which a load balancer takes to another gateway.
+pub fn close_after(headers: &mut HeaderMap) {
+    headers.insert(CONNECTION, CLOSE);
 }
 
 fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, body: Bytes) -> Ask<'a> {
@@ -214,6 +245,7 @@ fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, bod
         ),
         query: head.uri.query(),
         body,
+        is_forwarded: false,
     }
 }
 

@@ -30,7 +30,23 @@ pub struct Shared {
     pub tls: Option<Arc<Tls>>,
     pub connections: Connections,
     pub budgets: Budgets,
+    /// Cancelled when connections should not be kept for another request.
+    pub draining: CancellationToken,
     pub shutdown: CancellationToken,
+}
+
+impl Shared {
+    /// The same for other connections, which end with another token.
+    pub fn until(&self, shutdown: CancellationToken) -> Self {
+        Self {
+            front: self.front.clone(),
+            tls: self.tls.clone(),
+            connections: Connections::new(self.budgets.connections.clone()),
+            budgets: self.budgets.clone(),
+            draining: self.draining.clone(),
+            shutdown,
+        }
+    }
 }
 
 /// A connection with a request, or a part of one.

@@ -176,7 +176,7 @@ impl PlainConnection {
             }
             Err(error) => Err(error),
         };
-        let closes = !is_complete || shared.shutdown.is_cancelled();
+        let closes = !is_complete || shared.draining.is_cancelled();
         let AgentReply { mut reply, revoked } = match answered {
             Ok(answered) => answered,
             Err(error) => {

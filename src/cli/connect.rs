@@ -236,7 +236,7 @@ impl Target {
 /// Checks that the endpoint exists and accepts the token. A gateway that does not run is only worth a warning.
 async fn check(invocation: &Invocation, path: &[&str], token: Option<&Secret>) -> anyhow::Result<()> {
     let remote = invocation.remote.with_token(token.map(Secret::expose))?;
-    let response = match remote.mcp_request(Method::GET, path).send().await {
+    let response = match remote.exchange(|| remote.mcp_request(Method::GET, path)).await {
         Ok(response) => response,
         Err(error) => {
             output::message(&format!("Warning: {}.", remote.unreachable(&error)));

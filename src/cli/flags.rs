@@ -32,6 +32,9 @@ pub struct ServerFlags {
     /// stateless: callers share the server; stateful: each caller has its own session
     #[arg(long, value_name = "MODE", hide_possible_values = true, value_parser = ["stateless", "stateful"])]
     session_mode: Option<String>,
+    /// each: a process on every gateway; one: on one of several gateways
+    #[arg(long, value_name = "PLACEMENT", hide_possible_values = true, value_parser = ["each", "one"])]
+    placement: Option<String>,
     /// Timeout of a call in milliseconds; 0 = none
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
@@ -78,6 +81,7 @@ impl ServerFlags {
         put("env", pairs(&self.env, "--env", ["="])?);
         put("cwd", text(&self.cwd));
         put("session_mode", text(&self.session_mode));
+        put("placement", text(&self.placement));
         put("timeout_ms", self.timeout_ms.map(Value::from));
         put("max_concurrency", self.max_concurrency.map(Value::from));
         put("rate_limit", self.limit.to_value());

@@ -1,5 +1,5 @@
-//! The command line. All commands except `start`, `reset-admin`, `backup`, `check` and `completions` talk to a running
-//! gateway over HTTP; `stdio` runs one itself where there is none. One file per noun; verbs that several nouns share are in
+//! The command line. All commands except `start`, `completions` and those that open the database talk to a running gateway
+//! over HTTP; `stdio` runs one itself where there is none. One file per noun; verbs that several nouns share are in
 //! `verbs`.
 
 #![allow(clippy::disallowed_methods)] // Tasks of the command line end with its process.
@@ -15,6 +15,7 @@ mod content;
 mod conversation;
 mod database;
 mod doctor;
+mod epochs;
 mod error;
 mod events;
 mod export;
@@ -27,6 +28,7 @@ mod invocation;
 mod invoke;
 mod logs;
 mod man_pages;
+mod migrate_store;
 mod open;
 mod output;
 mod places;
@@ -37,6 +39,7 @@ mod register;
 mod remote;
 mod reset_admin;
 mod resources;
+mod rotate_key;
 mod schema;
 mod servers;
 mod settings;
@@ -136,6 +139,8 @@ enum Command {
     ResetAdmin(reset_admin::ResetAdmin),
     Backup(database::Backup),
     Check(database::Check),
+    MigrateStore(migrate_store::MigrateStore),
+    RotateKey(rotate_key::RotateKey),
     Version(system::Version),
     Completions(completions::Completions),
     #[command(name = "__complete", hide = true)]
@@ -175,6 +180,8 @@ fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Optio
         Command::ResetAdmin(reset) => reset_admin::run(reset).map(Some),
         Command::Backup(backup) => database::backup(backup, output).map(Some),
         Command::Check(check) => database::check(check, output).map(Some),
+        Command::MigrateStore(command) => migrate_store::run(command, output).map(Some),
+        Command::RotateKey(command) => rotate_key::run(command, output).map(Some),
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
         Command::ManPages(pages) => man_pages::run(pages, Arguments::command()).map(Some),
         command => {
@@ -205,6 +212,8 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         | Command::ResetAdmin(_)
         | Command::Backup(_)
         | Command::Check(_)
+        | Command::MigrateStore(_)
+        | Command::RotateKey(_)
         | Command::Completions(_)
         | Command::ManPages(_) => Ok(()),
         Command::Status(_) => status::run(invocation).await,

@@ -9,12 +9,18 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
+use super::epochs::LastEpoch;
 use super::settings::{self, RemoteSettings};
 use super::wording::{self, Source};
 use model::{Secret, deep_json};
 
 /// Error code of a registration without redirect URI, for a server that requires OAuth.
 pub const OAUTH_REQUIRED: &str = "upstream_oauth_required";
+/// Error code of a request that names the epoch of another database.
+const UNKNOWN_EPOCH: &str = "unknown_epoch";
+const ERROR_CODE: &str = "x-error-code";
+const EPOCH: &str = "x-toolgate-epoch";
+const MIN_EPOCH: &str = "x-toolgate-min-epoch";
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +123,7 @@ pub struct Remote {
     registry: Url,
     authorization: Option<HeaderValue>,
     is_from_flag: bool,
+    epoch: Arc<LastEpoch>,
 }
 
 impl Remote {
@@ -130,14 +137,16 @@ impl Remote {
             client = client.no_proxy();
         }
         let authorization = token.as_deref().map(authorization).transpose()?;
-        Ok(Self { client: client.build()?, registry, authorization, is_from_flag })
+        let epoch = Arc::new(LastEpoch::load(&registry));
+        Ok(Self { client: client.build()?, registry, authorization, is_from_flag, epoch })
     }
 
     /// Returns a client for the same gateway with another token.
     pub fn with_token(&self, token: Option<&str>) -> Result<Self, RemoteError> {
         let (client, registry) = (self.client.clone(), self.registry.clone());
         let authorization = token.map(authorization).transpose()?;
-        Ok(Self { client, registry, authorization, is_from_flag: self.is_from_flag })
+        let (is_from_flag, epoch) = (self.is_from_flag, self.epoch.clone());
+        Ok(Self { client, registry, authorization, is_from_flag, epoch })
     }
 
     /// Returns a command that a person can run next, against the same gateway.
@@ -195,7 +204,7 @@ impl Remote {
         RemoteError::Unreachable { registry: self.registry().to_owned(), reason }
     }
 
-    /// Starts a request to an MCP endpoint.
+    /// Starts a request to an MCP endpoint, for [`Remote::exchange`].
     pub fn mcp_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
         let builder = self.client.request(method, self.url(path.iter().copied()));
         match &self.authorization {
@@ -228,26 +237,46 @@ impl Remote {
         if !request.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&request.query);
         }
-        let mut builder = self.client.request(request.method, url);
         let own = request.token.as_ref().map(|token| authorization(token.expose())).transpose()?;
-        if let Some(authorization) = own.or_else(|| self.authorization.clone()) {
-            builder = builder.header(AUTHORIZATION, authorization);
+        let authorization = own.or_else(|| self.authorization.clone());
+        let build = || {
+            let mut builder = self.client.request(request.method.clone(), url.clone());
+            if let Some(authorization) = &authorization {
+                builder = builder.header(AUTHORIZATION, authorization);
+            }
+            if let Some(accept) = &accept {
+                builder = builder.header(ACCEPT, accept);
+            }
+            if let Some(body) = &request.body {
+                builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
+            }
+            builder
+        };
+        self.exchange(build).await.map_err(|error| self.unreachable(&error))
+    }
+
+    /// Sends a request that sees the changes of the requests before it, whichever gateway behind the address receives it.
+    /// `build` is called again if the last change was made in a database that this gateway no longer has.
+    pub async fn exchange(&self, build: impl Fn() -> RequestBuilder) -> reqwest::Result<Response> {
+        let request = match self.epoch.get() {
+            Some(epoch) => build().header(MIN_EPOCH, epoch),
+            None => build(),
+        };
+        let mut response = request.send().await?;
+        if header(&response, ERROR_CODE) == Some(UNKNOWN_EPOCH) {
+            self.epoch.forget();
+            response = build().send().await?;
         }
-        if let Some(accept) = accept {
-            builder = builder.header(ACCEPT, accept);
+        if let Some(epoch) = header(&response, EPOCH).and_then(|text| text.parse().ok()) {
+            self.epoch.note(epoch);
         }
-        if let Some(body) = request.body {
-            builder = builder.header(CONTENT_TYPE, "application/json").body(body);
-        }
-        builder.send().await.map_err(|error| self.unreachable(&error))
+        Ok(response)
     }
 
     async fn read(&self, response: Response, source: Source) -> Result<ApiResponse, RemoteError> {
         let status = response.status().as_u16();
-        let header = |name: &str| {
-            response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
-        };
-        let (code, location) = (header("x-error-code"), header("location"));
+        let header = |name: &str| header(&response, name).map(str::to_owned);
+        let (code, location) = (header(ERROR_CODE), header("location"));
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
         let registry = self.registry().to_owned();
         if (200..300).contains(&status) {
@@ -299,6 +328,10 @@ impl Remote {
             _ => sentence.to_owned(),
         }
     }
+}
+
+fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
 }
 
 fn authorization(token: &str) -> Result<HeaderValue, RemoteError> {

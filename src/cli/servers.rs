@@ -261,6 +261,7 @@ pub fn page(server: &Value) -> String {
         ("Command", command),
         ("Variables", names("env")),
         ("Session mode", text(server, "session_mode")),
+        ("Placement", text(server, "placement")),
         ("Rate limit", rate_limit(&server["rate_limit"])),
         ("Tool limits", tool_limits.collect::<Vec<_>>().join("\n")),
         ("Protocol", text(server, "protocol_version")),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{output, places, settings, signals};
 use crate::app::{self, App};
 use crate::config::{self, Config, Mode, StartFlags};
+use store::DatabaseAddress;
 use telemetry::{self, CallWatcher, EndedCall};
 
 /// How many lines about calls may wait for the terminal.
@@ -59,8 +60,15 @@ pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
         // Handlers are installed before the gateway listens, so that no signal is missed.
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
         tokio::spawn(signals::watch(shutdown.clone(), hurry.clone())?);
-        let is_new = !config.sqlite_path.exists();
-        let app = App::build(&config).await?;
+        let is_new = config.database.file().is_some_and(|path| !path.exists());
+        let app = match &config.database {
+            DatabaseAddress::File(_) => App::build(&config).await?,
+            // This may wait for a server. An interrupted migration is rolled back.
+            DatabaseAddress::Postgres(_) => match shutdown.run_until_cancelled(App::build(&config)).await {
+                Some(app) => app?,
+                None => return Ok(()),
+            },
+        };
         let Some(address) = app.addresses().first().copied() else {
             anyhow::bail!("there is no address to listen on")
         };
@@ -161,10 +169,14 @@ fn greeting(config: &Config, started: &StartFacts) -> String {
     };
     let new = if started.is_new { " (new)" } else { "" };
     lines.push(format!("  Mode          {mode}"));
-    lines.push(format!("  Database      {}{new}", places::absolute(&config.sqlite_path).display()));
+    let database = match &config.database {
+        DatabaseAddress::File(path) => places::absolute(path).display().to_string(),
+        DatabaseAddress::Postgres(address) => address.to_string(),
+    };
+    lines.push(format!("  Database      {database}{new}"));
     lines.push(format!("  Servers       {}", started.server_count));
     if started.is_new
-        && let Some(other) = places::other_database(&config.sqlite_path)
+        && let Some(other) = config.database.file().and_then(places::other_database)
     {
         lines.push(format!(
             "Warning: this database is new, and there is one at {}; to use that one, start with --sqlite-db-path {0}.",

@@ -60,6 +60,19 @@ impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
         }
     }
 
+    /// Returns the value of a variable, or the content of the file that `<name>_FILE` names, as container platforms pass
+    /// secrets. A line end after it is not part of it.
+    pub fn value_or_file(&self, name: &str) -> Result<Option<String>, ConfigError> {
+        if let Some(value) = self.get(name) {
+            return Ok(Some(value));
+        }
+        let name = format!("{name}_FILE");
+        let Some(path) = self.get(&name) else { return Ok(None) };
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| ConfigError(format!("{name}={path} cannot be read: {error}")))?;
+        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty()))
+    }
+
     pub fn flag(&self, name: &str) -> Result<Option<bool>, ConfigError> {
         self.parse(name, "true, 1, false or 0", |text| match text.to_ascii_lowercase().as_str() {
             "true" | "1" => Some(true),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use budget::Bound;
 use gateway::caller::Owner;
 use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
-use model::{Mode, Role};
+use model::{FieldError, Mode, Role};
 
 /// Who may use a route. Development mode has no access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,11 @@ impl AccessLevel {
     }
 }
 
+/// The epoch of a change, in the response to it.
+const EPOCH: HeaderName = HeaderName::from_static("x-toolgate-epoch");
+/// The epoch of the changes that a request must see.
+pub const MIN_EPOCH: &str = "x-toolgate-min-epoch";
+
 /// What is checked before a handler runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Entrance {
@@ -64,6 +69,10 @@ pub struct Peer(pub IpAddr);
 /// The user or client that sent the request; `None` in development mode and on open routes.
 #[derive(Clone)]
 pub struct CurrentPrincipal(pub Option<Principal>);
+
+/// The sender of a request that another gateway forwarded, as identified there.
+#[derive(Clone)]
+pub struct ForwardedBy(pub CurrentPrincipal);
 
 impl CurrentPrincipal {
     /// Returns the owner of the caller's links to stateful servers.
@@ -88,7 +97,11 @@ impl Face {
         request: &AccessRequest<'_>,
     ) -> Result<CurrentPrincipal, ErrorResponse> {
         match (self.gateway.mode, access) {
-            (Mode::Development, _) | (Mode::Enterprise, AccessLevel::Open) => Ok(CurrentPrincipal(None)),
+            (Mode::Development | Mode::Enterprise, AccessLevel::Open) => Ok(CurrentPrincipal(None)),
+            (Mode::Development | Mode::Enterprise, _) if self.gateway.has_stale_rights() => {
+                Err(ErrorResponse::stale_rights())
+            }
+            (Mode::Development, _) => Ok(CurrentPrincipal(None)),
             (Mode::Enterprise, AccessLevel::Development) => {
                 Err(ErrorResponse::unknown_route(request.method, request.path))
             }
@@ -107,8 +120,13 @@ impl Face {
         let Entrance { access, takes_body } = entrance;
         let (mut head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
+        let forwarded = head.extensions.get::<ForwardedBy>().cloned();
         let asked = AccessRequest::of(&head, peer);
-        if let Err(error) = self.admit(access, &asked).await {
+        let admit = async || match &forwarded {
+            Some(ForwardedBy(sender)) => Ok(sender.clone()),
+            None => self.admit(access, &asked).await,
+        };
+        if let Err(error) = admit().await {
             body::discard(body, 0).await;
             return Err(error);
         }
@@ -117,8 +135,11 @@ impl Face {
             true => body::read_body(body, budgets).await?,
             false => body::drop_body(body, budgets).await.map(|()| Bytes::new())?,
         };
+        if access != AccessLevel::Open {
+            self.reach_epoch(&head.headers).await?;
+        }
         // The token may have been revoked while the body was being received.
-        let caller = self.admit(access, &asked).await?;
+        let caller = admit().await?;
         head.extensions.insert(caller);
         Ok(Request::from_parts(head, body.into()))
     }
@@ -129,12 +150,13 @@ impl Face {
         request: &AccessRequest<'_>,
     ) -> Result<Principal, ErrorResponse> {
         let token = request.token.ok_or_else(ErrorResponse::no_token)?;
-        let Some(principal) = self.gateway.identify(token, request.memory).await else {
-            let error = ErrorResponse::wrong_token();
-            return Err(match self.gateway.was_valid_lately(token) {
-                true => error,
-                false => self.guessed(request.forwarded_for, request.peer, error),
-            });
+        let principal = match self.gateway.identify(token, request.memory).await {
+            Some(principal) => principal,
+            None if self.gateway.was_valid_lately(token) => return Err(ErrorResponse::wrong_token()),
+            None => {
+                self.count_guess(request.forwarded_for, request.peer)?;
+                self.gateway.identify_anew(token).await?.ok_or_else(ErrorResponse::wrong_token)?
+            }
         };
         match (access, &principal) {
             (AccessLevel::Client, Principal::Client(_)) => Ok(principal),
@@ -157,18 +179,32 @@ impl Face {
         let token = bearer_token(headers).ok_or_else(ErrorResponse::no_init_secret)?;
         match is_same(token, secret.expose().as_bytes()) {
             true => Ok(()),
-            false => Err(self.guessed(forwarded_for(headers), peer.0, ErrorResponse::wrong_init_secret())),
+            false => {
+                self.count_guess(forwarded_for(headers), peer.0)?;
+                Err(ErrorResponse::wrong_init_secret())
+            }
         }
     }
 
-    /// Counts a wrong token. Returns its error, or that of too many.
-    fn guessed(&self, forwarded_for: Option<&str>, peer: IpAddr, error: ErrorResponse) -> ErrorResponse {
-        match self.guesses.count(source(&self.settings, forwarded_for, peer), Instant::now()) {
-            true => error,
-            false => {
-                self.gateway.budgets().refusals.count(Bound::WrongTokens);
-                ErrorResponse::too_many_guesses()
-            }
+    /// Counts a wrong token. Fails if there were too many.
+    fn count_guess(&self, forwarded_for: Option<&str>, peer: IpAddr) -> Result<(), ErrorResponse> {
+        if self.guesses.count(source(&self.settings, forwarded_for, peer), Instant::now()) {
+            return Ok(());
+        }
+        self.gateway.budgets().refusals.count(Bound::WrongTokens);
+        Err(ErrorResponse::too_many_guesses())
+    }
+
+    /// Waits until this gateway knows all changes up to the epoch that the request names, if it names one.
+    pub async fn reach_epoch(&self, headers: &HeaderMap) -> Result<(), ErrorResponse> {
+        let Some(value) = headers.get(MIN_EPOCH) else { return Ok(()) };
+        let wrong = || FieldError::new("X-Toolgate-Min-Epoch", "must be a number").to_string();
+        let number = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let epoch = number.and_then(|text| text.parse().ok());
+        let epoch = epoch.ok_or_else(|| ErrorResponse::bad_request(wrong()))?;
+        match self.gateway.wait_for_epoch(epoch).await {
+            Err(error) if !self.gateway.is_shared() => Err(ErrorResponse::unknown_epoch(error)),
+            reached => Ok(reached?),
         }
     }
 }
@@ -216,7 +252,14 @@ pub async fn pass(
         Err(error) => return page.unwrap_or_else(|| error.into_response()),
     };
     let caller = request.extensions().get::<CurrentPrincipal>().and_then(|caller| caller.0.clone());
-    let answer = next.run(request);
+    let is_change = !request.method().is_safe();
+    let answer = async {
+        let mut answer = next.run(request).await;
+        if is_change && answer.status().is_success() {
+            answer.headers_mut().insert(EPOCH, face.gateway.epoch().into());
+        }
+        answer
+    };
     match (caller, entrance.access) {
         // Only reads and calls end with their token. Changes run to the end, even one that revokes the admin's own
         // token.

@@ -17,7 +17,15 @@ pub struct ErrorResponse {
     sentence: String,
     /// An extra header, such as `Retry-After`.
     header: Option<(HeaderName, HeaderValue)>,
+    /// Lets programs tell this error from others with the same status.
+    code: Option<&'static str>,
+    /// The gateway that has to answer instead.
+    elsewhere: Option<Elsewhere>,
 }
+
+/// In the extensions of a response: the slot of the gateway that has to answer instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elsewhere(pub u16);
 
 /// The result of a handler.
 pub type HandlerResult<T> = Result<T, ErrorResponse>;
@@ -27,7 +35,7 @@ const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
 
 impl ErrorResponse {
     fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
-        Self { status, sentence: sentence.into(), header: None }
+        Self { status, sentence: sentence.into(), header: None, code: None, elsewhere: None }
     }
 
     pub fn bad_request(sentence: impl Into<String>) -> Self {
@@ -78,6 +86,26 @@ impl ErrorResponse {
         let sentence = "too many wrong tokens from this address; wait a second, then send a valid one";
         let header = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
         Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
+    }
+
+    /// The gateway has not loaded its database yet.
+    pub fn starting() -> Self {
+        let header = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
+        let sentence = "the gateway is starting and waits for its database; try again in a moment";
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
+    }
+
+    /// The database has not confirmed anybody's rights for too long. Not 401: clients would throw their tokens away.
+    pub fn stale_rights() -> Self {
+        let sentence =
+            "the database cannot be reached, so that nobody's rights can be checked; try again later";
+        let header = Some((header::RETRY_AFTER, HeaderValue::from_static("5")));
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
+    }
+
+    /// The request names an epoch that the only gateway on this database has not made.
+    pub fn unknown_epoch(error: Error) -> Self {
+        Self { code: Some("unknown_epoch"), ..error.into() }
     }
 
     /// The principal has too many open streams.
@@ -164,27 +192,29 @@ impl From<Error> for ErrorResponse {
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict => StatusCode::CONFLICT,
             ErrorKind::Throttled => StatusCode::TOO_MANY_REQUESTS,
-            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Unavailable | ErrorKind::Elsewhere(_) => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Upstream | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let seconds =
             error.retry_after.map_or(1, |wait| wait.as_nanos().div_ceil(1_000_000_000).max(1) as u64);
         let header = match error.kind {
-            // Lets programs tell this error from others with the same status.
-            ErrorKind::OAuthRequired => {
-                Some((ERROR_CODE, HeaderValue::from_static("upstream_oauth_required")))
-            }
-            ErrorKind::Throttled | ErrorKind::Unavailable => {
+            ErrorKind::Throttled | ErrorKind::Unavailable | ErrorKind::Elsewhere(_) => {
                 Some((header::RETRY_AFTER, HeaderValue::from(seconds)))
             }
             ErrorKind::Invalid
+            | ErrorKind::OAuthRequired
             | ErrorKind::Forbidden
             | ErrorKind::NotFound
             | ErrorKind::Conflict
             | ErrorKind::Upstream
             | ErrorKind::Internal => None,
         };
-        Self { header, ..Self::new(status, error.to_string()) }
+        let code = (error.kind == ErrorKind::OAuthRequired).then_some("upstream_oauth_required");
+        let elsewhere = match error.kind {
+            ErrorKind::Elsewhere(slot) => Some(Elsewhere(slot)),
+            _ => None,
+        };
+        Self { header, code, elsewhere, ..Self::new(status, error.to_string()) }
     }
 }
 
@@ -196,10 +226,17 @@ impl From<FieldError> for ErrorResponse {
 
 impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
+        let (code, elsewhere) = (self.code, self.elsewhere);
         let (status, header, body) = self.into_parts();
         let mut response = json_response(status, body);
+        if let Some(code) = code {
+            response.headers_mut().insert(ERROR_CODE, HeaderValue::from_static(code));
+        }
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
+        }
+        if let Some(elsewhere) = elsewhere {
+            response.extensions_mut().insert(elsewhere);
         }
         response
     }

@@ -12,6 +12,7 @@ pub mod authorization;
 pub mod body;
 pub mod client_metadata;
 pub mod dashboard;
+pub mod elsewhere;
 pub mod error;
 pub mod extract;
 pub mod guesses;
@@ -25,7 +26,7 @@ pub mod stream;
 pub mod system;
 pub mod ui;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -36,6 +37,7 @@ use gateway::Gateway;
 use model::Secret;
 
 use assets::Assets;
+use elsewhere::OtherGateways;
 use guesses::Guesses;
 
 /// The state that every handler gets.
@@ -45,6 +47,9 @@ pub struct Face {
     pub settings: Arc<WebSettings>,
     pub guesses: Arc<Guesses>,
     pub about: Arc<About>,
+    pub others: Weak<dyn OtherGateways>,
+    /// Cancelled when the gateway is about to stop. It still serves requests for some time, but clients should go elsewhere.
+    pub draining: CancellationToken,
     /// Cancelled when a shutdown begins, so that open streams end and do not delay it.
     pub closing: CancellationToken,
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use gateway::Entry;
 use gateway::record::ServerRecord;
-use model::{Prompt, RateLimit, Resource, Template, Tool, ToolLimits, offering, uri};
+use model::{Placement, Prompt, RateLimit, Resource, Template, Tool, ToolLimits, offering, uri};
 
 /// A registered server, without secrets.
 #[derive(Clone, Serialize, ToSchema)]
@@ -30,6 +30,9 @@ pub struct ServerBody {
     env: BTreeMap<String, &'static str>,
     /// `stateless` or `stateful`.
     session_mode: &'static str,
+    /// `one` if the processes of the server run on one of several gateways; omitted otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placement: Option<&'static str>,
     /// The limit of all callers together, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_limit: Option<RateLimitBody>,
@@ -68,6 +71,7 @@ impl From<ServerRecord> for ServerBody {
             args: server.args,
             env: server.env,
             session_mode: server.session_mode,
+            placement: shown_placement(server.placement),
             rate_limit: server.rate_limit.map(RateLimitBody::from),
             tool_limits: RateLimitBody::by_key(&server.tool_limits),
             status: server.status.as_str(),
@@ -80,6 +84,11 @@ impl From<ServerRecord> for ServerBody {
             resource_count: server.resource_count,
         }
     }
+}
+
+/// The placement of a server, if it is not the default, which means nothing to most servers.
+pub fn shown_placement(placement: Placement) -> Option<&'static str> {
+    (placement != Placement::default()).then(|| placement.as_str())
 }
 
 /// A rate limit for calls.

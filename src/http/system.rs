@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
@@ -21,12 +21,14 @@ use telemetry::GatewayState;
 
 /// Path of the initialization.
 pub const INIT: &str = "/init";
+const HEALTH: &str = "/health";
+const READY: &str = "/ready";
 
 /// The state of the gateway.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 pub struct HealthBody {
-    /// `ok`, `degraded` or `draining`.
+    /// `ok`, `degraded`, `starting`, `stale` or `draining`.
     status: &'static str,
 }
 
@@ -38,23 +40,37 @@ pub struct Metadata {
 }
 
 /// Confirms that the gateway is running.
-#[utoipa::path(get, path = "/health", tag = "system", responses((status = 200, body = HealthBody)))]
+#[utoipa::path(get, path = HEALTH, tag = "system", responses((status = 200, body = HealthBody)))]
 pub async fn health() -> Json<HealthBody> {
     Json(HealthBody { status: "ok" })
 }
 
-/// Returns the readiness. `degraded`: calls work, but changes cannot be stored.
-#[utoipa::path(get, path = "/ready", tag = "system",
+/// Returns the readiness. `degraded`: calls work, but changes cannot be stored. `starting`: the gateway waits for its database.
+/// `stale`: calls are refused, since a shared database has not confirmed anybody's rights for too long.
+#[utoipa::path(get, path = READY, tag = "system",
     responses((status = 200, body = HealthBody), (status = 503, body = HealthBody)))]
 pub async fn ready(State(face): State<Face>) -> Response {
-    let (code, status) = if face.closing.is_cancelled() {
+    let (code, status) = if face.draining.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
-    } else if face.gateway.store_health().borrow().is_ok() {
+    } else if face.gateway.has_stale_rights() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stale")
+    } else if face.gateway.is_database_well() {
         (StatusCode::OK, "ok")
     } else {
         (StatusCode::OK, "degraded")
     };
     serialized(code, &HealthBody { status })
+}
+
+/// The response to any request while the gateway starts.
+pub fn answer_while_starting(method: &Method, path: &str) -> Response {
+    match (method, path) {
+        (&Method::GET | &Method::HEAD, HEALTH) => Json(HealthBody { status: "ok" }).into_response(),
+        (&Method::GET | &Method::HEAD, READY) => {
+            serialized(StatusCode::SERVICE_UNAVAILABLE, &HealthBody { status: "starting" })
+        }
+        _ => ErrorResponse::starting().into_response(),
+    }
 }
 
 /// Returns the version of the gateway.

@@ -174,6 +174,7 @@ async fn an_export_imported_elsewhere_exports_the_same() {
     process["env"] = json!({"API_KEY": "secret-env ${x}", "EMPTY": ""});
     process["description"] = json!("costs ${5} $${6}");
     process["disabled_prompts"] = json!(["greet"]);
+    process["placement"] = json!("one");
     app.register(process).await;
     let web = json!({"name": "web", "transport": "streamable_http", "url": format!("{}?key=secret-query", fake.url()),
         "bearer_token": "secret-bearer", "headers": {"X-Key": "secret-header"}, "timeout_ms": 5000, "max_concurrency": 3,

@@ -140,6 +140,8 @@ async fn every_transport_can_be_registered_with_flags() {
         "/",
         "--session-mode",
         "stateful",
+        "--placement",
+        "one",
         "--timeout-ms",
         "7000",
         "--max-concurrency",
@@ -160,7 +162,11 @@ async fn every_transport_can_be_registered_with_flags() {
         .map(|server| server["transport"].clone())
         .collect();
     assert_eq!(transports, ["streamable_http", "sse", "stdio"]);
-    assert_eq!(cli.json(&["get", "server", "process"]).await["session_mode"], "stateful");
+    let shown = cli.json(&["get", "server", "process"]).await;
+    assert_eq!((&shown["session_mode"], &shown["placement"]), (&json!("stateful"), &json!("one")));
+    assert!(cli.ok(&["get", "server", "process"]).await.contains("Placement"));
+    cli.ok(&["update", "server", "process", "--placement", "each"]).await;
+    assert_eq!(cli.json(&["get", "server", "process"]).await.get("placement"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

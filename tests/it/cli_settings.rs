@@ -6,8 +6,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::TestApp;
 use crate::support::cli::Cli;
+use crate::support::{Behaviour, Fake, TestApp};
 
 /// Responds to every request with the same bytes and records the heads it received.
 async fn stub(answer: &'static str) -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
@@ -193,4 +193,46 @@ async fn logging_in_keeps_the_token_for_its_owner_only() {
     let shown: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!(shown, json!({"username": "alice", "role": "user"}));
     assert!(heads.recv().await.unwrap().contains("authorization: bearer -token: \"x\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_name_the_epoch_of_the_last_change() {
+    let created = r#"{"name":"few","included_tools":[]}"#;
+    let answer = format!(
+        "HTTP/1.1 201 Created\r\nx-toolgate-epoch: 41\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{created}",
+        created.len()
+    );
+    let (address, mut heads) = stub(answer.leak()).await;
+    let cli = Cli::new(&address);
+    cli.run(&["get", "group", "few"]).await;
+    assert!(!heads.recv().await.unwrap().contains("x-toolgate-min-epoch"));
+    for arguments in [&["get", "group", "few"][..], &["stdio"], &["connect", "cursor", "--dry-run"]] {
+        cli.run_fed(arguments, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").await;
+        assert!(heads.recv().await.unwrap().contains("x-toolgate-min-epoch: 41"), "{arguments:?}");
+        while heads.try_recv().is_ok() {}
+    }
+    let other = Cli::new(&address);
+    other.run(&["get", "group", "few"]).await;
+    assert!(!heads.recv().await.unwrap().contains("x-toolgate-min-epoch"), "another user made no change");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_epoch_of_a_database_that_was_replaced_is_forgotten() {
+    let app = TestApp::start_on_file().await;
+    let cli = Cli::new(&app.address);
+    let fake = Fake::start(Behaviour::default()).await;
+    app.register_http("up", &fake).await;
+    let file = ".toolgate.epochs";
+    cli.ok(&["create", "group", "few", "--included-tools", "up__echo"]).await;
+    let mut entries: serde_json::Value = serde_json::from_str(&cli.read(file)).unwrap();
+    assert!(entries[0]["epoch"].as_u64().unwrap() > 0, "{entries}");
+    let mode = std::fs::metadata(cli.home.path().join(file)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    entries[0]["epoch"] = json!(1_000_000);
+    cli.write(file, &entries.to_string());
+    cli.ok(&["create", "group", "more", "--included-tools", "up__echo"]).await;
+    let after: serde_json::Value = serde_json::from_str(&cli.read(file)).unwrap();
+    assert!(after[0]["epoch"].as_u64().unwrap() < 1_000_000, "{after}");
+    let refused = app.send("GET", "/api/v0/servers", &[("x-toolgate-min-epoch", "1000000")], "").await;
+    assert_eq!(refused.expect(503).headers["x-error-code"], "unknown_epoch");
 }

@@ -255,6 +255,7 @@ async fn a_failure_is_noted_once_with_the_same_reason_and_without_secrets() {
             _ => (json!({"bearer": secret}), json!({"bearer_token": secret})),
         };
         let server = Server::register_with(&app, wire, "s", behaviour.clone(), settings.clone()).await;
+        let _odd = Server::register_with(&app, wire, "odd", behaviour.clone(), settings.clone()).await;
         let mut impatient = settings;
         impatient["timeout_ms"] = json!(200);
         let _late = Server::register_with(&app, wire, "late", behaviour, impatient).await;
@@ -267,7 +268,7 @@ async fn a_failure_is_noted_once_with_the_same_reason_and_without_secrets() {
             ("s__verbatim", verbatim(refused), "bad token *** given (code -32000)"),
             ("late__slow", json!({"ms": 60_000}), "no answer within 0.2 s"),
             (
-                "late__verbatim",
+                "odd__verbatim",
                 verbatim(r#"{"jsonrpc":"2.0","id":$ID,"result":7}"#),
                 "result must be an object",
             ),

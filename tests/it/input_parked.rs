@@ -244,7 +244,7 @@ async fn a_parked_call_keeps_its_place_and_its_time_stands_still() {
     let other = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
     app.register_http("other", &other).await;
     app.register(json!({
-        "name": "http", "transport": "streamable_http", "url": fake.url(), "max_concurrency": 1, "timeout_ms": 700,
+        "name": "http", "transport": "streamable_http", "url": fake.url(), "max_concurrency": 1, "timeout_ms": 3000,
     }))
     .await;
     let agent = ModernAgent::at(&app, "/mcp").with(all());
@@ -255,7 +255,7 @@ async fn a_parked_call_keeps_its_place_and_its_time_stands_still() {
     assert_eq!(error["code"], -32603, "{error}");
     assert_eq!(fake.calls_of("echo"), 0);
     // Longer than a call may take.
-    agent.call("other__slow", json!({"ms": 900})).await;
+    agent.call("other__slow", json!({"ms": 3500})).await;
     let second = agent
         .result("tools/call", answering(call.clone(), &asked, json!({keys(&asked).remove(0): accept("1")})))
         .await;

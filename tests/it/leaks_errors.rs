@@ -15,7 +15,7 @@ async fn start() -> (TestApp, Fake) {
     let app = TestApp::start_enterprise().await;
     let fake = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
     let url = format!("{}?secret-path=1", fake.url());
-    app.register(json!({"name": "s", "transport": "streamable_http", "url": url, "timeout_ms": 400})).await;
+    app.register(json!({"name": "s", "transport": "streamable_http", "url": url})).await;
     (app, fake)
 }
 
@@ -105,9 +105,11 @@ async fn clients_and_users_learn_the_kind_of_a_failure_and_an_id() {
         );
         assert!(app.post(path, body).await.expect(500).error().contains("/mcp"));
     }
+    app.patch("/api/v0/servers/s", json!({"timeout_ms": 400})).await.expect(200);
     for message in told(&app, &client, &user, "slow", &json!({"ms": 60_000})).await {
         assert_kind_only(&message, "timed out after 0.4 s");
     }
+    app.patch("/api/v0/servers/s", json!({"timeout_ms": null})).await.expect(200);
     // What the server itself says passes unchanged.
     fake.update(|behaviour| behaviour.fail.clear());
     let own = agent.error("tools/call", json!({"name": "s__rpc_error"})).await;

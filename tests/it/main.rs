@@ -93,6 +93,7 @@ mod process;
 mod process_children;
 mod process_confinement;
 mod process_guard;
+mod process_starting;
 mod prompts;
 mod resources;
 mod restart;

@@ -126,6 +126,9 @@ async fn only_changed_views_are_notified() {
     // Without a change there is no notification: the next one is for the following change.
     one.notify_tools_changed();
     app.post("/api/v0/tools/enable", json!({"entity": "one__echo"})).await.expect(200);
+    for stream in [&mut *all, group, first] {
+        stream.expect("notifications/tools/list_changed").await;
+    }
     app.delete("/api/v0/servers/one").await.expect(204);
     for stream in [all, group] {
         stream.expect("notifications/tools/list_changed").await;

@@ -75,7 +75,7 @@ async fn a_slow_provider_ends_within_the_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewed_grant_is_stored_before_it_is_used_and_storing_is_tried_again() {
-    let app = TestApp::start().await;
+    let app = TestApp::start_on_file().await;
     let (fake, provider) = protected(Rules::default()).await;
     register(&app, &provider, input(&fake)).await;
     alter(app.database(), REFUSE_GRANTS).await;

@@ -146,10 +146,11 @@ async fn a_wrong_value_is_one_sentence_that_names_the_variable() {
         ("PORT", "-1"),
         ("HOST", "not a host"),
         ("SERVER_MODE", "sandbox"),
-        ("DATABASE_URL", "postgres://u:secret@h/db"),
-        ("DATABASE_URL", "postgresql://u:secret@h/db"),
+        ("DATABASE_URL", "postgres://u:secret@h:port/db"),
+        ("DATABASE_URL", "postgresql://u:secret@h"),
         ("DATABASE_URL", "mysql://u:secret@h/db"),
-        ("POSTGRES_HOST", "db.example"),
+        ("DATABASE_POOL", "1"),
+        ("STALE_RIGHTS_SEC", "soon"),
         ("TOOLGATE_SECRET_KEY", "secret"),
         ("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "soon"),
         ("MCP_SERVER_INIT_REQ_TIMEOUT_SEC", "0"),
@@ -166,6 +167,12 @@ async fn a_wrong_value_is_one_sentence_that_names_the_variable() {
         let sentence = ended.sentence();
         assert!(sentence.contains(name), "{name}={value}: {sentence}");
         assert!(!sentence.contains("secret@") && !sentence.contains("=secret"), "{sentence}");
+    }
+    // Several gateways share a key, so none makes one up.
+    for (name, value) in [("DATABASE_URL", "postgres://u:secret@h/db"), ("POSTGRES_HOST", "db.example")] {
+        let ended = run(command(folder.path(), &[(name, value)])).await;
+        let sentence = ended.sentence();
+        assert!(sentence.contains("TOOLGATE_SECRET_KEY") && !sentence.contains("secret@"), "{sentence}");
     }
     let mut usage = command(folder.path(), &[]);
     usage.args(["--port", "many"]);
@@ -231,6 +238,26 @@ async fn a_signal_ends_it_with_0_and_calls_under_way_are_finished() {
         assert!(begun.elapsed() < Duration::from_secs(8), "{signal}: {:?}", begun.elapsed());
         eventually("the session is ended", async || fake.sessions().is_empty()).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_alone_stops_listening_before_its_calls_end() {
+    let gateway = Process::start().await;
+    let fake = Fake::start(Behaviour::default()).await;
+    let input = json!({ "name": "s", "transport": "streamable_http", "url": fake.url() });
+    gateway.post("/api/v0/servers", &input).await.expect(201);
+    let address = gateway.address.clone();
+    let call = tokio::spawn(async move {
+        let body = json!({ "name": "s__slow", "ms": 5000 }).to_string();
+        client::request(&address, "POST", "/api/v0/tools/invoke", &[], body.into()).await
+    });
+    eventually("the call runs", async || fake.calls_of("slow") == 1).await;
+    gateway.signal(libc::SIGTERM);
+    let address = gateway.address.clone();
+    eventually("nobody new is let in", async || TcpStream::connect(&address).await.is_err()).await;
+    assert!(!call.is_finished(), "nothing is waited for before the listener closes");
+    assert!(call.await.unwrap().expect(200).text().contains("done"));
+    assert_eq!(gateway.end().await.0, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,6 +76,43 @@ async fn a_stdio_server_shows_its_command_and_masks_every_value_of_its_environme
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_placement_of_a_process_is_shown_where_it_is_not_the_default() {
+    let app = TestApp::start().await;
+    let mut input = stdio_input("local", &Behaviour::default());
+    input["placement"] = json!("one");
+    let record = app.register(input.clone()).await["server"].take();
+    assert_eq!(record["placement"], "one");
+    let config = async || app.get("/api/v0/server_configs").await.expect(200).json()[0].clone();
+    let details = async || app.get("/api/dashboard/servers/local").await.expect(200).json();
+    let shown = async || {
+        let list = app.get("/api/v0/servers").await.expect(200).json();
+        [list[0].clone(), app.server("local").await, config().await, details().await]
+    };
+    assert!(shown().await.iter().all(|shown| shown["placement"] == "one"));
+    assert_eq!(app.call("local__echo", json!({ "text": "hi" })).await, "hi", "there is one gateway");
+    let app = app.restart().await;
+    assert_eq!(app.server("local").await["placement"], "one", "it is stored");
+    let patch = async |changes: Value| app.patch("/api/v0/servers/local", changes).await;
+    let kept = patch(json!({ "description": "d" })).await.expect(200).json();
+    assert_eq!(kept["server"]["placement"], "one", "what is left out stays");
+    for default in [json!("each"), json!(null), json!("")] {
+        patch(json!({ "placement": "one" })).await.expect(200);
+        let changed = patch(json!({ "placement": default })).await.expect(200).json();
+        assert_eq!(changed["server"].get("placement"), None);
+    }
+    patch(json!({ "placement": "one" })).await.expect(200);
+    input.as_object_mut().unwrap().remove("placement");
+    app.post("/api/v0/servers?force=true", input).await.expect(201);
+    assert_eq!(app.server("local").await.get("placement"), None, "a registration replaces all settings");
+    patch(json!({ "placement": "one" })).await.expect(200);
+    let fake = Fake::start(Behaviour::default()).await;
+    let url = json!({ "transport": "streamable_http", "url": fake.url() });
+    let moved = patch(url).await.expect(200).json();
+    assert_eq!(moved["server"].get("placement"), None, "the settings of the old transport are gone");
+    assert_eq!(app.call("local__echo", json!({ "text": "hi" })).await, "hi");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_record_masks_user_info_and_query_values_but_the_server_gets_them() {
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::default()).await;

@@ -57,6 +57,9 @@ async fn every_mistake_is_400_and_names_its_field() {
         ("description", http(json!({ "description": {} }))),
         ("session_mode", http(json!({ "session_mode": "Stateful" }))),
         ("session_mode", http(json!({ "session_mode": true }))),
+        ("placement", http(json!({ "placement": "one" }))),
+        ("placement", stdio(json!({ "placement": "two" }))),
+        ("placement", stdio(json!({ "placement": 1 }))),
         ("oauth_scopes", http(json!({ "oauth_scopes": "a b" }))),
         ("oauth_redirect_uri", http(json!({ "oauth_redirect_uri": "nowhere" }))),
         ("timeout_ms", http(json!({ "timeout_ms": -1 }))),
@@ -197,7 +200,7 @@ async fn an_export_has_every_key_and_gives_the_same_servers_again() {
         "oauth_client_id": "id", "oauth_client_secret": "os", "oauth_scopes": ["b", "a"],
     });
     let mut local = crate::support::app::stdio_input("local", &Behaviour::default());
-    local = with(local, json!({ "env": { "K": "v1234" }, "cwd": "/", "enabled": false }));
+    local = with(local, json!({ "env": { "K": "v1234" }, "cwd": "/", "enabled": false, "placement": "one" }));
     app.register(web.clone()).await;
     app.register(local.clone()).await;
     let configs = app.get("/api/v0/server_configs").await.expect(200).json();

@@ -53,14 +53,15 @@ async fn metrics_count_calls_by_outcome_time_them_and_show_links() {
     let app = TestApp::start_with(|config| config.telemetry = true).await;
     let fake = Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await;
     let url = fake.url();
-    app.register(json!({ "name": "s", "transport": "streamable_http", "url": url, "timeout_ms": 200 })).await;
+    app.register(json!({ "name": "s", "transport": "streamable_http", "url": url })).await;
     app.register_http("off", &fake).await;
     app.post("/api/v0/servers/off/disable", json!({})).await.expect(200);
     app.call("s__echo", json!({})).await;
     app.call("s__echo", json!({})).await;
     app.call("s__fail", json!({})).await;
     app.invoke("s__rpc_error", json!({})).await.expect(500);
-    app.invoke("s__slow", json!({ "ms": 5000 })).await.expect(500);
+    app.patch("/api/v0/servers/s", json!({ "timeout_ms": 200 })).await.expect(200);
+    app.invoke("s__slow", json!({ "ms": 60_000 })).await.expect(500);
     app.invoke("s__unheard_of", json!({})).await.expect(404);
     app.invoke("nobody__echo", json!({})).await.expect(404);
     app.register_http("left", &fake).await;

@@ -132,6 +132,31 @@ async fn plain_http_is_not_served_and_urls_say_https() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_starting_says_so_over_tls_too() {
+    let pair = Pair::new("first");
+    let (certificate, key) = (pair.path("cert"), pair.path("key"));
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://anna@{}/tools", silent.local_addr().unwrap());
+    let secret_key = "ab".repeat(32);
+    let variables = [
+        ("TLS_CERT_FILE", certificate.to_str().unwrap()),
+        ("TLS_KEY_FILE", key.to_str().unwrap()),
+        ("DATABASE_URL", &url),
+        ("TOOLGATE_SECRET_KEY", &secret_key),
+    ];
+    let folder = TempDir::new().unwrap();
+    let gateway = process::Unready::start(process::command(folder.path(), &variables)).await;
+    let mut stream = connect(&gateway.address, rustls::DEFAULT_VERSIONS).await;
+    stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 503") && said.ends_with(r#"{"status":"starting"}"#), "{said}");
+    let plain = client::rest(client::raw(&gateway.address, REQUEST).await).await;
+    assert!(!plain.contains("HTTP/"), "{plain}");
+    assert_eq!(gateway.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn changed_files_are_read_again_and_a_wrong_pair_is_not_used() {
     let pair = Pair::new("first");
     let app = start(&pair).await;

@@ -216,6 +216,7 @@ async fn a_call_that_is_given_up_is_cancelled_at_the_server() {
         let error = app.invoke(&format!("{era}__slow"), json!({ "ms": 60000 })).await.expect(500).error();
         assert!(error.contains("0.2 s"), "{error}");
         eventually("it was told", async || fake.cancelled().len() == 1).await;
+        app.patch(&format!("/api/v0/servers/{era}"), json!({ "timeout_ms": null })).await.expect(200);
         assert_eq!(app.call(&format!("{era}__echo"), json!({ "text": "on" })).await, "on");
     }
 }

@@ -47,6 +47,15 @@ test('a new server has what was filled in', () => {
   })
 })
 
+test('the placement of a process is sent if it is not the default', () => {
+  const one = { ...emptyDraft(false, 'npx'), name: 's', placement: 'one' }
+  expect(registration(one)).toMatchObject({ transport: 'stdio', placement: 'one' })
+  expect(registration({ ...one, isUrl: true, url: 'http://h/mcp' })).not.toHaveProperty('placement')
+  const stored = draftOf(server({ kind: 'stdio', command_line: 'npx' }), { ...details, placement: 'one' })
+  expect(stored.placement).toBe('one')
+  expect(changes(stored, { ...stored, placement: 'each' })).toEqual({ placement: 'each' })
+})
+
 test('only what changed is sent, and secrets stay', () => {
   const local = draftOf(server({ kind: 'stdio', command_line: 'npx --key •••', env_keys: ['A', 'B', 'C'] }), details)
   expect(changes(local, { ...local })).toEqual({})

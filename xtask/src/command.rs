@@ -21,8 +21,19 @@ pub fn show_with(root: &Path, line: &[&str], variables: &[(&str, &str)]) -> Resu
 }
 
 /// Runs a command, passes its output on line by line, and calls a function with each line.
-pub fn watch(root: &Path, line: &[&str], mut look: impl FnMut(&str)) -> Result<()> {
-    let mut child = prepare(root, line).stdout(Stdio::piped()).spawn().with_context(|| not_started(line))?;
+pub fn watch(root: &Path, line: &[&str], look: impl FnMut(&str)) -> Result<()> {
+    watch_with(root, line, &[], look)
+}
+
+pub fn watch_with(
+    root: &Path,
+    line: &[&str],
+    variables: &[(&str, &str)],
+    mut look: impl FnMut(&str),
+) -> Result<()> {
+    let mut command = prepare(root, line);
+    command.envs(variables.iter().copied()).stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| not_started(line))?;
     let mut printed = BufReader::new(child.stdout.take().context("the child has no stdout")?);
     let mut bytes = Vec::new();
     // Bytes, not `lines()`: the output of a test may not be UTF-8.

@@ -1,15 +1,21 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //! This file only parses the arguments; what each command does is a table in `steps.rs`.
 
+mod balancer;
 mod bench;
 mod chaos;
 mod clients;
 mod command;
 mod conformance;
 mod dashboard;
+mod deployment;
 mod fresh;
 mod fuzz;
 mod packages;
+mod postgres;
+// The tests of replicas use more of it.
+#[allow(dead_code)]
+mod postgres_server;
 mod python;
 mod release;
 mod run;
@@ -29,8 +35,12 @@ cargo xtask conformance --write
                             writes the scores of the gateway into tests/conformance/README.md
 cargo xtask clients [FILTER]
                             only the real clients; FILTER selects them by name, such as Python
+cargo xtask postgres [FILTER]
+                            the integration tests on a Postgres server of their own, and those of several
+                            gateways on one database
 cargo xtask completion      only the completion of names in zsh and fish
 cargo xtask dashboard       only format, lint, types, unit tests and build of the dashboard
+cargo xtask deployment      only the files in deploy/: images, compose, chart, balancer, service
 cargo xtask browser [FILTER]
                             only the dashboard in a real browser; FILTER selects scripts by name
 cargo xtask chaos [PART...] [--minutes N] [--seed N] [--toolgate FILE]
@@ -79,8 +89,13 @@ fn main() -> ExitCode {
         ["clients", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::CLIENTS)
         }
+        ["postgres"] => Run::new(None).walk(steps::POSTGRES),
+        ["postgres", filter] if !filter.starts_with('-') => {
+            Run::new(Some((*filter).to_owned())).walk(steps::POSTGRES)
+        }
         ["completion"] => Run::new(None).walk(steps::COMPLETION),
         ["dashboard"] => Run::new(None).walk(steps::SOURCES),
+        ["deployment"] => Run::new(None).walk(steps::DEPLOY),
         ["browser"] => Run::new(None).walk(steps::BROWSE),
         ["browser", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::BROWSE)

@@ -1,5 +1,5 @@
 //! Python packages at the versions of a lock file, in virtual environments below `.cache`, never system-wide. There is one
-//! environment for each major version of the Python SDK, since both cannot be installed together.
+//! environment for each major version of the Python SDK, since both cannot be installed together, and one for tools.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,14 +32,18 @@ pub struct Python {
 impl Python {
     /// Installs the packages of `tests/clients/<sdk>.txt`; does nothing if they are installed already.
     pub fn install(root: &Path, sdk: Sdk) -> Result<Python> {
-        let folder = root.join(".cache/python").join(sdk.word());
-        let lock = root.join("tests/clients").join(format!("{}.txt", sdk.word()));
-        let (wanted, stamp) = (fs::read(&lock)?, folder.join("installed.txt"));
+        Python::install_as(root, sdk.word(), &root.join("tests/clients").join(format!("{}.txt", sdk.word())))
+    }
+
+    /// Installs the packages of a lock file into the environment with this name; does nothing if they are installed already.
+    pub fn install_as(root: &Path, name: &str, lock: &Path) -> Result<Python> {
+        let folder = root.join(".cache/python").join(name);
+        let (wanted, stamp) = (fs::read(lock)?, folder.join("installed.txt"));
         if !is_done(&stamp, &wanted) {
             println!("  installing Python packages into {} ...", folder.display());
             command::show(root, &["python3", "-m", "venv", "--clear", text(&folder)?])?;
             let pip = folder.join("bin/pip");
-            let line = [text(&pip)?, "install", "--quiet", "--no-deps", "--requirement", text(&lock)?];
+            let line = [text(&pip)?, "install", "--quiet", "--no-deps", "--requirement", text(lock)?];
             command::show(root, &line)?;
             fs::write(stamp, wanted)?;
         }

@@ -44,7 +44,7 @@ impl Run {
 
     pub fn walk(mut self, steps: &[Step]) -> ExitCode {
         let begun = Instant::now();
-        let strict = env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"));
+        let strict = is_strict();
         let mut skipped = Vec::new();
         for (index, step) in steps.iter().enumerate() {
             let title = format!("[{}/{}] {}", index + 1, steps.len(), step.name);
@@ -81,6 +81,15 @@ impl Run {
         }
     }
 
+    /// Says that a part of a step cannot run here; with `CI=true` that fails.
+    pub fn leave_out(&self, part: &str, reason: &str) -> Result<()> {
+        if is_strict() {
+            bail!("{part}: cannot run, and with CI=true nothing is left out: {reason}");
+        }
+        println!("  {part}: left out, {reason}");
+        Ok(())
+    }
+
     fn fail(&self, title: &str, reason: &str) -> ExitCode {
         self.print_tally();
         println!("FAILED at {title}: {reason}");
@@ -92,6 +101,11 @@ impl Run {
             println!("{tally}");
         }
     }
+}
+
+/// Whether what cannot run here is a failure.
+fn is_strict() -> bool {
+    env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"))
 }
 
 impl Need {

@@ -9,7 +9,9 @@ use crate::clients;
 use crate::command;
 use crate::conformance;
 use crate::dashboard;
+use crate::deployment;
 use crate::fuzz;
+use crate::postgres;
 use crate::release;
 use crate::run::{Need, Run, Step};
 use crate::shells;
@@ -19,6 +21,7 @@ pub const TEST: &[Step] = &[
     Step { name: "format", needs: &[RUSTFMT], run: format },
     Step { name: "clippy", needs: &[CLIPPY], run: clippy },
     Step { name: "tests", needs: &[], run: tests },
+    ON_POSTGRES,
     Step { name: "faults", needs: &[], run: chaos::short },
     Step { name: "attacks", needs: &[], run: chaos::attacks },
     Step { name: "documentation", needs: &[], run: documentation },
@@ -27,8 +30,12 @@ pub const TEST: &[Step] = &[
     // The step before has built the program.
     Step { name: "installation", needs: &[], run: release::check },
     COMPLETION_IN_SHELLS,
+    DEPLOYMENT_FILES,
+    DEPLOYMENT_BALANCER,
+    DEPLOYMENT_SERVICE,
     CONFORMANCE_DIRECT,
     CONFORMANCE_GATEWAY,
+    CONFORMANCE_REPLICAS,
     CONFORMANCE_BRIDGE,
     CONFORMANCE_LINKS,
     CONFORMANCE_REFERENCE,
@@ -37,8 +44,14 @@ pub const TEST: &[Step] = &[
     BROWSER,
 ];
 
-pub const CONFORMANCE: &[Step] =
-    &[CONFORMANCE_DIRECT, CONFORMANCE_GATEWAY, CONFORMANCE_BRIDGE, CONFORMANCE_LINKS, CONFORMANCE_REFERENCE];
+pub const CONFORMANCE: &[Step] = &[
+    CONFORMANCE_DIRECT,
+    CONFORMANCE_GATEWAY,
+    CONFORMANCE_REPLICAS,
+    CONFORMANCE_BRIDGE,
+    CONFORMANCE_LINKS,
+    CONFORMANCE_REFERENCE,
+];
 
 pub const SCORES: &[Step] = &[
     CONFORMANCE_DIRECT,
@@ -47,7 +60,11 @@ pub const SCORES: &[Step] = &[
 
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
 
+pub const POSTGRES: &[Step] = &[ON_POSTGRES];
+
 pub const COMPLETION: &[Step] = &[COMPLETION_IN_SHELLS];
+
+pub const DEPLOY: &[Step] = &[DEPLOYMENT_FILES, DEPLOYMENT_BALANCER, DEPLOYMENT_SERVICE];
 
 pub const SOURCES: &[Step] = &[DASHBOARD];
 
@@ -57,14 +74,25 @@ pub const WEB: &[Step] = &[Step { name: "build of the dashboard", needs: &[NPM],
 
 pub const EXTRA: &[Step] = &[Step { name: "dependencies", needs: &[CARGO_DENY], run: dependencies }];
 
+const ON_POSTGRES: Step = Step { name: "tests on Postgres", needs: &[INITDB], run: postgres::tests };
+
 const COMPLETION_IN_SHELLS: Step =
     Step { name: "completion in shells", needs: &[ZSH, FISH], run: shells::complete };
+
+const DEPLOYMENT_FILES: Step =
+    Step { name: "deployment: images, compose and chart", needs: &[PYTHON], run: deployment::files };
+const DEPLOYMENT_BALANCER: Step =
+    Step { name: "deployment: balancer", needs: &[NGINX], run: deployment::balancer };
+const DEPLOYMENT_SERVICE: Step =
+    Step { name: "deployment: service", needs: &[SYSTEMD], run: deployment::service };
 
 /// Tests the fixture alone first: otherwise a failure behind the gateway could be the fixture's fault.
 const CONFORMANCE_DIRECT: Step =
     Step { name: "conformance of the fixture", needs: &[NPM], run: conformance::direct };
 const CONFORMANCE_GATEWAY: Step =
     Step { name: "conformance through the gateway", needs: &[NPM], run: conformance::through_gateway };
+const CONFORMANCE_REPLICAS: Step =
+    Step { name: "conformance through a balancer", needs: &[NPM, INITDB], run: conformance::replicas };
 const CONFORMANCE_BRIDGE: Step =
     Step { name: "conformance of toolgate stdio", needs: &[NPM], run: conformance::bridge };
 const CONFORMANCE_LINKS: Step =
@@ -76,7 +104,7 @@ const CONFORMANCE_REFERENCE: Step = Step {
 };
 
 const REAL_CLIENTS: Step =
-    Step { name: "real clients", needs: &[NPM, PYTHON, CURL, SCRIPT], run: clients::run };
+    Step { name: "real clients", needs: &[NPM, PYTHON, CURL, SCRIPT, INITDB], run: clients::run };
 
 /// Checks the sources, runs the unit tests, and checks that the committed build is up to date.
 const DASHBOARD: Step = Step { name: "dashboard", needs: &[NPM], run: dashboard::check };
@@ -97,6 +125,11 @@ const CLIPPY: Need =
 const CARGO_DENY: Need =
     Need::Works { probe: &["cargo", "deny", "--version"], remedy: "cargo install --locked cargo-deny" };
 const NPM: Need = Need::Debian { probe: &["npm", "--version"], packages: &["nodejs", "npm"] };
+/// Debian keeps the programs of each version in a folder of its own.
+const INITDB: Need = Need::Debian {
+    probe: &["sh", "-c", "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"],
+    packages: &["postgresql"],
+};
 const CURL: Need = Need::Debian { probe: &["curl", "--version"], packages: &["curl"] };
 /// Runs a program in a terminal.
 const SCRIPT: Need = Need::Debian { probe: &["script", "--version"], packages: &["bsdutils"] };
@@ -108,6 +141,7 @@ const VALGRIND: Need = Need::Debian { probe: &["valgrind", "--version"], package
 const STRACE: Need = Need::Debian { probe: &["strace", "-o", "/dev/null", "true"], packages: &["strace"] };
 const TASKSET: Need = Need::Debian { probe: &["taskset", "--version"], packages: &["util-linux"] };
 const NGINX: Need = Need::Debian { probe: &["/usr/sbin/nginx", "-v"], packages: &["nginx-light"] };
+const SYSTEMD: Need = Need::Debian { probe: &["systemd-analyze", "--version"], packages: &["systemd"] };
 const PYTHON: Need = Need::Debian {
     // `timeout` is in Python 3.11 and newer.
     probe: &["python3", "-c", "import venv, ensurepip; from asyncio import timeout"],
@@ -119,8 +153,12 @@ fn format(run: &mut Run) -> Result<()> {
 }
 
 fn clippy(run: &mut Run) -> Result<()> {
-    let line = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-    command::show(&run.root, &line)
+    // The second one is not among all targets, since plain `cargo test` leaves it out.
+    for targets in ["--all-targets", "--test=replicas"] {
+        let line = ["cargo", "clippy", "--workspace", targets, "--locked", "--", "-D", "warnings"];
+        command::show(&run.root, &line)?;
+    }
+    Ok(())
 }
 
 fn tests(run: &mut Run) -> Result<()> {
@@ -142,7 +180,7 @@ fn dependencies(run: &mut Run) -> Result<()> {
     command::show(&run.root, &["cargo", "deny", "--locked", "check"])
 }
 
-/// Runs each target for the default time of the fuzzing program.
+/// Runs each target for a short time; `cargo xtask fuzz` takes longer.
 fn fuzzing(run: &mut Run) -> Result<()> {
-    fuzz::run(&run.root, &[])
+    fuzz::run(&run.root, &["--seconds", "10"])
 }

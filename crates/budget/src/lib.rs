@@ -1,12 +1,13 @@
 //! Bounds on what anything outside of the gateway can cost: callers, servers and strangers. A bound on something that
 //! lasts is a [`Budget`], which has an owner (the process, a principal, a server); a part of it is taken as a guard that
-//! gives it back on drop. A bound on a pace is a [`RateLimiter`]. Every refusal is counted by its [`Bound`] and is one
+//! gives it back on drop. A bound on a pace is a [`RateLimiter`], or a [`Portion`] of one that gateways share. Every refusal is counted by its [`Bound`] and is one
 //! sentence that names the limit. Waiting, closing and status codes are up to the users of this crate.
 
 mod bound;
 mod budget;
 mod charged;
 mod limits;
+mod portion;
 mod rate;
 mod refusals;
 
@@ -18,6 +19,7 @@ pub use limits::{
     PARKED_OF_PRINCIPAL, SERVER_PROCESSES, SUBSCRIPTIONS_OF_PRINCIPAL, SUBSCRIPTIONS_OF_SESSION, URI_BYTES,
     WAITING_CALLS,
 };
+pub use portion::{Portion, PortionTake};
 pub use rate::RateLimiter;
 pub use refusals::Refusals;
 

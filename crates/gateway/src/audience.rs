@@ -10,10 +10,10 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::Gateway;
-use super::caller::{Owner, Scope, Viewer};
+use super::caller::{Owner, Viewer};
 use super::catalog::{Catalog, Entry, Listed};
 use super::view::Lens;
-use model::{Offering, ServerName, SessionMode};
+use model::{Offering, ServerName};
 use upstream::{Profile, Upstream};
 
 /// The most profiles whose catalogs are kept; clients can declare any number of different capabilities.
@@ -236,7 +236,7 @@ impl Gateway {
     ) -> (Vec<Upstream>, bool) {
         let (mut unread, mut is_complete) = (Vec::new(), extent == Extent::All);
         for entry in catalog.entries().filter(|entry| lens.admits(entry)) {
-            let is_stateful = entry.registration.config.session_mode == SessionMode::Stateful;
+            let is_stateful = entry.is_stateful();
             let is_meant = match extent {
                 Extent::All => true,
                 Extent::Shared => !is_stateful,
@@ -274,7 +274,7 @@ impl Gateway {
             entry.filter(|entry| entry.upstream.as_ref().is_some_and(|current| current.is(upstream)))
         };
         if !shared.is_empty() {
-            let _turn = self.turn.lock().await;
+            let _turn = self.local_turn().await;
             let catalog = self.catalog();
             if let Some(entry) = current(&catalog)
                 && let Some(changed) = entry.with_set(&shared, offering)
@@ -306,7 +306,7 @@ impl Gateway {
     /// Passes a client's notice on to the server of its endpoint, on the link that its calls use. It counts as a call in
     /// flight until the server has received it; beyond that limit it is dropped, since a notice has no answer.
     pub async fn pass_notice(&self, viewer: &Viewer, profile: &Profile, notice: &Bytes) {
-        let Scope::Server(server) = &viewer.scope else { return };
+        let Some(server) = viewer.scope.server() else { return };
         let Ok(_in_flight) = self.usage(viewer.client).calls.take(1) else { return };
         let upstream = self.catalog().get(server).and_then(|entry| entry.upstream.clone());
         let Some(upstream) = upstream else { return };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::oauth::{AuthorizationPurpose, Content};
 use super::record::ServerRecord;
+use super::server_change::Terms;
 use super::{Error, Gateway, now_ms};
 use model::{Redactor, Registration, Secret, ServerName, time};
 use store::{AuthorizationKey, AuthorizationStatus, StoreError, StoredAuthorization};
@@ -176,7 +177,8 @@ impl Gateway {
         })?;
         content.grant = Some(grant.clone());
         self.keep_grant(&authorization.id, &content.to_secret()).await?;
-        self.adopt(registration, grant, content.keeps).await
+        let terms = Terms { keeps: content.keeps, expected: content.purpose.expected() };
+        self.adopt(registration, grant, terms).await
     }
 
     /// Stores a grant before it is used. Retries a failed write, since the code is used up and gives no second grant.

@@ -1,5 +1,6 @@
 //! The sender of a request, and the endpoint that it uses.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,43 @@ pub enum Scope {
     Group(String),
     /// One server under its native names.
     Server(String),
+    /// One server that this gateway runs for others, as it is: for a link of another gateway, which does what is to be done
+    /// for its callers.
+    Link(LinkScope),
+}
+
+/// The server of a link, and the number of the link.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LinkScope {
+    pub server: String,
+    pub number: u64,
+}
+
+impl Scope {
+    /// The server, if there is only one.
+    pub fn server(&self) -> Option<&str> {
+        match self {
+            Scope::Server(name) => Some(name),
+            Scope::Link(link) => Some(&link.server),
+            Scope::Everything | Scope::Group(_) => None,
+        }
+    }
+
+    /// The link of another gateway, if this is its scope.
+    pub fn link(&self) -> Option<&LinkScope> {
+        match self {
+            Scope::Link(link) => Some(link),
+            Scope::Everything | Scope::Group(_) | Scope::Server(_) => None,
+        }
+    }
+
+    /// The scope whose lists are shown: links share those of their server.
+    pub fn of_lists(&self) -> Cow<'_, Scope> {
+        match self {
+            Scope::Link(link) => Cow::Owned(Scope::Server(link.server.clone())),
+            Scope::Everything | Scope::Group(_) | Scope::Server(_) => Cow::Borrowed(self),
+        }
+    }
 }
 
 /// A caller together with the endpoint. What exists for a viewer is decided at each lookup, so a viewer may be kept:
@@ -75,7 +113,11 @@ impl Logs {
 impl Viewer {
     /// The owner of the viewer's links to stateful servers, if it has no session.
     pub fn owner(&self) -> Owner {
-        self.client.map_or(Owner::Anybody, Owner::Principal)
+        match (&self.scope, self.client) {
+            (Scope::Link(link), _) => Owner::Link(link.number),
+            (_, Some(client)) => Owner::Principal(client),
+            (_, None) => Owner::Anybody,
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use super::principals::Principals;
 use super::quota::ServerQuota;
 use model::name::SEPARATOR;
 use model::{
-    Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,
-    SessionMode, Template, Tool,
+    Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName, Template,
+    Tool,
 };
 use telemetry::{Metrics, SuccessMeter};
 use upstream::{Profile, Upstream};
@@ -57,9 +57,7 @@ impl Catalog {
     /// Makes this the next catalog after the one of this generation, and computes what is derived from its servers.
     pub fn following(mut self, generation: u64) -> Self {
         self.generation = generation + 1;
-        let is_stateful =
-            |entry: &Arc<Entry>| entry.registration.config.session_mode == SessionMode::Stateful;
-        self.has_stateful_servers = self.servers.values().any(is_stateful);
+        self.has_stateful_servers = self.servers.values().any(|entry| entry.is_stateful());
         self.has_differing_lists = self.servers.values().any(|entry| !entry.sets.is_empty());
         self.audiences = Arc::default();
         self.sharing = Arc::default();

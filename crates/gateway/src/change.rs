@@ -9,9 +9,14 @@ use tokio::sync::MutexGuard;
 
 use super::catalog::Catalog;
 use super::{Error, Gateway};
+use store::SharedTurn;
 
 /// The right to change the store and the catalog; one change at a time has it.
-pub(super) type Turn<'a> = MutexGuard<'a, ()>;
+pub(super) struct Turn<'a> {
+    /// Among the gateways on the same database, if others may use it. Given back first.
+    shared: Option<SharedTurn>,
+    _local: MutexGuard<'a, ()>,
+}
 
 impl Gateway {
     /// Runs a change to its end even if the request that asked for it is cancelled, so nothing is left half done.
@@ -31,12 +36,31 @@ impl Gateway {
 
     /// Waits for the turn of this change. Fails if an earlier write failed and the database still cannot be written;
     /// nothing is changed then.
-    pub(super) async fn turn(&self) -> Result<Turn<'_>, Error> {
-        let turn = self.turn.lock().await;
+    pub(super) async fn turn(self: &Arc<Self>) -> Result<Turn<'_>, Error> {
+        let mut turn = self.local_turn().await;
+        turn.shared = self.store.shared_turn().await?;
         if !self.store.health().borrow().is_ok() {
             self.reconcile(&turn).await?;
         }
+        if turn.shared.as_ref().is_some_and(|shared| shared.epoch != self.progress.reached()) {
+            self.catch_up(&turn).await?;
+        }
         Ok(turn)
+    }
+
+    /// The turn of a change that applies even while the database fails. It is shared if that is possible.
+    pub(super) async fn turn_anyway(self: &Arc<Self>) -> Turn<'_> {
+        let mut turn = self.local_turn().await;
+        match self.store.shared_turn().await {
+            Ok(shared) => turn.shared = shared,
+            Err(error) => tracing::debug!(%error, "a change cannot take its turn among the gateways"),
+        }
+        turn
+    }
+
+    /// The turn of a change that affects only this gateway.
+    pub(super) async fn local_turn(&self) -> Turn<'_> {
+        Turn { shared: None, _local: self.turn.lock().await }
     }
 
     /// Publishes a new catalog and signals the change.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Gateway;
-use super::caller::{Caller, Scope, Viewer};
+use super::caller::{Caller, LinkScope, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::ending::CalledTool;
 use super::refusal::Refusal;
@@ -43,6 +43,9 @@ pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Desti
         .lens(&caller.viewer)
         .ok_or_else(|| Refusal::Invalid("this endpoint no longer exists".into()))?;
     let method = head.method.as_deref().unwrap_or_default();
+    if let Scope::Link(link) = &caller.viewer.scope {
+        return link_destination(catalog, link, head);
+    }
     match method {
         "tools/call" => tool_destination(catalog, caller, head, &lens),
         "prompts/get" => {
@@ -69,14 +72,33 @@ pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Desti
             Err(Refusal::UnknownMethod(method.to_owned()))
         }
         // The endpoint of one server passes on methods that the gateway does not know.
-        _ => match &caller.viewer.scope {
-            Scope::Server(name) => {
-                let entry = catalog.get(name).ok_or_else(|| Refusal::UnknownMethod(method.to_owned()))?;
-                Ok(Destination::to(entry))
-            }
-            Scope::Everything | Scope::Group(_) => Err(Refusal::UnknownMethod(method.to_owned())),
-        },
+        _ => {
+            let entry = caller.viewer.scope.server().and_then(|name| catalog.get(name));
+            entry.map(Destination::to).ok_or_else(|| Refusal::UnknownMethod(method.to_owned()))
+        }
     }
+}
+
+/// Everything that comes on a link of another gateway goes to its server: the other gateway has checked what its caller
+/// may use, and counts the call.
+fn link_destination(catalog: &Catalog, link: &LinkScope, head: &Head<'_>) -> Result<Destination, Refusal> {
+    let gone = || Refusal::Invalid("this endpoint no longer exists".into());
+    let mut destination = Destination::to(catalog.get(&link.server).ok_or_else(gone)?);
+    destination.is_repeatable = match head.method.as_deref().unwrap_or_default() {
+        "tools/call" => {
+            let tool = head.params.as_ref().and_then(|params| params.name.as_ref());
+            let tool = tool.and_then(|tool| destination.entry.tool_position(&tool.value));
+            tool.is_some_and(|tool| destination.entry.is_repeatable(tool))
+        }
+        "prompts/get" | "resources/read" | "completion/complete" | "tasks/get" | "tasks/result" => true,
+        method => is_list(method),
+    };
+    Ok(destination)
+}
+
+/// Whether a method reads one of the lists of a server.
+pub fn is_list(method: &str) -> bool {
+    matches!(method, "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list")
 }
 
 fn tool_destination(
@@ -106,14 +128,14 @@ fn tool_destination(
 
 fn task_destination(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Destination, Refusal> {
     let id = head.params.as_ref().and_then(|params| params.task_id.as_ref());
-    let (entry, id) = match (id, &caller.viewer.scope) {
+    let (entry, id) = match (id, caller.viewer.scope.server()) {
         (Some(id), _) => (tasks::task_owner(catalog, &caller.viewer, &id.value)?, id),
         // The server decides what it makes of it.
-        (None, Scope::Server(name)) => {
+        (None, Some(name)) => {
             let unknown = || Refusal::Invalid("this endpoint no longer exists".into());
             return Ok(Destination::to(catalog.get(name).ok_or_else(unknown)?));
         }
-        (None, Scope::Everything | Scope::Group(_)) => return Err(tasks::not_an_id()),
+        (None, None) => return Err(tasks::not_an_id()),
     };
     let (entry, known_as) = entry;
     let destination = Destination::to(entry).renaming(id, known_as);
@@ -204,17 +226,17 @@ impl Gateway {
 pub fn named_server(scope: &Scope, head: &Head<'_>) -> Option<String> {
     let params = head.params.as_ref()?;
     let name = params.name.as_ref().or(params.task_id.as_ref())?;
-    match scope {
-        Scope::Server(server) => Some(server.clone()),
-        Scope::Everything | Scope::Group(_) => Some(QualifiedName::parse(&name.value)?.server.to_owned()),
+    match scope.server() {
+        Some(server) => Some(server.to_owned()),
+        None => Some(QualifiedName::parse(&name.value)?.server.to_owned()),
     }
 }
 
 /// The server that a name belongs to, and its name there.
 fn owner<'a, 'b>(catalog: &'a Catalog, scope: &Scope, name: &'b str) -> Option<(&'a Arc<Entry>, &'b str)> {
-    match scope {
-        Scope::Server(server) => Some((catalog.get(server)?, name)),
-        Scope::Everything | Scope::Group(_) => {
+    match scope.server() {
+        Some(server) => Some((catalog.get(server)?, name)),
+        None => {
             let name = QualifiedName::parse(name)?;
             Some((catalog.get(name.server)?, name.item))
         }

@@ -30,7 +30,7 @@ impl Gateway {
     pub(super) fn disclosure_to(&self, owner: Owner) -> Disclosure {
         self.disclosure(match owner {
             Owner::Principal(principal) => Some(principal),
-            Owner::Session(_) | Owner::Anybody => None,
+            Owner::Session(_) | Owner::Anybody | Owner::Link(_) => None,
         })
     }
 }

@@ -132,7 +132,12 @@ impl Gateway {
             ending.denied();
             return Err(Failure::Disabled);
         };
-        let in_flight = match self.charge(&request, ending.tool()) {
+        let charged = match self.store.is_shared() {
+            // Boxed, since the future is large and not always needed.
+            true => Box::pin(self.charge_shared(&request, ending.tool())).await,
+            false => self.charge(&request, ending.tool()),
+        };
+        let in_flight = match charged {
             Ok(in_flight) => in_flight,
             Err(throttled) => {
                 ending.set(Outcome::Limited, || throttled.to_string());
@@ -179,6 +184,19 @@ impl Gateway {
         let usage = self.usage(payer.principal());
         let in_flight = usage.calls.take(1)?;
         self.charge_quotas(payer, &usage, &request.entry, tool)?;
+        Ok(Some(in_flight))
+    }
+
+    /// The same, if gateways on the same database share the limits.
+    async fn charge_shared(
+        &self,
+        request: &CallRequest,
+        tool: Option<&str>,
+    ) -> Result<Option<Taken>, Throttled> {
+        let Some(payer) = request.payer else { return Ok(None) };
+        let usage = self.usage(payer.principal());
+        let in_flight = usage.calls.take(1)?;
+        self.charge_shared_quotas(payer, &usage, &request.entry, tool).await?;
         Ok(Some(in_flight))
     }
 }

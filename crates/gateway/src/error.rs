@@ -26,6 +26,9 @@ pub enum ErrorKind {
     /// The database cannot be used now and nothing was changed, or there is no room for the response. The same request may
     /// work later.
     Unavailable,
+    /// Another gateway on the same database has to answer, the one in this slot. It is also the answer if that one cannot be
+    /// reached.
+    Elsewhere(u16),
     /// The gateway failed; the cause is in the log.
     Internal,
 }
@@ -86,6 +89,18 @@ impl Error {
         let sentence =
             format!("the database cannot be used now: {reason}; nothing was changed, try again later");
         Self::new(ErrorKind::Unavailable, sentence)
+    }
+
+    /// This gateway does not know of all changes up to an epoch yet.
+    pub fn behind(epoch: i64) -> Self {
+        let sentence = format!("this gateway has not read the changes up to epoch {epoch} yet; try again");
+        Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(ErrorKind::Unavailable, sentence) }
+    }
+
+    /// The gateway in this slot has what the request is about.
+    pub fn elsewhere(slot: u16) -> Self {
+        let sentence = "another gateway has what this request is about, and cannot be reached; try again in some seconds";
+        Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(ErrorKind::Elsewhere(slot), sentence) }
     }
 
     /// The response does not fit beside the other bytes in transit.

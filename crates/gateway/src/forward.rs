@@ -12,7 +12,7 @@ use super::answer::{Answer, Asked, Settled};
 use super::audience::Extent;
 use super::caller::Caller;
 use super::catalog::{Catalog, Entry};
-use super::destination::{self, Destination, Reading, ReturnedState};
+use super::destination::{self, Destination, Reading, ReturnedState, is_list};
 use super::disclosure::Disclosure;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::input::InputRound;
@@ -86,7 +86,11 @@ impl Gateway {
         let (era, profile) = (caller.profile.era, caller.profile.clone());
         let entry = destination.entry.clone();
         let links = self.shared_uris(&catalog, &caller.viewer, entry.name());
-        let payer = Payer::of(head.method.as_deref().unwrap_or_default(), caller.viewer.client);
+        let method = head.method.as_deref().unwrap_or_default();
+        // The gateway of a link has charged its caller, and reads lists whatever calls there are.
+        let is_link = caller.viewer.scope.link().is_some();
+        let payer = Payer::of(method, caller.viewer.client).filter(|_| !is_link);
+        let only_waits = tasks.only_waits() || is_link && is_list(method);
         let request = CallRequest {
             entry: destination.entry,
             wording: Wording::Passed(Passed {
@@ -99,7 +103,7 @@ impl Gateway {
             is_repeatable: destination.is_repeatable,
             revoked,
             payer,
-            only_waits: tasks.only_waits(),
+            only_waits,
         };
         let begun = self.begin_call(request, destination.tool, Some(head)).await;
         let call = begun.map_err(|failure| explain(&entry, failure, disclosure))?;

@@ -1,6 +1,7 @@
 //! Joins the credentials of upstreams with the store that keeps them, and finds the credentials for a registration.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -17,6 +18,27 @@ pub struct Keeper(pub Arc<Store>);
 impl KeepGrants for Keeper {
     async fn keep(&self, server: &ServerName, lineage: &str, grant: &Secret) -> Result<bool, String> {
         self.0.renew_grant(server, lineage, grant, now_ms()).await.map_err(|error| error.to_string())
+    }
+
+    fn is_shared(&self) -> bool {
+        self.0.is_shared()
+    }
+
+    async fn claim(
+        &self,
+        server: &ServerName,
+        lineage: &str,
+        time: Duration,
+    ) -> Result<(bool, Option<Secret>), String> {
+        let now = now_ms();
+        let until = now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        self.0.claim_renewal(server, lineage, until, now).await.map_err(|error| error.to_string())
+    }
+
+    async fn release(&self, server: &ServerName) {
+        if let Err(error) = self.0.release_renewal(server).await {
+            tracing::debug!(%server, %error, "the renewal of a grant stays reserved for a while");
+        }
     }
 }
 

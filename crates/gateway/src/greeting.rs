@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::Gateway;
-use super::caller::{Scope, Viewer};
+use super::caller::{LinkScope, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::union::{united, without_tasks};
 use super::view::{Lens, View};
@@ -39,7 +39,9 @@ impl Gateway {
         Some(match &viewer.scope {
             Scope::Everything => "this endpoint does not exist".to_owned(),
             Scope::Group(name) => format!("tool group {name:?} does not exist"),
-            Scope::Server(name) => format!("server {name:?} does not exist"),
+            Scope::Server(name) | Scope::Link(LinkScope { server: name, .. }) => {
+                format!("server {name:?} does not exist")
+            }
         })
     }
 }
@@ -56,7 +58,9 @@ impl Greeting {
     /// The greeting of a scope; `None` if the scope does not exist.
     pub fn of(catalog: &Catalog, lens: &Lens<'_>, view: &View<'_>, scope: &Scope) -> Option<Self> {
         match scope {
-            Scope::Server(name) => catalog.get(name).map(|entry| native(entry)),
+            Scope::Server(name) | Scope::Link(LinkScope { server: name, .. }) => {
+                catalog.get(name).map(|entry| native(entry))
+            }
             Scope::Everything => {
                 let servers: Vec<_> = catalog.entries().filter(|entry| lens.admits(entry)).collect();
                 Some(composed(&servers, instructions(servers.iter().map(|entry| &***entry))))

@@ -1,10 +1,10 @@
 //! Authentication: finds the user or client that a credential belongs to. What they may do is decided elsewhere: routes
 //! in the faces, tools and prompts in `view`.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use super::Gateway;
 use super::principals::Principal;
+use super::{Error, Gateway};
 use model::Secret;
 use store::TokenHash;
 
@@ -48,6 +48,16 @@ impl Gateway {
             None => compute(),
         };
         self.catalog.load().principals().find(&hash).cloned()
+    }
+
+    /// The same for a token that is not known here: another gateway on the same database may just have created it.
+    pub async fn identify_anew(self: &Arc<Self>, token: &[u8]) -> Result<Option<Principal>, Error> {
+        let hash = self.store.token_hash(token);
+        if self.store.is_shared() && self.store.has_token(token).await? {
+            let turn = self.local_turn().await;
+            self.catch_up(&turn).await?;
+        }
+        Ok(self.catalog.load().principals().find(&hash).cloned())
     }
 
     pub fn is_initialized(&self) -> bool {

@@ -147,13 +147,18 @@ pub enum Progressed {
 
 impl Gateway {
     /// Gives a call the answers of its caller; returns the keys that are still open.
-    pub fn answer_input(
+    pub async fn answer_input(
         &self,
         owner: Owner,
         call: &str,
         responses: Vec<PersonsAnswer>,
     ) -> Result<Vec<String>, Error> {
         let unknown = || Error::not_found(format!("no call {call:?} is waiting for input"));
+        if let Some(slot) = slot_in(call).filter(|slot| *slot != self.slot())
+            && self.find_replica(slot).await.is_some()
+        {
+            return Err(Error::elsewhere(slot));
+        }
         let interview = self.interviews.lock().get(call).cloned();
         let interview = interview.filter(|interview| interview.owner == owner).ok_or_else(unknown)?;
         let mut open = interview.lock();
@@ -173,11 +178,20 @@ impl Gateway {
     }
 }
 
+/// The gateway that gave a call its id; `None` if it was alone.
+fn slot_in(call: &str) -> Option<u16> {
+    call.split_once('-')?.0.parse().ok()
+}
+
 impl Interviews {
-    pub fn begin(&self, owner: Owner, events: mpsc::Sender<CallEvent>) -> Interview<'_> {
+    /// `slot` is the number of this gateway among those on its database.
+    pub fn begin(&self, owner: Owner, events: mpsc::Sender<CallEvent>, slot: u16) -> Interview<'_> {
         let (sender, answers) = mpsc::unbounded_channel();
         let shared = Arc::new(OpenInterview { owner, open: Mutex::default(), answers: sender });
-        let id = super::random_id();
+        let id = match slot {
+            0 => super::random_id(),
+            slot => format!("{slot}-{}", super::random_id()),
+        };
         self.lock().insert(id.clone(), shared.clone());
         let (questions, round) = (HashMap::new(), None);
         Interview { interviews: self, id, shared, answers, events, count: 0, questions, round }

@@ -33,6 +33,7 @@ impl Gateway {
     ) -> Result<InvokedResult, Error> {
         let catalog = self.catalog();
         let (entry, tool) = catalog.tool(full_name).inspect_err(|_| self.deny_call())?;
+        self.check_home(owner, entry).await?;
         let name = text::quote(&tool.name);
         let request = OwnRequest {
             method: "tools/call",

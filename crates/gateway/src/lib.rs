@@ -1,7 +1,7 @@
 //! What the product does, and the only place that joins the store and the upstreams. Faces call it; it knows no face.
 //! Reading order: `catalog` (everything registered), `caller` (who asks, at which endpoint), `members`, `view`, `lists`
-//! and `greeting` (what an endpoint shows), `change` and `reconcile` (what every change goes through, and repairs after
-//! a failed one), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
+//! and `greeting` (what an endpoint shows), `change`, `reconcile` and `catch_up` (what every change goes through, repairs
+//! after a failed one, and the changes of other gateways), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
 //! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
 //! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
 //! access), `usage` and `quota` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
@@ -10,11 +10,13 @@
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
 
+mod admission;
 pub mod answer;
 pub mod audience;
 pub mod authorizations;
 pub mod caller;
 pub mod catalog;
+mod catch_up;
 mod change;
 pub mod clients;
 mod clock;
@@ -29,11 +31,14 @@ pub mod forward;
 mod grants;
 pub mod greeting;
 pub mod groups;
+mod homes;
 pub mod identification;
 pub mod init;
 pub mod input;
 pub mod interview;
 pub mod invoke;
+mod leases;
+mod limiter;
 pub mod lists;
 pub mod members;
 pub mod oauth;
@@ -46,11 +51,13 @@ pub mod recent_clients;
 mod reconcile;
 pub mod record;
 pub mod refusal;
+mod replicas;
 mod request;
 pub mod resources;
 mod result;
 mod retired_tokens;
 mod revocation;
+mod runner;
 mod server_change;
 pub mod servers;
 mod shared_uris;
@@ -65,7 +72,7 @@ pub mod view;
 pub mod why;
 mod wording;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -77,25 +84,28 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use budget::Budgets;
-use model::{LogLevel, Mode, Offering, ServerName, Topic, time};
+use model::{LogLevel, Mode, Offering, ServerName, Status, Topic, time};
 use store::Store;
 use telemetry::Metrics;
 use upstream::credentials::Credentials;
 use upstream::{Options, ServerEvent, Upstream};
 
+pub use admission::check_use;
 pub use catalog::{Catalog, Entry};
 pub use error::{Error, ErrorKind};
 
-pub use store::Health as StoreHealth;
+pub use store::{Health as StoreHealth, Replica};
 pub use upstream::News;
 
 use audience::OwnLists;
 use caller::{Owner, Profile, Viewer};
+use catch_up::Progress;
 use grants::Keeper;
 use interview::Interviews;
 use lists::ListCache;
 use principals::Principals;
 use recent_clients::RecentClients;
+use replicas::Replicas;
 use retired_tokens::RetiredTokens;
 use subscriptions::{SubscribedTopic, Subscriptions};
 use tasks::TaskNotice;
@@ -108,6 +118,15 @@ const UPDATES_BACKLOG: usize = 1024;
 /// How long a client waits for servers to accept a log level.
 const ANSWERING: Duration = Duration::from_secs(5);
 
+/// Settings for gateways that share a database.
+#[derive(Clone, Debug)]
+pub struct Sharing {
+    /// How long the rights in memory count without a database that confirms them.
+    pub stale_rights: Duration,
+    /// Where other gateways reach this one.
+    pub internal_url: String,
+}
+
 pub struct Gateway {
     store: Arc<Store>,
     /// The store, as upstreams use it to keep grants.
@@ -118,6 +137,12 @@ pub struct Gateway {
     retired_tokens: RetiredTokens,
     /// Held during each change of the store and the catalog, so that the two do not diverge.
     turn: tokio::sync::Mutex<()>,
+    /// How far the changes of other gateways on the same database have been followed.
+    progress: Progress,
+    /// The gateways on the same database.
+    replicas: Replicas,
+    /// Servers whose lists could not be stored yet.
+    late_offerings: Mutex<BTreeSet<ServerName>>,
     /// Ended authorizations whose result could not be stored yet, with the error of those that failed.
     unsettled: Mutex<Vec<(String, Option<String>)>>,
     /// Whether authorizations that the last stop interrupted still have to be marked as failed in the database.
@@ -157,18 +182,26 @@ impl Gateway {
         mode: Mode,
         options: Options,
         authorization_life: Duration,
+        sharing: Sharing,
         metrics: Metrics,
     ) -> Result<Arc<Self>, Error> {
-        let is_initialized = check_mode(&store, mode).await?;
+        let is_initialized = admission::claim_mode(&store, mode).await?;
         if !is_initialized {
             tracing::info!("not initialized yet; the response to POST /init contains the token of the admin");
         }
         // The gateway starts even if the disk is full: it serves what it has, and writes later.
-        let swept = store.fail_interrupted_authorizations(now_ms()).await;
+        let swept = match store.is_shared() {
+            // Another gateway may be completing them.
+            true => Ok(()),
+            false => store.fail_interrupted_authorizations(now_ms()).await,
+        };
         if let Err(error) = &swept {
             tracing::warn!(%error, "cannot mark interrupted authorizations as failed; trying again later");
         }
         let store = Arc::new(store);
+        let replicas = Replicas::join(&store, &sharing.internal_url).await?;
+        // Before anything is read: what changes meanwhile is read again.
+        let epoch = store.epoch().await?;
         let keeper = Arc::new(Keeper(store.clone()));
         let mut grants = store.load_grants().await?;
         let (events, received) = mpsc::unbounded_channel();
@@ -176,32 +209,34 @@ impl Gateway {
         let (users, clients) = (store.load_users().await?, store.load_clients().await?);
         let retired_tokens = RetiredTokens::new(store.load_retired_tokens(now_ms()).await?);
         let principals = Principals::new(&store, is_initialized, users, clients);
+        let enabled = stored.iter().filter(|server| server.registration.flags.enabled);
+        let enabled = enabled
+            .map(|server| (server.registration.config.name.clone(), Status::Connecting, String::new()));
+        replicas.renew_leases(&store, enabled.collect::<Vec<_>>().into_iter()).await?;
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
             let grant =
                 grants.remove(config.name.as_str()).and_then(|text| grants::read(&config.name, &text));
             let credentials = Credentials::new(&config, &options, keeper.clone(), grant, true);
+            let offering = Arc::new(server.offering);
             let upstream = server.registration.flags.enabled.then(|| {
-                Upstream::resume(config, options.clone(), events.clone(), credentials, &server.offering)
+                let reading = replicas.reading_of(&config);
+                Upstream::resume(config, options.clone(), events.clone(), credentials, &offering, reading)
             });
             let discovered = server.discovered_at_ms;
-            Entry::new(
-                server.registration,
-                Arc::new(server.offering),
-                upstream,
-                server.updated_at_ms,
-                discovered,
-            )
+            Entry::new(server.registration, offering, upstream, server.updated_at_ms, discovered)
         });
+        let catalog = Catalog::new(entries, groups).with_principals(principals).following(0);
         let gateway = Arc::new(Self {
-            catalog: ArcSwap::from_pointee(
-                Catalog::new(entries, groups).with_principals(principals).following(0),
-            ),
+            catalog: ArcSwap::from_pointee(catalog),
             store,
             keeper: keeper.clone(),
             authorization_life,
             retired_tokens,
             turn: tokio::sync::Mutex::default(),
+            progress: Progress::new(epoch, sharing.stale_rights),
+            replicas,
+            late_offerings: Mutex::default(),
             unsettled: Mutex::default(),
             has_interrupted: AtomicBool::new(swept.is_err()),
             in_change: Mutex::default(),
@@ -224,11 +259,16 @@ impl Gateway {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
+        gateway.follow_leases();
         let follow = gateway.clone().follow(received);
         let stop = gateway.stop.clone();
         gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
         let (clean, stop) = (gateway.clone().keep_authorizations_clean(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(clean).await });
+        let (follow, stop) = (gateway.clone().follow_database(), gateway.stop.clone());
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
+        let (beat, stop) = (gateway.clone().keep_membership(), gateway.stop.clone());
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(beat).await });
         let (heal, stop) = (gateway.clone().keep_store_healthy(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(heal).await });
         Ok(gateway)
@@ -251,6 +291,7 @@ impl Gateway {
         if tokio::time::timeout(LAST_TASKS, self.upstream_options.tasks.wait()).await.is_err() {
             tracing::warn!("stopped waiting for links that do not close or grants that are not renewed");
         }
+        self.leave().await;
         self.store.close().await;
     }
 
@@ -279,6 +320,7 @@ impl Gateway {
                     let topic = Topic::Resource(uri);
                     let _ = self.updated.send(Arc::new(SubscribedTopic { server, topic, link }));
                 }
+                ServerEvent::Doubted(upstream) => self.pass_on_doubt(&upstream.config().name).await,
                 ServerEvent::TaskNotice(upstream, link, notice) => {
                     let notice = TaskNotice::read(&upstream, link, notice);
                     let _ = notice.map(|notice| self.task_notices.send(Arc::new(notice)));
@@ -288,9 +330,9 @@ impl Gateway {
     }
 
     /// Stores new lists and puts them into the catalog, unless the server was replaced in the meantime.
-    async fn take_offering(&self, upstream: &Upstream, offering: Arc<Offering>) {
+    async fn take_offering(self: &Arc<Self>, upstream: &Upstream, offering: Arc<Offering>) {
         // The store's health is not checked: new lists apply even while the disk is full.
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn_anyway().await;
         // The change before this one may have published newer lists, which must not be undone.
         let offering = upstream.offering().unwrap_or(offering);
         let catalog = self.catalog();
@@ -303,6 +345,7 @@ impl Gateway {
         if let Err(error) = self.store.update_offering(name, &offering, now).await {
             // The lists in memory are right, and `reconcile` stores them as soon as that works.
             tracing::error!(server = %name, %error, "cannot store the lists of a server");
+            self.late_offerings.lock().expect("no code panics while it holds the names").insert(name.clone());
         }
         let tools = offering.tools.len();
         tracing::info!(server = %name, tools, "the lists of a server changed");
@@ -327,6 +370,11 @@ impl Gateway {
     /// Events of servers from now on: the progress of connecting, and changes of their status.
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.upstream_options.newsroom.watch()
+    }
+
+    /// Whether other gateways can use the same database.
+    pub fn is_shared(&self) -> bool {
+        self.store.is_shared()
     }
 
     /// Whether changes can be stored, as a receiver that is notified when this changes.
@@ -404,24 +452,6 @@ impl Gateway {
             catalog.entries().filter_map(|entry| entry.upstream.as_ref()).any(|of| of.has_link_of(owner))
         };
         self.forget_own_lists(|owner| !matches!(owner, Owner::Session(_)) && !has_links(owner));
-    }
-}
-
-/// Checks the mode against that of the database: users and tokens of one mode mean nothing in the other. Returns
-/// whether the gateway is initialized: always in development mode; in enterprise mode, once it has its first admin.
-async fn check_mode(store: &Store, mode: Mode) -> Result<bool, Error> {
-    match (store.mode().await?, mode) {
-        (None, Mode::Development) => {
-            store.set_mode(mode.as_str()).await?;
-            Ok(true)
-        }
-        (None, Mode::Enterprise) => Ok(false),
-        (Some(stored), mode) if stored == mode.as_str() => Ok(true),
-        (Some(stored), mode) => Err(Error::invalid(format!(
-            "this database was initialized in {stored} mode and cannot be started in {mode} mode; \
-             set SERVER_MODE={stored} or use another database",
-            mode = mode.as_str()
-        ))),
     }
 }
 

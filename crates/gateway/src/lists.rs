@@ -119,23 +119,20 @@ impl Gateway {
     /// The lists of a viewer; `None` if its endpoint does not exist (any more).
     pub fn lists(&self, viewer: &Viewer, profile: &Profile) -> Option<Arc<Lists>> {
         let catalog = self.catalog_for(profile);
-        let lens = catalog.lens(viewer)?;
-        let cached = self.lists.cached(&catalog, &viewer.scope, lens.allowed);
+        let (lens, scope) = (catalog.lens(viewer)?, viewer.scope.of_lists());
+        let cached = self.lists.cached(&catalog, &scope, lens.allowed);
         let mut size = None;
         let lists = cached.lists.get_or_init(|| {
             let view = catalog.view(&lens);
-            let greeting = Greeting::of(&catalog, &lens, &view, &viewer.scope)?;
-            let native = match &viewer.scope {
-                Scope::Server(name) => catalog.get(name),
-                Scope::Everything | Scope::Group(_) => None,
-            };
+            let greeting = Greeting::of(&catalog, &lens, &view, &scope)?;
+            let native = scope.server().and_then(|name| catalog.get(name));
             let meta = native.map(|entry| &entry.offering().meta);
             let lists = Lists::render(&view, greeting, meta, self.mode);
             size = Some(lists.size());
             Some(Arc::new(lists))
         });
         if let Some(size) = size {
-            let key = (viewer.scope.clone(), lens.allowed.clone(), catalog.audience);
+            let key = (scope.into_owned(), lens.allowed.clone(), catalog.audience);
             self.lists.account(&catalog, key, size);
         }
         lists.clone()
@@ -144,8 +141,8 @@ impl Gateway {
     /// The fingerprint of a viewer's lists; `None` if its endpoint does not exist (any more).
     pub fn fingerprint(&self, viewer: &Viewer, profile: &Profile) -> Option<Fingerprint> {
         let catalog = self.catalog_for(profile);
-        let lens = catalog.lens(viewer)?;
-        let cached = self.lists.cached(&catalog, &viewer.scope, lens.allowed);
+        let (lens, scope) = (catalog.lens(viewer)?, viewer.scope.of_lists());
+        let cached = self.lists.cached(&catalog, &scope, lens.allowed);
         Some(*cached.fingerprint.get_or_init(|| Fingerprint::of(&catalog, &lens)))
     }
 }
@@ -205,7 +202,7 @@ impl ListCache {
         allowed: &AllowList,
         profile: &Profile,
     ) -> bool {
-        let key = (viewer.scope.clone(), allowed.clone(), profile.shared());
+        let key = (viewer.scope.of_lists().into_owned(), allowed.clone(), profile.shared());
         let cache = self.lock();
         cache.generation == catalog.generation && cache.prepared.contains(&key)
     }
@@ -213,7 +210,7 @@ impl ListCache {
     /// Notes that all lists of a viewer with this profile were read, as of this catalog.
     pub fn set_prepared(&self, catalog: &Catalog, viewer: &Viewer, profile: &Profile) {
         let Some(lens) = catalog.lens(viewer) else { return };
-        let key = (viewer.scope.clone(), lens.allowed.clone(), profile.shared());
+        let key = (viewer.scope.of_lists().into_owned(), lens.allowed.clone(), profile.shared());
         let mut cache = self.lock();
         if cache.generation == catalog.generation {
             if cache.prepared.len() >= MOST_PREPARED {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::record::ServerRecord;
-use super::server_change::{Keeps, Unconnected};
+use super::server_change::{Expected, Keeps, Terms, Unconnected};
 use super::{Error, Gateway, now_ms};
 use model::{Redactor, Registration, Secret, Status, time};
 use upstream::Denial;
@@ -63,7 +63,7 @@ impl Gateway {
         registration: Registration,
         denial: Denial,
         purpose: AuthorizationPurpose,
-        keeps: Keeps,
+        terms: Terms,
     ) -> Result<RegistrationOutcome, Error> {
         let redactor = Redactor::of(&registration.config);
         let unusable = |reason: &str| match reason.is_empty() {
@@ -81,14 +81,14 @@ impl Gateway {
         let mut provider = found.map_err(|reason| unusable(&reason))?.ok_or_else(|| unusable(""))?;
         let settings = &endpoint.oauth;
         if let Some(redirect_uri) = settings.redirect_uri.clone() {
-            let pending = self.begin(provider, registration, &redirect_uri, purpose, keeps).await?;
+            let pending = self.begin(provider, registration, &redirect_uri, purpose, terms.keeps).await?;
             return Ok(RegistrationOutcome::AuthorizationRequired(pending));
         }
         match (&settings.client_id, &settings.client_secret) {
             (Some(id), Some(secret)) if provider.grants_to_machines() => {
                 let entered = provider.enter(id, secret, &settings.scopes).await;
                 let grant = entered.map_err(|reason| Error::upstream(redactor.redact(&reason)))?;
-                let record = self.adopt(registration, grant, keeps).await?;
+                let record = self.adopt(registration, grant, terms).await?;
                 Ok(RegistrationOutcome::stored(record))
             }
             _ => Err(Error::oauth_required(registration.config.name.as_str())),
@@ -177,16 +177,27 @@ impl Gateway {
         self: &Arc<Self>,
         mut registration: Registration,
         grant: Grant,
-        keeps: Keeps,
+        terms: Terms,
     ) -> Result<ServerRecord, Error> {
         if let Some(endpoint) = registration.config.endpoint_mut() {
             endpoint.oauth.issued = Default::default();
         }
         let credentials = self.new_credentials(&registration, Some(grant), false);
         match self.connect_with(&registration, credentials).await {
-            Ok(connected) => self.commit(registration, connected, keeps).await,
+            Ok(connected) => self.commit(registration, connected, terms).await,
             Err(Unconnected::Denied(denial)) => Err(Error::upstream(denial.text)),
             Err(Unconnected::Failed(error)) => Err(error),
+        }
+    }
+}
+
+impl AuthorizationPurpose {
+    /// What is expected to be registered when the grant was issued. What people changed while another person authorized
+    /// is replaced, as with a registration that replaces a server.
+    pub fn expected(self) -> Expected {
+        match self {
+            AuthorizationPurpose::Register => Expected::Nothing,
+            AuthorizationPurpose::Replace | AuthorizationPurpose::Reauthorize => Expected::Anything,
         }
     }
 }

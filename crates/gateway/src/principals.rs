@@ -134,6 +134,13 @@ impl Principals {
         }
     }
 
+    /// Whether anybody's rights or tokens differ.
+    pub fn differs_from(&self, other: &Self) -> bool {
+        self.is_initialized != other.is_initialized
+            || !self.users().eq(other.users())
+            || !self.clients().eq(other.clients())
+    }
+
     /// Whether another user is an admin.
     pub fn has_admin_beside(&self, name: &HolderName) -> bool {
         self.users().any(|user| user.role == Role::Admin && user.username != *name)

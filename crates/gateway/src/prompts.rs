@@ -42,6 +42,7 @@ impl Gateway {
         {
             return Err(FieldError::new(format!("arguments.{missing}"), "is required by this prompt").into());
         }
+        self.check_home(owner, entry).await?;
         let name = text::quote(&prompt.name);
         let arguments: Vec<_> =
             arguments.iter().map(|(key, value)| (text::quote(key), text::quote(value))).collect();

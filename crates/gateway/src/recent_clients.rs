@@ -39,7 +39,9 @@ pub struct RecentClients {
 impl Gateway {
     /// Notes that a client connected.
     pub fn note_client(&self, name: &Arc<str>, version: &Arc<str>, scope: &Scope) {
-        if self.mode == Mode::Development && !name.is_empty() {
+        // A link of another gateway is no client.
+        let is_client = !name.is_empty() && scope.link().is_none();
+        if self.mode == Mode::Development && is_client {
             self.recent_clients.note(bounded(name), bounded(version), scope, SystemTime::now());
         }
     }

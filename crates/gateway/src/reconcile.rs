@@ -25,14 +25,23 @@ impl Gateway {
         }
     }
 
-    /// Compares the database with the catalog and writes what differs.
-    pub(super) async fn reconcile(&self, _turn: &Turn<'_>) -> Result<(), StoreError> {
+    /// Compares the database with the catalog and writes what differs. If other gateways use the database too, it decides
+    /// instead, and the catalog follows it.
+    pub(super) async fn reconcile(self: &Arc<Self>, turn: &Turn<'_>) -> Result<(), StoreError> {
         let failures = self.store.health().borrow().failures;
         self.store.heal().await?;
-        let corrected = self.correct_servers().await?
-            + self.correct_groups().await?
-            + self.correct_users().await?
-            + self.correct_clients().await?;
+        let corrected = match self.store.is_shared() {
+            true => {
+                self.catch_up(turn).await?;
+                self.store_late_offerings().await?
+            }
+            false => {
+                self.correct_servers().await?
+                    + self.correct_groups().await?
+                    + self.correct_users().await?
+                    + self.correct_clients().await?
+            }
+        };
         // Completing an authorization takes a turn first, so any that is stored as being completed was interrupted.
         if self.has_interrupted.load(Ordering::Relaxed) {
             self.store.fail_interrupted_authorizations(now_ms()).await?;
@@ -44,6 +53,22 @@ impl Gateway {
         }
         self.store.confirm(failures);
         Ok(())
+    }
+
+    /// Stores the lists that could not be stored when they were read.
+    async fn store_late_offerings(&self) -> Result<usize, StoreError> {
+        let late =
+            || self.late_offerings.lock().expect("no code panics while it holds the names").first().cloned();
+        let mut count = 0;
+        while let Some(name) = late() {
+            let is_ours = self.replicas.reads_here(name.as_str());
+            if let Some(entry) = self.catalog().get(name.as_str()).filter(|_| is_ours) {
+                self.store.update_offering(&name, entry.offering(), now_ms()).await?;
+                count += 1;
+            }
+            self.late_offerings.lock().expect("no code panics while it holds the names").remove(&name);
+        }
+        Ok(count)
     }
 
     async fn correct_servers(&self) -> Result<usize, StoreError> {

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::catalog::Entry;
 use model::redact::MASK;
-use model::{RateLimit, Status, ToolLimits, Transport};
+use model::{Placement, RateLimit, Status, ToolLimits, Transport};
 
 /// A server as people see it.
 #[derive(Clone, Debug)]
@@ -21,6 +21,7 @@ pub struct ServerRecord {
     /// Names of the variables; the values are masked.
     pub env: BTreeMap<String, &'static str>,
     pub session_mode: &'static str,
+    pub placement: Placement,
     pub rate_limit: Option<RateLimit>,
     pub tool_limits: ToolLimits,
     pub status: Status,
@@ -89,6 +90,7 @@ impl ServerRecord {
             args,
             env,
             session_mode: config.session_mode.as_str(),
+            placement: config.placement,
             rate_limit: config.rate_limit,
             tool_limits: config.tool_limits.clone(),
             status,

@@ -63,7 +63,7 @@ impl Gateway {
             "resources/subscribe" | "resources/unsubscribe" => Purpose::OurOwn,
             _ => Purpose::Caller(match profile.owner {
                 Some(Owner::Principal(principal)) => Some(principal),
-                Some(Owner::Session(_) | Owner::Anybody) | None => None,
+                Some(Owner::Session(_) | Owner::Anybody | Owner::Link(_)) | None => None,
             }),
         };
         let (round, capabilities) = (Vec::new(), profile.capabilities.to_json());
@@ -107,7 +107,7 @@ impl Gateway {
         let mut interview: Option<Interview<'_>> = None;
         loop {
             let step = next_step(call, interview.as_mut()).await;
-            let begin = || self.interviews.begin(owner, listener.events.clone());
+            let begin = || self.interviews.begin(owner, listener.events.clone(), self.slot());
             match step {
                 Step::Inbound(inbound) => match inbound.map_err(NoResult::Failed)? {
                     Inbound::Notice(notice) => {
@@ -284,6 +284,8 @@ fn payer(method: &str, owner: Owner) -> Option<Payer> {
         Owner::Anybody => Payer::of(method, None),
         // Sessions belong to agents, whose requests are passed on.
         Owner::Session(_) => None,
+        // The gateway of the link has charged them.
+        Owner::Link(_) => None,
     }
 }
 

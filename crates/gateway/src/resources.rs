@@ -167,6 +167,7 @@ impl Gateway {
         self.check_uri(text)?;
         let catalog = self.catalog();
         let (entry, known_as) = catalog.reader_of(text)?;
+        self.check_home(owner, entry).await?;
         let uri = text::quote(&known_as);
         let request = OwnRequest {
             method: "resources/read",

@@ -37,6 +37,7 @@ impl RetiredTokens {
 impl Gateway {
     /// Tells whether a token was valid within the last day.
     pub fn was_valid_lately(&self, token: &[u8]) -> bool {
-        self.retired_tokens.has(&self.store.token_hash(token), now_ms())
+        let hashes = [Some(self.store.token_hash(token)), self.store.other_token_hash(token)];
+        hashes.iter().flatten().any(|hash| self.retired_tokens.has(hash, now_ms()))
     }
 }

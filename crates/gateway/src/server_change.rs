@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::catalog::Entry;
 use super::record::ServerRecord;
 use super::{Error, ErrorKind, Gateway, now_ms};
-use model::{Offering, Registration, ServerName};
+use model::{Offering, Registration, ServerConfig, ServerName};
 use store::GrantChange;
 use upstream::credentials::{Credentials, HeldGrant};
 use upstream::{ConnectError, Denial, Upstream};
@@ -41,10 +41,10 @@ impl Gateway {
     /// Stores a server that could not be connected, for this reason. What the server of this name offered before stays
     /// listed; the supervisor of the new one tries to connect it again.
     pub(super) async fn commit_failed(
-        &self,
+        self: &Arc<Self>,
         mut registration: Registration,
         reason: &Error,
-        keeps: Keeps,
+        terms: Terms,
     ) -> Result<ServerRecord, Error> {
         let credentials = self.credentials_for(&mut registration).await?;
         let catalog = self.catalog();
@@ -54,15 +54,15 @@ impl Gateway {
         let config = registration.config.clone();
         let upstream = Upstream::resume_failed(config, options, events, credentials, reason.to_string());
         let discovered_at_ms = old.and_then(|old| old.discovered_at_ms);
-        self.commit(registration, Connected { upstream, offering, discovered_at_ms }, keeps).await
+        self.commit(registration, Connected { upstream, offering, discovered_at_ms }, terms).await
     }
 
     /// Stores a connected server and puts it into the catalog; it replaces the server of the same name, if any.
     pub(super) async fn commit(
-        &self,
+        self: &Arc<Self>,
         registration: Registration,
         connected: Connected,
-        keeps: Keeps,
+        terms: Terms,
     ) -> Result<ServerRecord, Error> {
         let Connected { upstream, offering, .. } = &connected;
         let name = registration.config.name.clone();
@@ -73,7 +73,7 @@ impl Gateway {
             Some(credentials) => Some(credentials.hold().await),
             None => None,
         };
-        if let Err(error) = self.store_connected(registration, &connected, keeps, held, is_new).await {
+        if let Err(error) = self.store_connected(registration, &connected, terms, held, is_new).await {
             if is_new {
                 upstream.stop().await;
             }
@@ -99,18 +99,23 @@ impl Gateway {
 
     /// The part of a commit that holds the turn: writes the database, then swaps the catalog.
     async fn store_connected(
-        &self,
+        self: &Arc<Self>,
         mut registration: Registration,
         connected: &Connected,
-        keeps: Keeps,
+        terms: Terms,
         held: Option<HeldGrant<'_>>,
         is_new: bool,
     ) -> Result<(), Error> {
         let Connected { upstream, offering, discovered_at_ms } = connected;
         let _turn = self.turn().await?;
+        if is_new {
+            self.take_lease(&registration.config.name, upstream.state().status).await;
+        }
         let (catalog, now) = (self.catalog(), now_ms());
-        if let Some(old) = catalog.get(registration.config.name.as_str()) {
-            keeps.apply(&mut registration, &old.registration);
+        let old = catalog.get(registration.config.name.as_str());
+        terms.expected.check(&registration.config.name, old)?;
+        if let Some(old) = old {
+            terms.keeps.apply(&mut registration, &old.registration);
         }
         let granted = held.as_ref().and_then(|held| held.grant.as_ref());
         let granted = granted.map(|grant| (grant.lineage.clone(), grant.to_secret()));
@@ -130,16 +135,17 @@ impl Gateway {
 
     /// Stores a change of a disabled server without connecting it, since its connection settings did not change.
     pub(super) async fn commit_unconnected(
-        &self,
+        self: &Arc<Self>,
         mut registration: Registration,
-        keeps: Keeps,
+        terms: Terms,
     ) -> Result<ServerRecord, Error> {
         let name = registration.config.name.clone();
         {
             let _turn = self.turn().await?;
             let (catalog, now) = (self.catalog(), now_ms());
             let old = catalog.require(name.as_str())?;
-            keeps.apply(&mut registration, &old.registration);
+            terms.expected.check(&name, Some(old))?;
+            terms.keeps.apply(&mut registration, &old.registration);
             let (offering, discovered) = (old.offering().clone(), old.discovered_at_ms);
             self.store.replace_server(&registration, &offering, GrantChange::Keep, now).await?;
             self.swap(catalog.with(Entry::new(registration, offering, None, now, discovered)));
@@ -160,10 +166,50 @@ impl Gateway {
     }
 }
 
+/// Whether the links of a server can stay when its configuration changes like this.
+pub(super) fn is_same_link(old: &ServerConfig, new: &ServerConfig) -> bool {
+    old.transport == new.transport
+        && old.session_mode == new.session_mode
+        && old.placement == new.placement
+        && old.max_concurrency == new.max_concurrency
+}
+
 pub(super) struct Connected {
     pub upstream: Upstream,
     pub offering: Arc<Offering>,
     pub discovered_at_ms: Option<i64>,
+}
+
+/// On which terms a server takes the place of the one that has its name.
+#[derive(Clone)]
+pub(super) struct Terms {
+    pub keeps: Keeps,
+    pub expected: Expected,
+}
+
+/// What is expected to be registered under the name of a server when it is stored. Another gateway on the same database may
+/// have changed that while the server was being connected.
+#[derive(Clone)]
+pub(super) enum Expected {
+    Nothing,
+    Anything,
+    /// A server with this configuration.
+    This(Arc<Registration>),
+}
+
+impl Expected {
+    fn check(&self, name: &ServerName, current: Option<&Arc<Entry>>) -> Result<(), Error> {
+        match (self, current) {
+            (Expected::Nothing, None) | (Expected::Anything, _) => Ok(()),
+            (Expected::Nothing, Some(_)) => Err(Error::already_registered(name.as_str())),
+            (Expected::This(_), None) => Err(Error::unknown_server(name.as_str())),
+            (Expected::This(before), Some(current)) if before.config == current.registration.config => Ok(()),
+            (Expected::This(_), Some(_)) => Err(Error::conflict(format!(
+                "server {:?} was changed by another request meanwhile; try again",
+                name.as_str()
+            ))),
+        }
+    }
 }
 
 /// What happens with a server that cannot be connected: the key `keep_failed` of a registration.

@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use super::catalog::Entry;
 use super::oauth::{AuthorizationPurpose, RegistrationOutcome};
 use super::record::ServerRecord;
-use super::server_change::{Connected, IfFailed, Keeps, Unconnected};
+use super::server_change::{Connected, Expected, IfFailed, Keeps, Terms, Unconnected, is_same_link};
 use super::{Error, Gateway, now_ms};
-use model::Registration;
-use upstream::Upstream;
+use model::{Placement, Registration, Status};
 use upstream::credentials::Credentials;
+use upstream::{Reading, Upstream};
 
 /// The tools and prompts that became visible or hidden when a server was enabled or disabled.
 #[derive(Debug)]
@@ -57,11 +57,11 @@ impl Gateway {
             if existing == Existing::Refuse && gateway.catalog().get(name.as_str()).is_some() {
                 return Err(Error::already_registered(name.as_str()));
             }
-            let purpose = match existing {
-                Existing::Refuse => AuthorizationPurpose::Register,
-                Existing::Replace => AuthorizationPurpose::Replace,
+            let (purpose, expected) = match existing {
+                Existing::Refuse => (AuthorizationPurpose::Register, Expected::Nothing),
+                Existing::Replace => (AuthorizationPurpose::Replace, Expected::Anything),
             };
-            gateway.connect_and_store(registration, purpose, keeps, if_failed).await
+            gateway.connect_and_store(registration, purpose, Terms { keeps, expected }, if_failed).await
         })
         .await
     }
@@ -71,18 +71,22 @@ impl Gateway {
         self: &Arc<Self>,
         registration: Registration,
         purpose: AuthorizationPurpose,
-        keeps: Keeps,
+        terms: Terms,
         if_failed: IfFailed,
     ) -> Result<RegistrationOutcome, Error> {
         let mut attempted = registration.clone();
         let outcome = match self.connect(&mut attempted).await {
-            Ok(connected) => self.commit(attempted, connected, keeps).await.map(RegistrationOutcome::stored),
-            Err(Unconnected::Denied(denial)) => self.authorize(attempted, denial, purpose, keeps).await,
+            Ok(connected) => {
+                self.commit(attempted, connected, terms.clone()).await.map(RegistrationOutcome::stored)
+            }
+            Err(Unconnected::Denied(denial)) => {
+                self.authorize(attempted, denial, purpose, terms.clone()).await
+            }
             Err(Unconnected::Failed(error)) => Err(error),
         };
         match outcome {
             Err(error) if if_failed.keeps(&error) && !self.stop.is_cancelled() => {
-                self.commit_failed(registration, &error, keeps).await.map(RegistrationOutcome::stored)
+                self.commit_failed(registration, &error, terms).await.map(RegistrationOutcome::stored)
             }
             settled => settled,
         }
@@ -101,10 +105,9 @@ impl Gateway {
             let entry = catalog.require(name.as_str())?;
             let (keeps, if_failed) = (Keeps::unless_named(&changes), IfFailed::of(&changes));
             let registration = entry.registration.amended(changes)?;
+            let terms = Terms { keeps, expected: Expected::This(entry.registration.clone()) };
             let (old, new) = (&entry.registration.config, &registration.config);
-            let same_link = old.transport == new.transport
-                && old.session_mode == new.session_mode
-                && old.max_concurrency == new.max_concurrency;
+            let same_link = is_same_link(old, new);
             let connected = match &entry.upstream {
                 Some(upstream) if same_link => {
                     let offering = entry.offering().clone();
@@ -112,16 +115,16 @@ impl Gateway {
                 }
                 None if same_link && !registration.flags.enabled => {
                     return gateway
-                        .commit_unconnected(registration, keeps)
+                        .commit_unconnected(registration, terms)
                         .await
                         .map(RegistrationOutcome::stored);
                 }
                 Some(_) | None => {
                     let purpose = AuthorizationPurpose::Replace;
-                    return gateway.connect_and_store(registration, purpose, keeps, if_failed).await;
+                    return gateway.connect_and_store(registration, purpose, terms, if_failed).await;
                 }
             };
-            gateway.commit(registration, connected, keeps).await.map(RegistrationOutcome::stored)
+            gateway.commit(registration, connected, terms).await.map(RegistrationOutcome::stored)
         })
         .await
     }
@@ -162,6 +165,9 @@ impl Gateway {
             {
                 let _turn = gateway.turn().await?;
                 let now = now_ms();
+                if enabled {
+                    gateway.take_lease(&name, Status::Connecting).await;
+                }
                 gateway.store.set_enabled(&name, enabled, now).await?;
                 let catalog = gateway.catalog();
                 let mut entry =
@@ -199,7 +205,12 @@ impl Gateway {
     fn resume(&self, entry: &Entry, credentials: Option<Arc<Credentials>>) -> Upstream {
         let config = entry.registration.config.clone();
         let (options, events) = (self.upstream_options.clone(), self.events.clone());
-        let upstream = Upstream::resume(config, options, events, credentials, entry.offering());
+        let reading = match config.placement {
+            Placement::Each => Reading::Here,
+            Placement::One => self.replicas.reading_of(&config),
+        };
+        self.look_for_runner(reading);
+        let upstream = Upstream::resume(config, options, events, credentials, entry.offering(), reading);
         self.hand_over(&upstream);
         upstream
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use memchr::memmem;
 
 use super::Gateway;
-use super::caller::{Scope, Viewer};
+use super::caller::Viewer;
 use super::catalog::Catalog;
 use super::view::View;
 use model::{ServerName, uri};
@@ -53,7 +53,7 @@ impl Gateway {
         viewer: &Viewer,
         server: &ServerName,
     ) -> Option<Arc<ServerLinks>> {
-        if matches!(viewer.scope, Scope::Server(_)) || !catalog.shares_uris(server) {
+        if viewer.scope.server().is_some() || !catalog.shares_uris(server) {
             return None;
         }
         let lens = catalog.lens(viewer)?;

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 use super::Gateway;
+use super::limiter::Limiter;
 use super::tasks::OwnTasks;
-use budget::{Bound, Budget, Budgets, PARKED_OF_PRINCIPAL, RateLimiter, SUBSCRIPTIONS_OF_PRINCIPAL};
+use budget::{Bound, Budget, Budgets, PARKED_OF_PRINCIPAL, SUBSCRIPTIONS_OF_PRINCIPAL};
 use model::PrincipalId;
 
 /// The budgets of one principal, and what belongs to it elsewhere; in development mode, of everybody together.
@@ -23,7 +24,7 @@ pub struct Usage {
     /// The tasks that it started at servers.
     pub tasks: OwnTasks,
     /// Calls per minute, if the principal has such a limit.
-    pub rate: RateLimiter,
+    pub rate: Limiter,
 }
 
 impl Usage {
@@ -35,7 +36,7 @@ impl Usage {
             calls: Budget::new(Bound::Calls, limits.calls, refusals),
             parked: Budget::new(Bound::ParkedCalls, PARKED_OF_PRINCIPAL, refusals),
             tasks: OwnTasks::default(),
-            rate: RateLimiter::default(),
+            rate: Limiter::default(),
         }
     }
 }

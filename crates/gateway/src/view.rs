@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::caller::{Scope, Viewer};
+use super::caller::{LinkScope, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::members::GroupMembers;
 use model::{AllowList, Prompt, Resource, Template, Tool};
@@ -175,7 +175,7 @@ impl Catalog {
         let part = match &viewer.scope {
             Scope::Everything => Part::Everything,
             Scope::Group(name) => Part::Group(self.members(name)?),
-            Scope::Server(name) => Part::Server(name),
+            Scope::Server(name) | Scope::Link(LinkScope { server: name, .. }) => Part::Server(name),
         };
         Some(Lens { part, allowed })
     }
@@ -187,7 +187,7 @@ impl Catalog {
                 let members = self.members(name).filter(|members| self.may_enter(members, allowed))?;
                 Part::Group(members)
             }
-            Scope::Server(name) => {
+            Scope::Server(name) | Scope::Link(LinkScope { server: name, .. }) => {
                 self.get(name).filter(|entry| entry.is_enabled() && allowed.allows(name))?;
                 Part::Server(name)
             }

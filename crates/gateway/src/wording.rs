@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::caller::{Caller, Logs};
+use super::caller::{Caller, Logs, Scope};
+use super::destination::is_list;
 use upstream::{CallError, Exchange, Link, LinkRequest, OnBehalf, Purpose};
 use wire::{Era, Head, Span};
 
@@ -78,7 +79,12 @@ impl Passed {
                 log_level: caller.logs.level(),
             },
         };
-        link.forward(head, &self.edits, &self.round, &behalf, caller.viewer.client).await
+        let purpose = match caller.viewer.scope {
+            // Not for a caller: the gateway of the link reads the lists.
+            Scope::Link(_) if head.method.as_deref().is_some_and(is_list) => Purpose::OurOwn,
+            _ => Purpose::Caller(caller.viewer.client),
+        };
+        link.forward(head, &self.edits, &self.round, &behalf, purpose).await
     }
 }
 

@@ -89,7 +89,7 @@ impl Mcp {
     ) -> Option<Reply> {
         let in_flight = match caller.profile.owner {
             Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &id)),
-            Some(Owner::Principal(_) | Owner::Anybody) | None => None,
+            Some(Owner::Principal(_) | Owner::Anybody | Owner::Link(_)) | None => None,
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here, because moving a large future is expensive.

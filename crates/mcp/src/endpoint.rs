@@ -28,6 +28,12 @@ impl Mcp {
         if let Some(missing) = self.gateway.missing(&ask.viewer) {
             return Reply::not_found(missing);
         }
+        // Boxed, since it is rarely needed.
+        if self.gateway.slot() != 0
+            && let Some(reply) = Box::pin(self.serve_elsewhere(&ask)).await
+        {
+            return reply;
+        }
         match (ask.transport, ask.method) {
             (ClientTransport::Streamable, "POST") if ask.names_modern_version() => {
                 Box::pin(self.post_modern(ask)).await

@@ -17,7 +17,8 @@ use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
 use budget::{BATCH_ANSWER_BYTES, BATCH_MESSAGES, Bound};
-use gateway::caller::{Caller, Logs, Owner, Profile, Scope, Viewer};
+use gateway::caller::{Caller, Logs, Owner, Profile, Viewer};
+use gateway::destination::is_list;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
@@ -170,14 +171,18 @@ impl Mcp {
             ));
             return Some(Reply::refusal(Era::Legacy, &id, &refusal));
         }
-        let result = match head.method.as_deref().unwrap_or_default() {
+        let method = head.method.as_deref().unwrap_or_default();
+        if sender.viewer.scope.link().is_some() && is_list(method) {
+            return self.forward_request(head, body, sender, id).await;
+        }
+        let result = match method {
             "initialize" => return Some(Box::pin(self.initialize(head, &id, &sender.viewer)).await),
             "ping" => Ok(Bytes::from_static(b"{}")),
             "tools/list" => self.list(head, sender, |lists| &lists.tools.result).await,
             "prompts/list" => self.list(head, sender, |lists| &lists.prompts.result).await,
             "resources/list" => self.list(head, sender, |lists| &lists.resources.result).await,
             "resources/templates/list" => self.list(head, sender, |lists| &lists.templates.result).await,
-            "tasks/list" if !matches!(sender.viewer.scope, Scope::Server(_)) => {
+            "tasks/list" if sender.viewer.scope.server().is_none() => {
                 Box::pin(self.list_tasks(head, &sender.viewer, &self.profile(sender))).await
             }
             method @ ("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
@@ -190,15 +195,23 @@ impl Mcp {
                     _ => Box::pin(self.unsubscribe(head, session)).await,
                 }
             }
-            _ => {
-                let caller = Arc::new(self.caller(sender));
-                return self.run_call(caller, id, head, body, &sender.beside, None).await;
-            }
+            _ => return self.forward_request(head, body, sender, id).await,
         };
         Some(Reply::message(match result {
             Ok(result) => Message::result(&id, result),
             Err(refusal) => Message::refusal(Era::Legacy, &id, &refusal),
         }))
+    }
+
+    async fn forward_request(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        body: &Bytes,
+        sender: &Sender,
+        id: OwnedId,
+    ) -> Option<Reply> {
+        let caller = Arc::new(self.caller(sender));
+        self.run_call(caller, id, head, body, &sender.beside, None).await
     }
 
     async fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {
@@ -226,7 +239,7 @@ impl Mcp {
         let client_info = read(params.client_info);
         let info = |key: &str| client_info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let session = Session {
-            serial: self.sessions.new_serial(),
+            serial: self.new_serial(),
             version: asked.unwrap_or(Version::LATEST_LEGACY),
             capabilities: Capabilities::of(&read(params.capabilities)),
             client_name: info("name").into(),
@@ -352,7 +365,7 @@ impl Mcp {
             return Reply::bad_request("send the Mcp-Session-Id of the session to end");
         };
         let Some(session) = self.sessions.find(id, &ask.viewer) else { return Reply::unknown_session() };
-        self.sessions.end(session.serial);
+        self.note_end(session.serial);
         self.release(session.serial);
         Reply::session_ended()
     }

@@ -2,7 +2,7 @@
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
 //! protocol), `batch` (several messages in one body), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
 //! to a server), `park` (a call that waits for its client), `bridge` (differences between client and server), `cancel`, `session`, `live`, `listen`, `subscriptions` and `stream`
-//! (state that outlives a request), `notify` (notifications outside of requests), `tasks`, `reply`.
+//! (state that outlives a request), `elsewhere` and `peer_links` (other gateways), `notify` (notifications outside of requests), `tasks`, `reply`.
 //!
 //! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
 
@@ -12,6 +12,7 @@ mod batch;
 pub mod bridge;
 mod call;
 mod cancel;
+mod elsewhere;
 mod endpoint;
 mod legacy;
 mod listen;
@@ -19,7 +20,9 @@ mod live;
 mod modern;
 mod notify;
 mod park;
+mod peer_links;
 mod reply;
+mod reply_head;
 mod routing;
 pub mod session;
 mod sse;
@@ -43,11 +46,13 @@ use gateway::refusal::Refusal;
 use seal::PurposeSeal;
 use wire::{Era, Head, Version};
 
+pub use elsewhere::{Alone, Forwarded, LinkAsk, Peers, Unreached};
 pub use endpoint::{ClientTransport, EndpointPath};
-pub use gateway::caller::{Scope, Viewer};
+pub use gateway::caller::{LinkScope, Scope, Viewer};
 pub use reply::{Reply, ReplyBody};
+pub use reply_head::{BodyKind, ReplyHead};
 pub use routing::Routing;
-pub use stream::EventBody;
+pub use stream::{EventBody, Outlet};
 
 use bridge::parking::Parking;
 use bridge::state::States;
@@ -61,6 +66,7 @@ pub struct Mcp {
     states: States,
     parking: Parking,
     lives: Arc<LiveSessions>,
+    peers: Arc<dyn Peers>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -86,6 +92,8 @@ pub struct Ask<'a> {
     pub accepts_events: bool,
     pub query: Option<&'a str>,
     pub body: Bytes,
+    /// Whether another gateway on the same database forwarded it.
+    pub is_forwarded: bool,
 }
 
 impl Ask<'_> {
@@ -97,15 +105,27 @@ impl Ask<'_> {
 }
 
 impl Mcp {
-    pub fn start(gateway: Arc<Gateway>, seals: Seals, idle_limit: Option<Duration>) -> Arc<Self> {
+    pub fn start(
+        gateway: Arc<Gateway>,
+        seals: Seals,
+        peers: Arc<dyn Peers>,
+        idle_limit: Option<Duration>,
+    ) -> Arc<Self> {
         let mcp = Arc::new(Self {
             gateway,
             sessions: Sessions::new(seals.sessions),
             states: States::new(seals.states),
             parking: Parking::default(),
             lives: Arc::default(),
+            peers,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+        });
+        let ended = mcp.clone();
+        mcp.tasks.spawn(async move {
+            for serial in ended.gateway.ended_sessions().await {
+                ended.sessions.end(serial);
+            }
         });
         let watch = notify::watch(mcp.clone(), idle_limit);
         let stop = mcp.stop.clone();
@@ -136,9 +156,7 @@ impl Mcp {
     /// Makes sure that the endpoint of one server greets as that server greets clients like this one. Aggregated endpoints
     /// greet alike whatever their servers say.
     async fn prepare_greeting(&self, viewer: &Viewer, profile: &Profile) {
-        if matches!(viewer.scope, Scope::Server(_))
-            && !self.gateway.has_lists_for(viewer, profile, Extent::All)
-        {
+        if viewer.scope.server().is_some() && !self.gateway.has_lists_for(viewer, profile, Extent::All) {
             Box::pin(self.gateway.prepare_lists(viewer, profile, Extent::All)).await;
         }
     }
@@ -176,7 +194,7 @@ impl Mcp {
     async fn pass_notice(&self, head: &Head<'_>, notice: &Bytes, viewer: &Viewer, profile: &Profile) {
         let known = ["notifications/initialized", "notifications/cancelled", "notifications/progress"];
         let is_known = known.contains(&head.method.as_deref().unwrap_or_default());
-        if let (Scope::Server(_), false) = (&viewer.scope, is_known) {
+        if viewer.scope.server().is_some() && !is_known {
             // Boxed, since it is rarely needed.
             Box::pin(self.gateway.pass_notice(viewer, profile, notice)).await;
         }

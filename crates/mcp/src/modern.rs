@@ -9,11 +9,12 @@ use super::park::Resumption;
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::{Ask, Mcp};
-use gateway::caller::{Caller, Logs, Profile, Scope, Viewer};
+use gateway::caller::{Caller, Logs, Profile, Viewer};
+use gateway::destination::is_list;
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
-use wire::{Era, Head, MessageKind, OwnedId, Patch, Version, authored, meta, text, walk};
+use wire::{Era, Head, MessageKind, OwnedId, Patch, authored, meta, text, walk};
 
 /// Methods that the revision removed: answered like any unknown method, even if a server knows them.
 const REMOVED: [&str; 5] =
@@ -33,6 +34,12 @@ impl Mcp {
                 if let Some(reply) = Reply::misspelled_method(Era::Modern, &head) {
                     return reply;
                 }
+                // Boxed, since it is rarely needed.
+                if self.gateway.needs_home(&ask.viewer, &head)
+                    && let Some(reply) = Box::pin(self.serve_at_home(&ask, &id)).await
+                {
+                    return reply;
+                }
                 self.pass_notice(&head, &ask.body, &ask.viewer, &profile(&head, &ask.viewer)).await;
                 return Reply::accepted();
             }
@@ -44,7 +51,15 @@ impl Mcp {
         if let Some(refusal) = self.object(&ask, &head).or_else(misspelled) {
             return refusal;
         }
+        if self.gateway.needs_home(&ask.viewer, &head)
+            && let Some(reply) = Box::pin(self.serve_at_home(&ask, &id)).await
+        {
+            return reply;
+        }
         let method = head.method.as_deref().unwrap_or_default();
+        if ask.viewer.scope.link().is_some() && is_list(method) {
+            return self.call_modern(&ask, &head, id).await;
+        }
         let listed = match method {
             "server/discover" => {
                 self.discover(&head, &ask.viewer).await.map(|result| Message::result(&id, result.into()))
@@ -67,6 +82,10 @@ impl Mcp {
 
     /// The refusal of a request that does not pass the checks of the revision.
     pub(super) fn object(&self, ask: &Ask<'_>, head: &Head<'_>) -> Option<Reply> {
+        // Another gateway has checked it.
+        if ask.is_forwarded {
+            return None;
+        }
         let tool = head.params.as_ref().and_then(|params| params.name.as_ref());
         let params = match tool.filter(|_| head.method.as_deref() == Some("tools/call")) {
             Some(tool) => self.gateway.header_params(&ask.viewer, &profile(head, &ask.viewer), &tool.value),
@@ -83,8 +102,7 @@ impl Mcp {
         self.prepare_greeting(viewer, &profile).await;
         let lists = self.lists_of(viewer, &profile)?;
         self.note_modern_client(head, viewer);
-        let versions: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
-        let versions = format!("[\"{}\"]", versions.join("\",\""));
+        let versions = format!("[\"{}\"]", self.versions_at(viewer.scope.link()).join("\",\""));
         let greeting = &lists.greeting;
         let mut members: Vec<(&str, &[u8])> = vec![
             ("supportedVersions", versions.as_bytes()),
@@ -129,11 +147,14 @@ impl Mcp {
                 | "tasks/update"
                 | "tasks/cancel"
         );
-        if !is_known && !matches!(ask.viewer.scope, Scope::Server(_)) {
+        if !is_known && ask.viewer.scope.server().is_none() {
             return Reply::refusal(Era::Modern, &id, &Refusal::UnknownMethod(method.to_owned()));
         }
         let bond = Bond::of(&ask.viewer, &ask.body);
-        let prepared = self.returned_state(head, &bond).and_then(|state| Ok((state, logs(head)?)));
+        // The gateway of a link has opened the state, and seals the next one.
+        let is_link = ask.viewer.scope.link().is_some();
+        let returned = if is_link { Ok(None) } else { self.returned_state(head, &bond) };
+        let prepared = returned.and_then(|state| Ok((state, logs(head)?)));
         let (returned, logs) = match prepared {
             Ok(prepared) => prepared,
             Err(refusal) => {
@@ -157,13 +178,16 @@ impl Mcp {
             None => None,
             Some(Returned::Server(state)) => Some(state),
             Some(Returned::ParkedCall(parked)) => {
+                if let Some(reply) = Box::pin(self.resume_elsewhere(parked.number, ask)).await {
+                    return reply;
+                }
                 // Boxed, since it is rarely needed.
                 let resumption = Resumption { caller, id, head, message, beside, bond, parked };
                 return Box::pin(self.resume(resumption)).await;
             }
         };
-        let round = Round { bond, state, declared: caller.profile.capabilities.clone() };
-        let reply = self.run_call(caller, id, head, message, &beside, Some(round)).await;
+        let round = (!is_link).then(|| Round { bond, state, declared: caller.profile.capabilities.clone() });
+        let reply = self.run_call(caller, id, head, message, &beside, round).await;
         reply.unwrap_or_else(Reply::accepted)
     }
 

@@ -11,6 +11,9 @@ use gateway::caller::{Owner, Profile, Viewer};
 use gateway::subscriptions::SubscribedTopic;
 use model::Topic;
 
+/// How long a change of lists is known before it is announced, where several gateways share a database: a client that reads the
+/// lists at once may reach another one, which should know of the change by then.
+const SPREADING: Duration = Duration::from_millis(100);
 /// How often idle sessions are looked for, unless the idle timeout is short.
 const SWEEP: Duration = Duration::from_secs(5);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
@@ -31,9 +34,23 @@ pub async fn watch(mcp: Arc<Mcp>, idle_limit: Option<Duration>) {
     // Often enough that a session that was in use until just now is not taken for idle.
     let time = idle_limit.map_or(SWEEP, |limit| (limit / 4).clamp(SHORTEST_SWEEP, SWEEP));
     let mut sweep = tokio::time::interval(time);
+    let mut spread_at: Option<tokio::time::Instant> = None;
     loop {
+        let spread = async {
+            match spread_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            () = spread => {
+                spread_at = None;
+                tell_changes(&mcp).await;
+            }
             changed = changes.changed() => match changed {
+                Ok(()) if mcp.gateway.is_shared() => {
+                    spread_at = spread_at.or_else(|| Some(tokio::time::Instant::now() + SPREADING));
+                }
                 Ok(()) => tell_changes(&mcp).await,
                 Err(_) => return,
             },
@@ -113,7 +130,7 @@ fn tell_own_change(mcp: &Arc<Mcp>, owner: Owner) {
             .look(serial, |live| (serial, live.viewer.clone(), live.profile.clone()))
             .into_iter()
             .collect(),
-        Owner::Principal(_) | Owner::Anybody => mcp.lives.collect(|serial, live| {
+        Owner::Principal(_) | Owner::Anybody | Owner::Link(_) => mcp.lives.collect(|serial, live| {
             let is_meant = live.profile.owner == Some(owner);
             is_meant.then(|| (serial, live.viewer.clone(), live.profile.clone()))
         }),
@@ -133,7 +150,7 @@ fn tell_change(mcp: &Arc<Mcp>, serial: u64, viewer: &Viewer, profile: &Profile) 
             });
         }
         None => {
-            mcp.sessions.end(serial);
+            mcp.note_end(serial);
             mcp.release(serial);
         }
     }
@@ -200,7 +217,7 @@ async fn end_idle(mcp: &Arc<Mcp>, idle_limit: Option<Duration>) {
             is_idle && live.stream.is_none() && (has_links || holds_something(live))
         });
         if is_over == Some(true) {
-            mcp.sessions.end(serial);
+            mcp.note_end(serial);
             mcp.release(serial);
         } else if !is_busy && !has_links {
             mcp.lives.forget_if(serial, |live| !holds_something(live) && live.last_used.elapsed() > SETTLED);

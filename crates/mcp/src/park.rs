@@ -51,7 +51,7 @@ impl Mcp {
             let refusal = Refusal::Upstream("only a modern client comes back to its call".into());
             return Message::refusal(caller.profile.era, &id, &refusal);
         };
-        let parked = ParkedNumber { server: server.to_owned(), number: self.sessions.new_serial() };
+        let parked = ParkedNumber { server: server.to_owned(), number: self.new_serial() };
         let (client, usage) = (caller.viewer.client, self.gateway.usage(caller.viewer.client));
         let added = self.parking.add(parked.number, client, open.keys(), &usage, self.gateway.budgets());
         let claimed = match added {

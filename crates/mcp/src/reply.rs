@@ -79,6 +79,11 @@ impl Reply {
         )
     }
 
+    /// The request of a link of another gateway came to a gateway that does not run the server.
+    pub fn misdirected(sentence: &str) -> Self {
+        Self::sentence(StatusCode::MISDIRECTED_REQUEST, sentence)
+    }
+
     pub fn bad_request(sentence: &str) -> Self {
         Self::sentence(StatusCode::BAD_REQUEST, sentence)
     }
@@ -161,7 +166,21 @@ impl Reply {
 
     /// A protocol version that the gateway does not support.
     fn unsupported_version(id: Option<&[u8]>, requested: &str) -> Self {
-        let supported: Vec<_> = Version::SUPPORTED.iter().rev().map(|version| version.as_str()).collect();
+        Self::supports_only(id, requested, |_| true)
+    }
+
+    /// An era that the server of a link does not speak.
+    pub fn wrong_era(id: &[u8], era: Era) -> Self {
+        let newest = match era {
+            Era::Legacy => Version::LATEST_LEGACY,
+            Era::Modern => Version::MODERN,
+        };
+        Self::supports_only(Some(id), newest.as_str(), |version| version.era() != era)
+    }
+
+    fn supports_only(id: Option<&[u8]>, requested: &str, is_supported: impl Fn(&Version) -> bool) -> Self {
+        let supported = Version::SUPPORTED.iter().rev().filter(|version| is_supported(version));
+        let supported: Vec<_> = supported.map(|version| version.as_str()).collect();
         let data = json!({ "supported": supported, "requested": requested }).to_string();
         let sentence = format!("protocol version {requested:?} is not supported");
         let code = code::UNSUPPORTED_PROTOCOL_VERSION;

@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 
-use gateway::caller::{Owner, Profile, Scope, Viewer};
+use gateway::caller::{LinkScope, Owner, Profile, Scope, Viewer};
 use model::{Capabilities, PrincipalId, deep_json};
 use seal::{PurposeSeal, RandomPool};
 use wire::{Era, Version};
@@ -142,9 +142,12 @@ impl Session {
             Scope::Everything => (0, ""),
             Scope::Group(name) => (1, name.as_str()),
             Scope::Server(name) => (2, name.as_str()),
+            Scope::Link(link) => (3, link.server.as_str()),
         };
         bytes.extend_from_slice(&[version as u8, self.capabilities.bits(), scope]);
-        let client = self.viewer.client.map_or(NOBODY, |client| client.0);
+        // A link of another gateway is no client.
+        let number = self.viewer.scope.link().map(|link| link.number);
+        let client = number.or(self.viewer.client.map(|client| client.0)).unwrap_or(NOBODY);
         bytes.extend_from_slice(&client.to_le_bytes());
         let declaration = self.capabilities.declaration().map_or("", |text| text);
         let (short, long) = match declaration.len() <= LONGEST_DECLARATION {
@@ -164,7 +167,8 @@ impl Session {
         let (serial, rest) = bytes.split_first_chunk()?;
         let ([version, capabilities, scope], rest) = rest.split_first_chunk()?;
         let (client, mut rest) = rest.split_first_chunk()?;
-        let client = Some(u64::from_le_bytes(*client)).filter(|client| *client != NOBODY).map(PrincipalId);
+        let number = u64::from_le_bytes(*client);
+        let client = Some(number).filter(|client| *client != NOBODY && *scope != 3).map(PrincipalId);
         let mut text = || {
             let (length, after) = rest.split_first_chunk()?;
             let (text, after) = after.split_at_checked(u16::from_le_bytes(*length).into())?;
@@ -176,6 +180,7 @@ impl Session {
             0 => Scope::Everything,
             1 => Scope::Group(name),
             2 => Scope::Server(name),
+            3 => Scope::Link(LinkScope { server: name, number }),
             _ => return None,
         };
         let (client_name, client_version) = (text()?, text()?);
@@ -242,6 +247,19 @@ mod tests {
         }
         assert_eq!(sessions.find(&id[1..], &viewer(7)), None);
         assert_eq!(sessions.find("", &viewer(7)), None);
+    }
+
+    #[test]
+    fn a_session_of_a_link_belongs_to_that_link() {
+        let sessions = Sessions::new(Seal::new(&SecretKey::random()).for_purpose("session"));
+        let link = |number| {
+            let scope = Scope::Link(LinkScope { server: "s".into(), number });
+            Viewer { scope, client: None }
+        };
+        let id = sessions.id_of(&Session { viewer: link(7), ..session(1) });
+        assert_eq!(sessions.find(&id, &link(7)).map(|found| found.viewer.clone()), Some(link(7)));
+        let server = Viewer { scope: Scope::Server("s".into()), client: Some(PrincipalId(7)) };
+        assert!(sessions.find(&id, &link(8)).is_none() && sessions.find(&id, &server).is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::reply::Reply;
 use super::session::Session;
 use super::stream;
 use super::{Ask, Mcp};
-use gateway::caller::Scope;
+use gateway::caller::{LinkScope, Scope};
 use model::Capabilities;
 use wire::{Era, Head, Version};
 
@@ -22,7 +22,7 @@ impl Mcp {
             Err(exceeded) => return Reply::too_many_streams(&exceeded),
         };
         let session = Session {
-            serial: self.sessions.new_serial(),
+            serial: self.new_serial(),
             version: Version::V2024_11_05,
             capabilities: Capabilities::NONE,
             client_name: Arc::default(),
@@ -32,7 +32,9 @@ impl Mcp {
         let path = match &viewer.scope {
             Scope::Everything => "/message".to_owned(),
             Scope::Group(name) => format!("/v0/groups/{name}/message"),
-            Scope::Server(name) => format!("/v0/servers/{name}/message"),
+            Scope::Server(name) | Scope::Link(LinkScope { server: name, .. }) => {
+                format!("/v0/servers/{name}/message")
+            }
         };
         let address = format!("{path}?sessionId={}", self.sessions.id_of(&session));
         outlet.send_event("endpoint", address.as_bytes());
@@ -46,7 +48,7 @@ impl Mcp {
         let mcp = self.clone();
         self.tasks.spawn(async move {
             mcp.stop.run_until_cancelled(gone.cancelled()).await;
-            mcp.sessions.end(serial);
+            mcp.note_end(serial);
             mcp.release(serial);
         });
         Reply::events(body)

@@ -102,6 +102,20 @@ impl Outlet {
         queue.wake();
     }
 
+    /// Passes on what is framed already.
+    pub fn pass(&self, frames: Bytes) {
+        let mut queue = self.queue.lock().expect("no code panics while it holds a stream");
+        if queue.is_finished || queue.is_gone {
+            return;
+        }
+        if queue.push(frames).is_err() {
+            queue.clear();
+            queue.is_gone = true;
+            self.gone.cancel();
+        }
+        queue.wake();
+    }
+
     /// Waits until the queue has room, before a message of a kind that may be very frequent. The timeout is short,
     /// because a reader may never read.
     pub async fn room(&self) {

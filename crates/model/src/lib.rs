@@ -45,7 +45,9 @@ pub use rate_limit::{RateLimit, ToolLimits};
 pub use redact::Redactor;
 pub use registration::Registration;
 pub use secret::Secret;
-pub use server::{Endpoint, Flags, OAuthSettings, Process, ServerConfig, SessionMode, Status, Transport};
+pub use server::{
+    Endpoint, Flags, OAuthSettings, Placement, Process, ServerConfig, SessionMode, Status, Transport,
+};
 pub use token::Token;
 pub use topic::Topic;
 pub use uri::ResourceUri;

@@ -8,8 +8,8 @@ use url::Url;
 
 use super::server::DEFAULT_TIMEOUT_MS;
 use super::{
-    Endpoint, FieldError, Fields, Flags, Issued, OAuthSettings, Process, RateLimit, Secret, ServerConfig,
-    ServerName, SessionMode, ToolLimits, Transport,
+    Endpoint, FieldError, Fields, Flags, Issued, OAuthSettings, Placement, Process, RateLimit, Secret,
+    ServerConfig, ServerName, SessionMode, ToolLimits, Transport,
 };
 
 /// Keys that apply only to servers reached over HTTP.
@@ -76,11 +76,13 @@ impl Registration {
             Some("stateful") => SessionMode::Stateful,
             Some(_) => return Err(FieldError::new("session_mode", "must be \"stateless\" or \"stateful\"")),
         };
+        let placement = parse_placement(&mut fields, &transport)?;
         let config = ServerConfig {
             name,
             description: fields.text("description")?.unwrap_or_default(),
             transport,
             session_mode,
+            placement,
             timeout_ms: fields.count("timeout_ms")?.unwrap_or(DEFAULT_TIMEOUT_MS),
             max_concurrency: fields.count("max_concurrency")?.unwrap_or(0),
             rate_limit: RateLimit::take(&mut fields, "rate_limit")?,
@@ -106,7 +108,7 @@ impl Registration {
         }
         let mut object = self.to_json();
         if changes.get("transport").is_some_and(|new| Some(new) != object.get("transport")) {
-            for key in HTTP_KEYS.iter().chain(&STDIO_KEYS) {
+            for key in HTTP_KEYS.iter().chain(&STDIO_KEYS).chain(&["placement"]) {
                 object.remove(*key);
             }
         }
@@ -128,6 +130,10 @@ impl Registration {
         put("transport", json!(config.transport.as_str()));
         put("description", json!(config.description));
         put("session_mode", json!(config.session_mode.as_str()));
+        // The default is omitted: older gateways on the same database do not know the key.
+        if config.placement != Placement::default() {
+            put("placement", json!(config.placement.as_str()));
+        }
         put("timeout_ms", json!(config.timeout_ms));
         put("max_concurrency", json!(config.max_concurrency));
         if let Some(limit) = &config.rate_limit {
@@ -251,6 +257,21 @@ fn parse_process(fields: &mut Fields) -> Result<Process, FieldError> {
     Ok(Process { command, args, env, cwd })
 }
 
+fn parse_placement(fields: &mut Fields, transport: &Transport) -> Result<Placement, FieldError> {
+    let placement = match fields.text("placement")?.as_deref() {
+        None | Some("" | "each") => Placement::Each,
+        Some("one") => Placement::One,
+        Some(_) => return Err(FieldError::new("placement", "must be \"each\" or \"one\"")),
+    };
+    match (placement, transport) {
+        (Placement::One, Transport::StreamableHttp(_) | Transport::Sse(_)) => Err(FieldError::new(
+            "placement",
+            format!("\"one\" does not apply to the transport \"{}\"", transport.as_str()),
+        )),
+        (Placement::One, Transport::Stdio(_)) | (Placement::Each, _) => Ok(placement),
+    }
+}
+
 fn parse_url(field: &str, text: &str) -> Result<Url, FieldError> {
     let url = Url::parse(text).map_err(|error| FieldError::new(field, format!("is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -351,6 +372,8 @@ mod tests {
         assert_eq!(field_of(http(json!({"headers": {"Mcp-Session-Id": "1"}}))), "headers.Mcp-Session-Id");
         assert_eq!(field_of(http(json!({"bearer_token": "a\nb"}))), "bearer_token");
         assert_eq!(field_of(http(json!({"session_mode": "sticky"}))), "session_mode");
+        assert_eq!(field_of(http(json!({"placement": "one"}))), "placement");
+        assert_eq!(field_of(http(json!({"placement": "two"}))), "placement");
         for url in [
             "",
             "h/mcp",
@@ -381,6 +404,7 @@ mod tests {
         assert_eq!(Registration::parse(full.to_json()).unwrap(), full);
         let stdio = parse(json!({
             "name": "b", "transport": "stdio", "command": "npx", "args": ["-y"], "env": {"K": "v"}, "cwd": "/",
+            "placement": "one",
         }))
         .unwrap();
         assert_eq!(Registration::parse(stdio.to_json()).unwrap(), stdio);

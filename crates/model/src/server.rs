@@ -17,6 +17,8 @@ pub struct ServerConfig {
     pub description: String,
     pub transport: Transport,
     pub session_mode: SessionMode,
+    /// Only for a server that is run as a process.
+    pub placement: Placement,
     /// Timeout of one call in milliseconds; 0 = none.
     pub timeout_ms: u64,
     /// Maximum number of calls in flight; 0 = no limit.
@@ -196,6 +198,25 @@ impl SessionMode {
     }
 }
 
+/// On which of the gateways that share a database the processes of a server run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// On each gateway where the server is called.
+    #[default]
+    Each,
+    /// On one gateway, which the others reach it through.
+    One,
+}
+
+impl Placement {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Placement::Each => "each",
+            Placement::One => "one",
+        }
+    }
+}
+
 /// What people disabled. It is kept by name, so it survives changed lists and replaced servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flags {
@@ -222,6 +243,13 @@ pub enum Status {
 }
 
 impl Status {
+    const ALL: [Status; 5] =
+        [Status::Connecting, Status::Connected, Status::Degraded, Status::Failed, Status::Disabled];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Connecting => "connecting",

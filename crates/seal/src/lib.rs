@@ -3,7 +3,7 @@
 //! where the key comes from and where sealed bytes are stored.
 
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -62,6 +62,15 @@ impl SecretKey {
     }
 }
 
+impl PartialEq for SecretKey {
+    fn eq(&self, other: &Self) -> bool {
+        let pairs = self.0.iter().zip(other.0.iter());
+        pairs.fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
+    }
+}
+
+impl Eq for SecretKey {}
+
 impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
@@ -73,14 +82,45 @@ impl fmt::Debug for SecretKey {
 #[error("sealed data cannot be opened: wrong key, wrong purpose, or damaged data")]
 pub struct UnsealError;
 
+/// Seals under one key. While that key is being replaced, opens what is sealed under another one too.
 #[derive(Clone, Debug)]
 pub struct Seal {
     key: SecretKey,
+    other: OtherKey,
+}
+
+/// The other key of a seal and of everything that was made from it.
+#[derive(Clone, Debug, Default)]
+struct OtherKey(Arc<RwLock<Option<SecretKey>>>);
+
+impl OtherKey {
+    fn get(&self) -> Option<SecretKey> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, key: &SecretKey) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+    }
 }
 
 impl Seal {
     pub fn new(key: &SecretKey) -> Self {
-        Self { key: key.clone() }
+        Self { key: key.clone(), other: OtherKey::default() }
+    }
+
+    pub fn key(&self) -> &SecretKey {
+        &self.key
+    }
+
+    /// From now on, also opens what is sealed under another key. This applies to all clones, and to the seals for a purpose
+    /// that were made before.
+    pub fn also_open(&self, key: &SecretKey) {
+        self.other.set(key);
+    }
+
+    /// A seal under the other key, if there is one.
+    pub fn other(&self) -> Option<Seal> {
+        self.other.get().map(|key| Seal::new(&key))
     }
 
     pub fn seal(&self, purpose: &str, plain: &[u8]) -> Vec<u8> {
@@ -93,9 +133,13 @@ impl Seal {
 
     /// Returns a seal with its subkey already derived, for frequent use.
     pub fn for_purpose(&self, purpose: &str) -> PurposeSeal {
+        let (cipher, other) = (self.cipher(purpose), self.other.clone());
+        PurposeSeal { cipher, purpose: purpose.into(), random: RandomPool::default(), other }
+    }
+
+    fn cipher(&self, purpose: &str) -> XChaCha20Poly1305 {
         let subkey = self.subkey(purpose);
-        let cipher = XChaCha20Poly1305::new_from_slice(&*subkey).expect("the cipher takes keys of 32 bytes");
-        PurposeSeal { cipher, purpose: purpose.into(), random: RandomPool::default() }
+        XChaCha20Poly1305::new_from_slice(&*subkey).expect("the cipher takes keys of 32 bytes")
     }
 
     /// Returns a hash function whose hashes cannot be made or checked without the key.
@@ -142,6 +186,7 @@ pub struct PurposeSeal {
     cipher: XChaCha20Poly1305,
     purpose: Box<str>,
     random: RandomPool,
+    other: OtherKey,
 }
 
 impl PurposeSeal {
@@ -159,13 +204,24 @@ impl PurposeSeal {
     }
 
     pub fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, UnsealError> {
+        self.open_with(&self.cipher, sealed).or_else(|error| {
+            let other = self.other.get().ok_or(error)?;
+            self.open_with(&Seal::new(&other).cipher(&self.purpose), sealed)
+        })
+    }
+
+    fn open_with(
+        &self,
+        cipher: &XChaCha20Poly1305,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, UnsealError> {
         let (&version, rest) = sealed.split_first().ok_or(UnsealError)?;
         if version != VERSION {
             return Err(UnsealError);
         }
         let (nonce, encrypted) = rest.split_first_chunk::<NONCE_LENGTH>().ok_or(UnsealError)?;
         let payload = Payload { msg: encrypted, aad: self.purpose.as_bytes() };
-        let plain = self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| UnsealError)?;
+        let plain = cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| UnsealError)?;
         Ok(Zeroizing::new(plain))
     }
 }
@@ -222,11 +278,30 @@ mod tests {
     }
 
     #[test]
+    fn a_second_key_opens_too_and_nothing_is_sealed_under_it() {
+        let (one, two) = (SecretKey::random(), SecretKey::random());
+        let (first, second) = (Seal::new(&one), Seal::new(&two));
+        let (clone, purpose) = (first.clone(), first.for_purpose("a"));
+        let sealed = second.seal("a", b"plain");
+        assert!(first.open("a", &sealed).is_err() && first.other().is_none());
+        first.also_open(&two);
+        assert_eq!(*clone.open("a", &sealed).unwrap(), b"plain");
+        assert_eq!(*purpose.open(&sealed).unwrap(), b"plain");
+        assert!(clone.open("b", &sealed).is_err());
+        assert!(second.open("a", &clone.seal("a", b"plain")).is_err());
+        assert_eq!(first.other().unwrap().fingerprint(), second.fingerprint());
+        assert!(first.key() == &one && first.key() != &two);
+    }
+
+    #[test]
     fn a_key_survives_as_hex_and_does_not_print() {
         let key = SecretKey::random();
         let hex = key.to_hex();
         assert_eq!(SecretKey::from_hex(&hex.to_uppercase()).unwrap().to_hex(), hex);
-        assert_eq!(format!("{key:?} {:?}", Seal::new(&key)), "*** Seal { key: *** }");
+        assert_eq!(
+            format!("{key:?} {:?}", Seal::new(&key)),
+            "*** Seal { key: ***, other: OtherKey(RwLock { data: None, poisoned: false, .. }) }"
+        );
         for bad in ["", "00", &"0".repeat(63), &"0".repeat(65), &"g".repeat(64), &"ä".repeat(32)] {
             assert!(SecretKey::from_hex(bad).is_err(), "{bad:?}");
         }

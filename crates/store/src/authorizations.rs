@@ -10,6 +10,9 @@ use model::{Secret, ServerName};
 /// Part of the sealed data, so it must stay the same, although the table has a different name.
 const PURPOSE: &str = "oauth session";
 
+/// What is left of the sealed data when it is wiped.
+const NOTHING: &[u8] = &[];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorizationStatus {
     Pending,
@@ -74,7 +77,7 @@ impl Store {
         let sealed = self.seal_authorization(id, content);
         let mut tx = self.write().await?;
         on!(&mut tx, |db| {
-            let query = sqlx::query(SUPERSEDE).bind(server.as_str()).bind(&[][..]).bind(now_ms);
+            let query = sqlx::query(SUPERSEDE).bind(server.as_str()).bind(NOTHING).bind(now_ms);
             query.execute(db).await.map(|_| ())
         })?;
         on!(&mut tx, |db| {
@@ -152,7 +155,7 @@ impl Store {
         let mut tx = self.write().await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(id).bind(status.as_str()).bind(error.unwrap_or_default());
-            query.bind(&[][..]).bind(now_ms).execute(db).await.map(|_| ())
+            query.bind(NOTHING).bind(now_ms).execute(db).await.map(|_| ())
         })?;
         tx.commit().await
     }
@@ -163,10 +166,16 @@ impl Store {
             OR (status = 'pending' AND expires_at <= $1)";
         const WIPE: &str =
             "UPDATE oauth_authorizations SET content = $2 WHERE status = 'pending' AND expires_at <= $1";
+        // Completing one takes seconds, so a gateway that still does so after all that time has ended.
+        const INTERRUPTED: &str =
+            "UPDATE oauth_authorizations SET status = 'failed', content = $2, finished_at = $1,
+            error = 'the gateway was stopped while it finished the authorization; authorize again'
+            WHERE status = 'finishing' AND expires_at <= $1";
         let mut tx = self.write().await?;
         let before = now_ms.saturating_sub(retention_ms);
         on!(&mut tx, |db| sqlx::query(DELETE).bind(before).execute(db).await.map(|_| ()))?;
-        on!(&mut tx, |db| sqlx::query(WIPE).bind(now_ms).bind(&[][..]).execute(db).await.map(|_| ()))?;
+        on!(&mut tx, |db| sqlx::query(WIPE).bind(now_ms).bind(NOTHING).execute(db).await.map(|_| ()))?;
+        on!(&mut tx, |db| sqlx::query(INTERRUPTED).bind(now_ms).bind(NOTHING).execute(db).await.map(|_| ()))?;
         tx.commit().await
     }
 
@@ -177,7 +186,7 @@ impl Store {
             error = 'the gateway was stopped while it finished the authorization; authorize again'
             WHERE status = 'finishing'";
         let mut tx = self.write().await?;
-        on!(&mut tx, |db| sqlx::query(SQL).bind(now_ms).bind(&[][..]).execute(db).await.map(|_| ()))?;
+        on!(&mut tx, |db| sqlx::query(SQL).bind(now_ms).bind(NOTHING).execute(db).await.map(|_| ()))?;
         tx.commit().await
     }
 
@@ -196,13 +205,18 @@ impl Store {
     }
 
     fn seal_authorization(&self, id: &str, content: &Secret) -> Vec<u8> {
-        self.seal.seal(&format!("{PURPOSE} {id}"), content.expose().as_bytes())
+        self.seal.seal(&purpose(id), content.expose().as_bytes())
     }
 
     fn open_authorization(&self, id: &str, sealed: &[u8]) -> Option<Secret> {
-        let plain = self.seal.open(&format!("{PURPOSE} {id}"), sealed).ok()?;
+        let plain = self.seal.open(&purpose(id), sealed).ok()?;
         std::str::from_utf8(&plain).ok().map(Secret::new)
     }
+}
+
+/// The purpose for which the data of an authorization is sealed.
+pub(super) fn purpose(id: &str) -> String {
+    format!("{PURPOSE} {id}")
 }
 
 fn digest(state: &Secret) -> String {

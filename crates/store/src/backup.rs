@@ -33,6 +33,8 @@ pub enum BackupError {
     Exists(PathBuf),
     #[error("cannot write {}: {cause}", path.display())]
     Target { path: PathBuf, cause: io::Error },
+    #[error("{0} is a database on Postgres; copy it with `pg_dump`, and keep TOOLGATE_SECRET_KEY")]
+    OnServer(String),
     #[error("the copy failed: {0}")]
     Copy(String),
     #[error(transparent)]
@@ -45,7 +47,9 @@ pub async fn backup(options: &OpenOptions, target: &Path, now: &str) -> Result<C
     if target.symlink_metadata().is_ok() {
         return Err(BackupError::Exists(target.to_owned()));
     }
-    let (path, sqlite) = Sqlite::open_to_read(&options.path).await?;
+    let source =
+        options.database.file().ok_or_else(|| BackupError::OnServer(options.database.to_string()))?;
+    let (path, sqlite) = Sqlite::open_to_read(source).await?;
     let (key, origin) = key::find(options.secret_key.as_ref().map(Secret::expose), &path)?;
     let fingerprint = Seal::new(&key).fingerprint();
     let mut name = target.as_os_str().to_owned();

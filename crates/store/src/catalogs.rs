@@ -19,10 +19,15 @@ pub(super) struct StoredLists {
     pub(super) templates: Vec<Arc<Template>>,
 }
 
-/// Loads the lists of each server, or what is wrong with one of them.
-pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<StoredLists, String>>, StoreError> {
-    const SQL: &str = "SELECT server, kind, items FROM catalogs";
-    let rows: Vec<(String, String, String)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+/// Loads the lists of each server, or only of one; or what is wrong with one of them.
+pub(super) async fn load(
+    tx: &mut Tx,
+    only: Option<&str>,
+) -> Result<HashMap<String, Result<StoredLists, String>>, StoreError> {
+    const SQL: &str =
+        "SELECT server, kind, items FROM catalogs WHERE CAST($1 AS TEXT) IS NULL OR server = $1";
+    let rows: Vec<(String, String, String)> =
+        on!(tx, |db| sqlx::query_as(SQL).bind(only).fetch_all(db).await)?;
     let mut by_server: HashMap<String, Result<StoredLists, String>> = HashMap::new();
     for (server, kind, items) in rows {
         let lists = by_server.entry(server).or_insert_with(|| Ok(StoredLists::default()));

@@ -1,12 +1,19 @@
 //! `toolgate check`: reads everything in a database and reports every problem. Nothing is changed, and a gateway may be
 //! running on the database meanwhile.
 
+use std::path::Path;
+
+use super::address::{DatabaseAddress, PostgresAddress};
+use super::db::Database;
 use super::failure::describe;
+use super::health::HealthSender;
 use super::key;
 use super::migrate::MIGRATIONS;
 use super::open_error::KeyOrigin;
+use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 use super::{OpenOptions, OpenStoreError, Store, StoreError};
+use model::Secret;
 
 /// The number of problems of one kind that are listed; the rest is only counted.
 const NAMED: usize = 100;
@@ -33,8 +40,30 @@ impl Finding {
 
 /// Checks the database of a gateway. Fails if the database cannot be opened.
 pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenStoreError> {
-    let (path, sqlite) = Sqlite::open_to_read(&options.path).await?;
-    let given = options.secret_key.as_ref().map(model::Secret::expose);
+    let given = options.secret_key.as_ref().map(Secret::expose);
+    match &options.database {
+        DatabaseAddress::File(path) => check_file(path, given).await,
+        DatabaseAddress::Postgres(address) => check_server(address, given).await,
+    }
+}
+
+/// Checks a database on a server. The server itself takes care of its files.
+async fn check_server(
+    address: &PostgresAddress,
+    given: Option<&str>,
+) -> Result<Vec<Finding>, OpenStoreError> {
+    let required = || OpenStoreError::KeyRequired { database: address.to_string() };
+    let (key, origin) = key::given(given.ok_or_else(required)?, KeyOrigin::Environment)?;
+    let postgres = Postgres::open(address, HealthSender::default()).await?;
+    let store = Store::to_read(Database::Postgres(postgres), &key);
+    let mut findings = vec![fit(&store, &origin).await];
+    findings.extend(contents(&store).await);
+    store.close().await;
+    Ok(findings)
+}
+
+async fn check_file(path: &Path, given: Option<&str>) -> Result<Vec<Finding>, OpenStoreError> {
+    let (path, sqlite) = Sqlite::open_to_read(path).await?;
     let (key, key_finding) = match key::find(given, &path) {
         Ok((key, origin)) => (Some((key, origin)), None),
         Err(error) => (None, Some(Finding::new("key", vec![error.to_string()]))),
@@ -42,7 +71,7 @@ pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenStoreError
     let mut findings = vec![integrity(&sqlite).await, references(&sqlite).await];
     match (key, key_finding) {
         (Some((key, origin)), _) => {
-            let store = Store::to_read(sqlite.clone(), &key);
+            let store = Store::to_read(Database::Sqlite(sqlite.clone()), &key);
             findings.push(fit(&store, &origin).await);
             match pending_migrations(&sqlite).await {
                 0 => findings.extend(contents(&store).await),
@@ -86,7 +115,11 @@ async fn references(sqlite: &Sqlite) -> Finding {
 }
 
 async fn fit(store: &Store, origin: &KeyOrigin) -> Finding {
-    let problems = match store.key_opens().await {
+    let opens = match store.learn_other_key().await {
+        Ok(_) => store.key_opens().await,
+        Err(error) => Err(error),
+    };
+    let problems = match opens {
         Ok(Some(true)) => vec![],
         Ok(Some(false)) => vec![format!("the key in {origin} is not the one that encrypted this database")],
         Ok(None) => {

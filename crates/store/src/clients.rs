@@ -1,6 +1,7 @@
 //! The table `clients`: agents with their tokens and allow lists.
 
-use super::db::on;
+use super::changes::ChangedKind;
+use super::db::{Tx, on};
 use super::retired_tokens::{Retiring, retire};
 use super::{Store, StoreError, rate_limits};
 use model::{AllowList, Client, HolderName, PrincipalId};
@@ -13,12 +14,22 @@ impl Store {
 
     /// Reads each client, or what is wrong with it.
     pub(super) async fn read_clients(&self) -> Result<Vec<Result<Client, StoreError>>, StoreError> {
-        const SQL: &str = "SELECT id, name, description, allow_list, is_custom_token, token_hash, token,
-            token_id, rate_limit FROM clients ORDER BY name";
-        type Row = (i64, String, String, String, i64, Vec<u8>, Vec<u8>, i64, Option<String>);
         let mut tx = self.read().await?;
-        let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        let clients = self.read_clients_of(&mut tx, None).await?;
         tx.commit().await?;
+        Ok(clients)
+    }
+
+    /// The same within a transaction, or only the client of a name.
+    pub(super) async fn read_clients_of(
+        &self,
+        tx: &mut Tx,
+        only: Option<&str>,
+    ) -> Result<Vec<Result<Client, StoreError>>, StoreError> {
+        const SQL: &str = "SELECT id, name, description, allow_list, is_custom_token, token_hash, token,
+            token_id, rate_limit FROM clients WHERE CAST($1 AS TEXT) IS NULL OR name = $1 ORDER BY name";
+        type Row = (i64, String, String, String, i64, Vec<u8>, Vec<u8>, i64, Option<String>);
+        let rows: Vec<Row> = on!(tx, |db| sqlx::query_as(SQL).bind(only).fetch_all(db).await)?;
         let clients = rows.into_iter().map(|row| {
             let (principal, name, description, allow_list, is_custom, hash, token, id, rate_limit) = row;
             let corrupt = |problem: String| StoreError::Corrupt(format!("client \"{name}\": {problem}"));
@@ -49,7 +60,7 @@ impl Store {
         let allow_list =
             serde_json::to_string(client.allow_list.names()).expect("a list of strings can be serialized");
         let (hash, sealed, id) = self.tokens.to_columns(&client.token);
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         retire(&mut tx, Retiring::Client(&client.name), Some(&hash), now_ms).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(client.name.as_str()).bind(&client.description);
@@ -58,14 +69,16 @@ impl Store {
             let query = query.bind(rate_limits::to_column(client.rate_limit));
             query.execute(db).await.map(|_| ())
         })?;
+        tx.note(ChangedKind::Client, client.name.as_str()).await?;
         tx.commit().await
     }
 
     pub async fn delete_client(&self, name: &HolderName, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM clients WHERE name = $1";
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         retire(&mut tx, Retiring::Client(name), None, now_ms).await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
+        tx.note(ChangedKind::Client, name.as_str()).await?;
         tx.commit().await
     }
 }

@@ -48,10 +48,14 @@ pub(super) async fn set(
     Ok(())
 }
 
-/// Loads the disabled items of each server, or what is wrong with one of its rows.
-pub(super) async fn load(tx: &mut Tx) -> Result<HashMap<String, Result<Disabled, String>>, StoreError> {
-    const SQL: &str = "SELECT server, kind, name FROM disabled";
-    let rows: Vec<(String, String, String)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+/// Loads the disabled items of each server, or only of one; or what is wrong with one of its rows.
+pub(super) async fn load(
+    tx: &mut Tx,
+    only: Option<&str>,
+) -> Result<HashMap<String, Result<Disabled, String>>, StoreError> {
+    const SQL: &str = "SELECT server, kind, name FROM disabled WHERE CAST($1 AS TEXT) IS NULL OR server = $1";
+    let rows: Vec<(String, String, String)> =
+        on!(tx, |db| sqlx::query_as(SQL).bind(only).fetch_all(db).await)?;
     let mut by_server: HashMap<String, Result<Disabled, String>> = HashMap::new();
     for (server, kind, name) in rows {
         let disabled = by_server.entry(server).or_insert_with(|| Ok(Disabled::default()));

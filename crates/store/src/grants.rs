@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::changes::ChangedKind;
 use super::db::{Tx, on};
 use super::{Store, StoreError};
 use model::{Secret, ServerName};
@@ -31,15 +32,55 @@ impl Store {
 
     /// Reads the grant of each server that has one; `None` if it cannot be opened.
     pub(super) async fn read_grants(&self) -> Result<Vec<(String, Option<Secret>)>, StoreError> {
-        const SQL: &str = "SELECT server, content FROM oauth_grants ORDER BY server";
         let mut tx = self.read().await?;
-        let rows: Vec<(String, Vec<u8>)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        let grants = self.read_grants_of(&mut tx, None).await?;
         tx.commit().await?;
+        Ok(grants)
+    }
+
+    /// The same within a transaction, or only the grant of one server.
+    pub(super) async fn read_grants_of(
+        &self,
+        tx: &mut Tx,
+        only: Option<&str>,
+    ) -> Result<Vec<(String, Option<Secret>)>, StoreError> {
+        const SQL: &str = "SELECT server, content FROM oauth_grants
+            WHERE CAST($1 AS TEXT) IS NULL OR server = $1 ORDER BY server";
+        let rows: Vec<(String, Vec<u8>)> = on!(tx, |db| sqlx::query_as(SQL).bind(only).fetch_all(db).await)?;
         let open = |(server, sealed): (String, Vec<u8>)| {
             let grant = open(&self.seal, &server, &sealed);
             (server, grant)
         };
         Ok(rows.into_iter().map(open).collect())
+    }
+
+    /// Reserves the renewal of a grant for this gateway until a time. Returns whether it did, and the grant as it is stored:
+    /// another gateway may have renewed it.
+    pub async fn claim_renewal(
+        &self,
+        server: &ServerName,
+        lineage: &str,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<(bool, Option<Secret>), StoreError> {
+        const SQL: &str = "UPDATE oauth_grants SET renewing_until = $3
+            WHERE server = $1 AND lineage = $2 AND renewing_until <= $4";
+        let mut tx = self.write().await?;
+        let claimed = on!(&mut tx, |db| {
+            let query = sqlx::query(SQL).bind(server.as_str()).bind(lineage).bind(until_ms).bind(now_ms);
+            query.execute(db).await.map(|done| done.rows_affected())
+        })?;
+        let stored = self.read_grants_of(&mut tx, Some(server.as_str())).await?.pop();
+        tx.commit().await?;
+        Ok((claimed > 0, stored.and_then(|(_, grant)| grant)))
+    }
+
+    /// Lets another gateway renew a grant.
+    pub async fn release_renewal(&self, server: &ServerName) -> Result<(), StoreError> {
+        const SQL: &str = "UPDATE oauth_grants SET renewing_until = 0 WHERE server = $1";
+        let mut tx = self.write().await?;
+        on!(&mut tx, |db| sqlx::query(SQL).bind(server.as_str()).execute(db).await.map(|_| ()))?;
+        tx.commit().await
     }
 
     /// Stores a renewed grant. Returns false if the server has a different grant by now, or is gone.
@@ -50,14 +91,15 @@ impl Store {
         grant: &Secret,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
-        const SQL: &str =
-            "UPDATE oauth_grants SET content = $3, updated_at = $4 WHERE server = $1 AND lineage = $2";
+        const SQL: &str = "UPDATE oauth_grants SET content = $3, updated_at = $4, renewing_until = 0
+            WHERE server = $1 AND lineage = $2";
         let sealed = seal(&self.seal, server.as_str(), grant);
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         let renewed = on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(server.as_str()).bind(lineage).bind(sealed).bind(now_ms);
             query.execute(db).await.map(|done| done.rows_affected())
         })?;
+        tx.note(ChangedKind::Grant, server.as_str()).await?;
         tx.commit().await?;
         Ok(renewed > 0)
     }
@@ -90,13 +132,17 @@ pub(super) async fn change(
     }
 }
 
-/// Seals a grant. The server is part of the purpose: otherwise a grant moved to another row would send one server's
-/// token to another.
+/// The purpose for which the grant of a server is sealed. The server is part of it: otherwise a grant moved to another row
+/// would send one server's token to another.
+pub(super) fn purpose(server: &str) -> String {
+    format!("{PURPOSE} of {server}")
+}
+
 fn seal(seal: &Seal, server: &str, grant: &Secret) -> Vec<u8> {
-    seal.seal(&format!("{PURPOSE} of {server}"), grant.expose().as_bytes())
+    seal.seal(&purpose(server), grant.expose().as_bytes())
 }
 
 fn open(seal: &Seal, server: &str, sealed: &[u8]) -> Option<Secret> {
-    let plain = seal.open(&format!("{PURPOSE} of {server}"), sealed).ok()?;
+    let plain = seal.open(&purpose(server), sealed).ok()?;
     std::str::from_utf8(&plain).ok().map(Secret::new)
 }

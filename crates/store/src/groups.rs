@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::db::on;
+use super::changes::ChangedKind;
+use super::db::{Tx, on};
 use super::{Store, StoreError};
 use model::{Group, GroupName};
 
@@ -14,10 +15,21 @@ impl Store {
 
     /// Reads each group, or what is wrong with it.
     pub(super) async fn read_groups(&self) -> Result<Vec<Result<Group, StoreError>>, StoreError> {
-        const SQL: &str = "SELECT name, config FROM groups ORDER BY name";
         let mut tx = self.read().await?;
-        let rows: Vec<(String, String)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        let groups = self.read_groups_of(&mut tx, None).await?;
         tx.commit().await?;
+        Ok(groups)
+    }
+
+    /// The same within a transaction, or only the group of a name.
+    pub(super) async fn read_groups_of(
+        &self,
+        tx: &mut Tx,
+        only: Option<&str>,
+    ) -> Result<Vec<Result<Group, StoreError>>, StoreError> {
+        const SQL: &str =
+            "SELECT name, config FROM groups WHERE CAST($1 AS TEXT) IS NULL OR name = $1 ORDER BY name";
+        let rows: Vec<(String, String)> = on!(tx, |db| sqlx::query_as(SQL).bind(only).fetch_all(db).await)?;
         let parse = |(name, config): (String, String)| {
             let damaged = |why: String| StoreError::Corrupt(format!("the group \"{name}\": {why}"));
             match serde_json::from_str(&config) {
@@ -34,18 +46,20 @@ impl Store {
         const SQL: &str = "INSERT INTO groups (name, config, created_at, updated_at) VALUES ($1, $2, $3, $3)
             ON CONFLICT (name) DO UPDATE SET config = excluded.config, updated_at = excluded.updated_at";
         let config = serde_json::to_string(group).expect("a group can always be serialized");
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(group.name.as_str()).bind(config).bind(now_ms);
             query.execute(db).await.map(|_| ())
         })?;
+        tx.note(ChangedKind::Group, group.name.as_str()).await?;
         tx.commit().await
     }
 
     pub async fn delete_group(&self, name: &GroupName) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM groups WHERE name = $1";
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
+        tx.note(ChangedKind::Group, name.as_str()).await?;
         tx.commit().await
     }
 }

@@ -22,6 +22,14 @@ pub(super) fn find(given: Option<&str>, database: &Path) -> Result<(SecretKey, K
     load(given, database, Contents::Data)
 }
 
+/// Reads a key that the operator set.
+pub(super) fn given(text: &str, origin: KeyOrigin) -> Result<(SecretKey, KeyOrigin), OpenStoreError> {
+    match SecretKey::from_hex(text.trim()) {
+        Ok(key) => Ok((key, origin)),
+        Err(_) => Err(OpenStoreError::KeyMalformed { origin }),
+    }
+}
+
 /// Finds the key of a database, or makes a new one if the database is empty and has none.
 pub(super) fn load(
     given: Option<&str>,
@@ -29,9 +37,7 @@ pub(super) fn load(
     contents: Contents,
 ) -> Result<(SecretKey, KeyOrigin), OpenStoreError> {
     if let Some(text) = given {
-        let key = SecretKey::from_hex(text.trim());
-        let key = key.map_err(|_| OpenStoreError::KeyMalformed { origin: KeyOrigin::Environment })?;
-        return Ok((key, KeyOrigin::Environment));
+        return self::given(text, KeyOrigin::Environment);
     }
     let path = database.with_file_name(FILE_NAME);
     let key = match (read(&path)?, contents) {
@@ -50,6 +56,23 @@ pub(super) fn load(
         }
     };
     Ok((key, KeyOrigin::File(path)))
+}
+
+/// Replaces the key file next to a database, and returns its path. The old file stays, under another name: another database in
+/// the same folder may need it.
+pub(super) fn replace(database: &Path, key: &SecretKey) -> io::Result<PathBuf> {
+    let path = database.canonicalize()?.with_file_name(FILE_NAME);
+    if matches!(read(&path), Ok(Found::Key(current)) if &current == key) {
+        return Ok(path);
+    }
+    let (draft, old) = (path.with_extension("key.new"), path.with_extension("key.old"));
+    write(&draft, key)?;
+    if path.exists() {
+        let _ = fs::remove_file(&old);
+        fs::hard_link(&path, &old).or_else(|_| fs::copy(&path, &old).map(|_| ()))?;
+    }
+    place(&draft, &path, ExistingKeyFile::Empty)?;
+    Ok(path)
 }
 
 /// What was found at the path of the key file.

@@ -2,59 +2,84 @@
 //! settings. All SQL of the project is here, one file per table. Nothing is read from the database during an agent's
 //! call.
 
+mod address;
+mod admission;
 mod authorizations;
 mod backup;
 mod catalogs;
+mod changes;
 mod check;
 mod clients;
 mod db;
 mod disabled;
+mod ended_sessions;
 mod epoch;
 mod failure;
 mod grants;
 mod groups;
 mod health;
+mod homes;
 mod key;
+mod leases;
 mod lock;
 mod migrate;
 mod open;
 mod open_error;
+mod postgres;
+mod quotas;
 mod rate_limits;
+mod replicas;
 mod retired_tokens;
+mod rotation;
 mod server_config;
 mod servers;
 mod settings;
+mod shared;
 mod sqlite;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod transfer;
 mod tx_mode;
 mod users;
 
 use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use tokio::sync::watch;
 
 use model::ServerName;
 use seal::{PurposeSeal, Seal, SecretKey};
 
+use changes::ChangeTx;
 use db::{Database, Tx};
 use health::HealthSender;
-use sqlite::Sqlite;
 use tokens::TokenColumns;
 use tx_mode::TxMode;
 
+pub use address::{AddressError, DatabaseAddress, PostgresAddress, PostgresParts};
+pub use admission::CurrentUse;
 pub use authorizations::{AuthorizationKey, AuthorizationStatus, StoredAuthorization};
 pub use backup::{BackupError, Copied, backup};
+pub use changes::Changes;
 pub use check::{Finding, check};
 pub use disabled::DisabledKind;
 pub use failure::describe;
 pub use grants::GrantChange;
 pub use health::Health;
-pub use open::OpenOptions;
+pub use homes::HomeGateway;
+pub use leases::{Lease, Taking};
+pub use open::{OpenOptions, UnmigratedStore};
 pub use open_error::{KeyOrigin, OpenStoreError};
+pub use quotas::{Forgetting, Reserved, quota_of_server, quota_of_tool};
+pub use replicas::{Membership, Replica};
+pub use rotation::{Rotated, RotationError, RotationOptions, rotate};
 pub use servers::StoredServer;
+pub use shared::{ChangeWatch, Notice, SharedTurn};
 pub use tokens::TokenHash;
+pub use transfer::{TransferError, TransferOptions, Transferred, transfer};
 
 #[derive(Debug)]
 pub struct Store {
@@ -62,9 +87,11 @@ pub struct Store {
     health: HealthSender,
     seal: Seal,
     tokens: TokenColumns,
-    /// Held for as long as the store is open, so that no second gateway uses the same database. `None` in a store that
-    /// only reads.
+    /// Held for as long as the store is open, so that no second gateway uses the same file. `None` on a database server,
+    /// and in a store that only reads.
     lock: Option<File>,
+    /// The epoch of the last change that was made or read here.
+    latest_epoch: Arc<AtomicI64>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -93,10 +120,10 @@ impl From<sqlx::Error> for StoreError {
 
 impl Store {
     /// A store that only reads; a gateway may be running on the same database.
-    fn to_read(sqlite: Sqlite, key: &SecretKey) -> Self {
+    fn to_read(database: Database, key: &SecretKey) -> Self {
         let seal = Seal::new(key);
         let (tokens, health) = (TokenColumns::new(&seal), HealthSender::default());
-        Self { database: Database::Sqlite(sqlite), health, seal, tokens, lock: None }
+        Self { database, health, seal, tokens, lock: None, latest_epoch: Arc::default() }
     }
 
     /// Returns a seal under the same key as the database.
@@ -107,6 +134,11 @@ impl Store {
     /// The hash by which the holder of a token is looked up. The database is not read for it.
     pub fn token_hash(&self, token: &[u8]) -> TokenHash {
         self.tokens.hash(token)
+    }
+
+    /// The same under the other key, while the key is being replaced.
+    pub fn other_token_hash(&self, token: &[u8]) -> Option<TokenHash> {
+        self.tokens.other_hash(token)
     }
 
     /// Watches whether changes are stored.
@@ -129,10 +161,13 @@ impl Store {
         Ok(self.database.begin(TxMode::Read).await?)
     }
 
-    /// Begins a write transaction, which increments the epoch.
+    /// Begins to write what no gateway holds in memory.
     async fn write(&self) -> Result<Tx, StoreError> {
-        let mut tx = self.database.begin(TxMode::Write).await?;
-        settings::bump_epoch(&mut tx).await?;
-        Ok(tx)
+        Ok(self.database.begin(TxMode::Write).await?)
+    }
+
+    /// Begins a change of what gateways hold in memory.
+    async fn change(&self) -> Result<ChangeTx, StoreError> {
+        ChangeTx::begin(self.database.begin(TxMode::Write).await?, &self.latest_epoch).await
     }
 }

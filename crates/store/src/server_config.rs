@@ -12,6 +12,11 @@ const PURPOSE: &str = "server config";
 /// Keys of a registration that are stored elsewhere, so that they can change without the rest.
 const FLAG_KEYS: [&str; 3] = ["enabled", "disabled_tools", "disabled_prompts"];
 
+/// The purpose for which the configuration of a server is sealed.
+pub(super) fn purpose(_server: &str) -> String {
+    PURPOSE.to_owned()
+}
+
 pub(super) fn seal(seal: &Seal, registration: &Registration) -> Vec<u8> {
     let mut object = registration.to_json();
     for key in FLAG_KEYS {

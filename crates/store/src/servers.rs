@@ -6,10 +6,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::catalogs::{self, StoredLists};
+use super::changes::{ChangeTx, ChangedKind};
 use super::db::{Tx, on};
 use super::disabled::{self, Disabled, DisabledKind};
 use super::grants::{self, GrantChange};
-use super::{Store, StoreError, server_config};
+use super::{Store, StoreError, quotas, server_config};
 use model::{Flags, Offering, Registration, ServerName};
 use seal::Seal;
 
@@ -32,14 +33,25 @@ impl Store {
 
     /// Reads each server, or what is wrong with it.
     pub(super) async fn read_servers(&self) -> Result<Vec<Result<StoredServer, StoreError>>, StoreError> {
+        let mut tx = self.read().await?;
+        let servers = self.read_servers_of(&mut tx, None).await?;
+        tx.commit().await?;
+        Ok(servers)
+    }
+
+    /// The same within a transaction, or only the server of a name.
+    pub(super) async fn read_servers_of(
+        &self,
+        tx: &mut Tx,
+        only: Option<&str>,
+    ) -> Result<Vec<Result<StoredServer, StoreError>>, StoreError> {
         const SQL: &str =
             "SELECT name, config, enabled, protocol_version, server_info, capabilities, instructions,
-            ttl_ms, is_private, created_at, updated_at, discovered_at, meta FROM servers ORDER BY name";
-        let mut tx = self.read().await?;
-        let rows: Vec<ServerRow> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
-        let mut lists = catalogs::load(&mut tx).await?;
-        let mut disabled = disabled::load(&mut tx).await?;
-        tx.commit().await?;
+            ttl_ms, is_private, created_at, updated_at, discovered_at, meta FROM servers
+            WHERE CAST($1 AS TEXT) IS NULL OR name = $1 ORDER BY name";
+        let rows: Vec<ServerRow> = on!(&mut *tx, |db| sqlx::query_as(SQL).bind(only).fetch_all(db).await)?;
+        let mut lists = catalogs::load(tx, only).await?;
+        let mut disabled = disabled::load(tx, only).await?;
         let servers = rows.into_iter().map(|row| {
             let name = row.0.clone();
             let lists = lists.remove(&name).unwrap_or_else(|| Ok(StoredLists::default()));
@@ -62,14 +74,18 @@ impl Store {
             created_at, updated_at) VALUES ($1, $2, $3, '', 0, $4, $4)
             ON CONFLICT (name) DO UPDATE SET config = excluded.config, enabled = excluded.enabled,
             updated_at = excluded.updated_at";
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         let config = server_config::seal(&self.seal, registration);
         let (name, enabled) = (registration.config.name.as_str(), i64::from(registration.flags.enabled));
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(name).bind(config).bind(enabled).bind(now_ms);
             query.execute(db).await.map(|_| ())
         })?;
+        let changes_grant = !matches!(grant, GrantChange::Keep);
         grants::change(&mut tx, &self.seal, &registration.config.name, grant, now_ms).await?;
+        if changes_grant {
+            tx.note(ChangedKind::Grant, name).await?;
+        }
         complete(tx, registration, offering, now_ms).await
     }
 
@@ -79,15 +95,16 @@ impl Store {
         offering: &Offering,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         describe(&mut tx, name, offering, now_ms).await?;
         catalogs::replace(&mut tx, name, offering).await?;
+        tx.note(ChangedKind::Server, name.as_str()).await?;
         tx.commit().await
     }
 
     pub async fn set_enabled(&self, name: &ServerName, enabled: bool, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "UPDATE servers SET enabled = $2 WHERE name = $1";
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         touch(&mut tx, name, now_ms).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(name.as_str()).bind(i64::from(enabled));
@@ -104,7 +121,7 @@ impl Store {
         disabled: bool,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         touch(&mut tx, name, now_ms).await?;
         disabled::set(&mut tx, name, kind, names, disabled).await?;
         tx.commit().await
@@ -113,7 +130,8 @@ impl Store {
     /// Deletes a server with its lists and flags. Returns whether it existed.
     pub async fn delete_server(&self, name: &ServerName) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM servers WHERE name = $1";
-        let mut tx = self.write().await?;
+        const LEASE: &str = "DELETE FROM leases WHERE server = $1";
+        let mut tx = self.change().await?;
         let deleted = on!(&mut tx, |db| sqlx::query(SQL)
             .bind(name.as_str())
             .execute(db)
@@ -122,24 +140,28 @@ impl Store {
         if deleted == 0 {
             return Ok(false);
         }
+        on!(&mut tx, |db| sqlx::query(LEASE).bind(name.as_str()).execute(db).await.map(|_| ()))?;
+        quotas::forget_server(&mut tx, name).await?;
+        tx.note(ChangedKind::Server, name.as_str()).await?;
         tx.commit().await?;
         Ok(true)
     }
 }
 
 /// Stores the time of a change that people made to a server. Fails if the server does not exist.
-async fn touch(tx: &mut Tx, name: &ServerName, now_ms: i64) -> Result<(), StoreError> {
+async fn touch(tx: &mut ChangeTx, name: &ServerName, now_ms: i64) -> Result<(), StoreError> {
     const SQL: &str = "UPDATE servers SET updated_at = $2 WHERE name = $1";
-    let touched = on!(tx, |db| {
+    let touched = on!(&mut *tx, |db| {
         let query = sqlx::query(SQL).bind(name.as_str()).bind(now_ms);
         query.execute(db).await.map(|done| done.rows_affected())
     })?;
+    tx.note(ChangedKind::Server, name.as_str()).await?;
     if touched == 0 { Err(StoreError::NotFound(name.clone())) } else { Ok(()) }
 }
 
 /// Stores everything of a server except for its row, and commits.
 async fn complete(
-    mut tx: Tx,
+    mut tx: ChangeTx,
     registration: &Registration,
     offering: &Offering,
     now_ms: i64,
@@ -148,6 +170,7 @@ async fn complete(
     describe(&mut tx, name, offering, now_ms).await?;
     catalogs::replace(&mut tx, name, offering).await?;
     disabled::replace(&mut tx, name, &registration.flags).await?;
+    tx.note(ChangedKind::Server, name.as_str()).await?;
     tx.commit().await
 }
 

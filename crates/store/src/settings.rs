@@ -4,11 +4,19 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::db::{Tx, on};
-use super::epoch::BUMP_EPOCH;
+use super::epoch;
 use super::{Store, StoreError};
+use seal::{Seal, SecretKey};
 
 const MODE: &str = "mode";
 const KEY_CHECK: &str = "key_check";
+const EPOCH: &str = "epoch";
+/// The oldest version of toolgate that may use the database.
+const MIN_VERSION: &str = "min_version";
+/// The key that replaces the current one, sealed under that one.
+const NEXT_KEY: &str = "next_key";
+/// The key that is being replaced, sealed under the new one.
+const PREVIOUS_KEY: &str = "previous_key";
 
 /// The text that is sealed to check later whether the key is still the same.
 const KEY_CHECK_PLAIN: &[u8] = b"toolgate";
@@ -23,7 +31,7 @@ impl Store {
     }
 
     pub async fn set_mode(&self, mode: &str) -> Result<(), StoreError> {
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         set_mode(&mut tx, mode).await?;
         tx.commit().await
     }
@@ -31,7 +39,7 @@ impl Store {
     /// Makes the database uninitialized again.
     pub async fn forget_mode(&self) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM settings WHERE key = $1";
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(MODE).execute(db).await.map(|_| ()))?;
         tx.commit().await
     }
@@ -39,13 +47,9 @@ impl Store {
     /// Whether the key opens the check value of the database; `None` if there is no such value.
     pub(super) async fn key_opens(&self) -> Result<Option<bool>, StoreError> {
         let mut tx = self.read().await?;
-        let check = get(&mut tx, KEY_CHECK).await?;
+        let opens = key_opens(&mut tx, &self.seal).await?;
         tx.commit().await?;
-        let Some(check) = check else { return Ok(None) };
-        let sealed = STANDARD.decode(check);
-        let sealed =
-            sealed.map_err(|_| StoreError::Corrupt("the setting \"key_check\" is not Base64".into()))?;
-        Ok(Some(self.seal.open(KEY_CHECK, &sealed).is_ok_and(|plain| *plain == KEY_CHECK_PLAIN)))
+        Ok(opens)
     }
 
     /// Whether the key fits the database. A database without a check value is new: the current key becomes its key.
@@ -53,20 +57,105 @@ impl Store {
         if let Some(opens) = self.key_opens().await? {
             return Ok(opens);
         }
-        let check = STANDARD.encode(self.seal.seal(KEY_CHECK, KEY_CHECK_PLAIN));
         let mut tx = self.write().await?;
-        set(&mut tx, KEY_CHECK, &check).await?;
+        put_key_check(&mut tx, &self.seal).await?;
         tx.commit().await?;
-        Ok(true)
+        // Another gateway may have been first, perhaps with another key.
+        Ok(self.key_opens().await? == Some(true))
     }
+}
+
+/// Whether a key opens the check value of the database; `None` if there is no such value.
+pub(super) async fn key_opens(tx: &mut Tx, seal: &Seal) -> Result<Option<bool>, StoreError> {
+    let Some(check) = get(tx, KEY_CHECK).await? else { return Ok(None) };
+    let sealed = STANDARD.decode(check);
+    let sealed = sealed.map_err(|_| StoreError::Corrupt("the setting \"key_check\" is not Base64".into()))?;
+    Ok(Some(seal.open(KEY_CHECK, &sealed).is_ok_and(|plain| *plain == KEY_CHECK_PLAIN)))
+}
+
+/// The two keys of a database whose key is being replaced.
+#[derive(Clone)]
+pub(super) struct KeyPair {
+    pub previous: SecretKey,
+    pub next: SecretKey,
+}
+
+/// Reads the two keys, if the key is being replaced and that of the seal is one of them.
+pub(super) async fn key_pair(tx: &mut Tx, seal: &Seal) -> Result<Option<KeyPair>, StoreError> {
+    let (next, previous) = (get(tx, NEXT_KEY).await?, get(tx, PREVIOUS_KEY).await?);
+    // Only the key of the seal itself counts here, not another one that it also opens.
+    let (own, seal) = (seal.key().clone(), Seal::new(seal.key()));
+    let open = |purpose: &str, value: Option<String>| {
+        let opened = seal.open(purpose, &STANDARD.decode(value?).ok()?).ok()?;
+        SecretKey::from_hex(std::str::from_utf8(&opened).ok()?).ok()
+    };
+    if let Some(next) = open(NEXT_KEY, next) {
+        return Ok(Some(KeyPair { previous: own, next }));
+    }
+    Ok(open(PREVIOUS_KEY, previous).map(|previous| KeyPair { previous, next: own }))
+}
+
+/// Stores two keys, each sealed under the other one: who has one of them learns the other.
+pub(super) async fn put_key_pair(tx: &mut Tx, pair: &KeyPair) -> Result<(), sqlx::Error> {
+    for (name, key, value) in
+        [(NEXT_KEY, &pair.previous, &pair.next), (PREVIOUS_KEY, &pair.next, &pair.previous)]
+    {
+        let sealed = Seal::new(key).seal(name, value.to_hex().as_bytes());
+        set(tx, name, &STANDARD.encode(sealed)).await?;
+    }
+    Ok(())
+}
+
+/// Whether the key is being replaced, perhaps by keys that are not known here.
+pub(super) async fn has_key_pair(tx: &mut Tx) -> Result<bool, sqlx::Error> {
+    Ok(get(tx, NEXT_KEY).await?.is_some())
+}
+
+/// Ends the replacement of a key: the previous one opens nothing any more.
+pub(super) async fn remove_key_pair(tx: &mut Tx) -> Result<(), sqlx::Error> {
+    const SQL: &str = "DELETE FROM settings WHERE key IN ($1, $2)";
+    on!(tx, |db| sqlx::query(SQL).bind(NEXT_KEY).bind(PREVIOUS_KEY).execute(db).await.map(|_| ()))
+}
+
+/// Lets a seal open what is sealed under the other key, if the key is being replaced.
+pub(super) async fn learn_other_key(tx: &mut Tx, seal: &Seal) -> Result<(), StoreError> {
+    if let Some(pair) = key_pair(tx, seal).await? {
+        seal.also_open(if &pair.next == seal.key() { &pair.previous } else { &pair.next });
+    }
+    Ok(())
+}
+
+/// Makes a key the key of the database, instead of the one before it.
+pub(super) async fn replace_key_check(tx: &mut Tx, seal: &Seal) -> Result<(), sqlx::Error> {
+    set(tx, KEY_CHECK, &STANDARD.encode(seal.seal(KEY_CHECK, KEY_CHECK_PLAIN))).await
+}
+
+/// Makes a key the key of a database that has none yet.
+pub(super) async fn put_key_check(tx: &mut Tx, seal: &Seal) -> Result<(), sqlx::Error> {
+    const SQL: &str = "INSERT INTO settings (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING";
+    let check = STANDARD.encode(seal.seal(KEY_CHECK, KEY_CHECK_PLAIN));
+    on!(tx, |db| sqlx::query(SQL).bind(KEY_CHECK).bind(check).execute(db).await.map(|_| ()))
 }
 
 pub(super) async fn set_mode(tx: &mut Tx, mode: &str) -> Result<(), sqlx::Error> {
     set(tx, MODE, mode).await
 }
 
-pub(super) async fn bump_epoch(tx: &mut Tx) -> Result<(), sqlx::Error> {
-    on!(tx, |db| sqlx::query(BUMP_EPOCH).execute(db).await.map(|_| ()))
+pub(super) async fn mode(tx: &mut Tx) -> Result<Option<String>, sqlx::Error> {
+    get(tx, MODE).await
+}
+
+pub(super) async fn min_version(tx: &mut Tx) -> Result<Option<String>, sqlx::Error> {
+    get(tx, MIN_VERSION).await
+}
+
+/// The epoch of the last change; 0 before the first one.
+pub(super) async fn epoch(tx: &mut Tx) -> Result<i64, StoreError> {
+    match get(tx, EPOCH).await? {
+        None => Ok(0),
+        Some(text) => epoch::parse(&text)
+            .ok_or_else(|| StoreError::Corrupt("the setting \"epoch\" is not a number".into())),
+    }
 }
 
 async fn get(tx: &mut Tx, key: &str) -> Result<Option<String>, sqlx::Error> {

@@ -13,6 +13,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, S
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::address::DatabaseAddress;
 use super::epoch::BUMP_EPOCH;
 use super::failure::{describe, is_disk_failure, may_leave_residue};
 use super::health::HealthSender;
@@ -84,7 +85,8 @@ impl Sqlite {
             Err(error) if is_disk_failure(&error) => attach(&options.clone().immutable(true)).await,
             attached => attached,
         };
-        let connection = attached.map_err(|cause| OpenStoreError::from_sqlx(&database, cause))?;
+        let failed = |cause| OpenStoreError::from_sqlx(&DatabaseAddress::File(database.clone()), cause);
+        let connection = attached.map_err(failed)?;
         let slot = ConnectionSlot { live: Some(connection), ..ConnectionSlot::default() };
         let health = HealthSender::default();
         Ok((database, Self { options: Arc::new(options), slot: Arc::new(Mutex::new(slot)), health }))
@@ -293,6 +295,13 @@ impl SqliteTx {
             }
         }
         Err(error.into())
+    }
+
+    pub(super) async fn roll_back(mut self) {
+        self.state = TxState::Over;
+        if sqlx::raw_sql("ROLLBACK").execute(self.connection()).await.is_err() {
+            self.slot.retire();
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The table `users`: people with their roles and tokens.
 
+use super::changes::ChangedKind;
 use super::db::{Tx, on};
 use super::retired_tokens::{Retiring, retire};
 use super::tokens::Columns;
@@ -14,12 +15,22 @@ impl Store {
 
     /// Reads each user, or what is wrong with it.
     pub(super) async fn read_users(&self) -> Result<Vec<Result<User, StoreError>>, StoreError> {
-        const SQL: &str = "SELECT id, username, role, token_hash, token, token_id, rate_limit FROM users
-            ORDER BY username";
-        type Row = (i64, String, String, Vec<u8>, Vec<u8>, i64, Option<String>);
         let mut tx = self.read().await?;
-        let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+        let users = self.read_users_of(&mut tx, None).await?;
         tx.commit().await?;
+        Ok(users)
+    }
+
+    /// The same within a transaction, or only the user of a name.
+    pub(super) async fn read_users_of(
+        &self,
+        tx: &mut Tx,
+        only: Option<&str>,
+    ) -> Result<Vec<Result<User, StoreError>>, StoreError> {
+        const SQL: &str = "SELECT id, username, role, token_hash, token, token_id, rate_limit FROM users
+            WHERE CAST($1 AS TEXT) IS NULL OR username = $1 ORDER BY username";
+        type Row = (i64, String, String, Vec<u8>, Vec<u8>, i64, Option<String>);
+        let rows: Vec<Row> = on!(tx, |db| sqlx::query_as(SQL).bind(only).fetch_all(db).await)?;
         let users = rows.into_iter().map(|(principal, name, role, hash, token, id, rate_limit)| {
             let corrupt = |problem: String| StoreError::Corrupt(format!("user \"{name}\": {problem}"));
             Ok(User {
@@ -35,18 +46,20 @@ impl Store {
 
     /// Stores the mode and the first user together: a database has both or neither.
     pub async fn initialize(&self, mode: Mode, first: &User, now_ms: i64) -> Result<(), StoreError> {
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         settings::set_mode(&mut tx, mode.as_str()).await?;
         put(&mut tx, first, self.tokens.to_columns(&first.token), now_ms).await?;
+        tx.note(ChangedKind::User, first.username.as_str()).await?;
         tx.commit().await
     }
 
     /// Stores a new or changed user whose name stays the same.
     pub async fn put_user(&self, user: &User, now_ms: i64) -> Result<(), StoreError> {
         let columns = self.tokens.to_columns(&user.token);
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         retire(&mut tx, Retiring::User(&user.username), Some(&columns.0), now_ms).await?;
         put(&mut tx, user, columns, now_ms).await?;
+        tx.note(ChangedKind::User, user.username.as_str()).await?;
         tx.commit().await
     }
 
@@ -54,21 +67,24 @@ impl Store {
     pub async fn change_user(&self, name: &HolderName, user: &User, now_ms: i64) -> Result<(), StoreError> {
         const RENAME: &str = "UPDATE users SET username = $2 WHERE username = $1";
         let columns = self.tokens.to_columns(&user.token);
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         retire(&mut tx, Retiring::User(name), Some(&columns.0), now_ms).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(RENAME).bind(name.as_str()).bind(user.username.as_str());
             query.execute(db).await.map(|_| ())
         })?;
         put(&mut tx, user, columns, now_ms).await?;
+        tx.note(ChangedKind::User, name.as_str()).await?;
+        tx.note(ChangedKind::User, user.username.as_str()).await?;
         tx.commit().await
     }
 
     pub async fn delete_user(&self, name: &HolderName, now_ms: i64) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM users WHERE username = $1";
-        let mut tx = self.write().await?;
+        let mut tx = self.change().await?;
         retire(&mut tx, Retiring::User(name), None, now_ms).await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
+        tx.note(ChangedKind::User, name.as_str()).await?;
         tx.commit().await
     }
 }

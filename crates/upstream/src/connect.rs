@@ -13,6 +13,7 @@ use super::link::{Carrier, Link};
 use super::listen::start_listening;
 use super::lists::{self, Discovery};
 use super::probe::{self, Handshake};
+use super::reading::Reading;
 use super::slots::ServerSlots;
 use super::sse::EventStream;
 use super::stdio::{Child, StderrTail};
@@ -30,6 +31,7 @@ pub struct ConnectTarget<'a> {
     pub slots: &'a ServerSlots,
     /// `None` where the server cannot use OAuth.
     pub credentials: Option<&'a Arc<Credentials>>,
+    pub reading: Reading,
 }
 
 /// Connects and reads every list. `known` is the era found last time; for a legacy server it saves the probe.
@@ -119,6 +121,14 @@ async fn attempt(
     Ok((link, discovery))
 }
 
+/// Connects without reading any list. `known` is the era found last time.
+pub fn connect_only<'a>(
+    to: &'a ConnectTarget<'a>,
+    known: Option<Era>,
+) -> Boxed<'a, Result<Arc<Link>, ConnectError>> {
+    Box::pin(handshake_in_time(to, Capabilities::NONE, known))
+}
+
 /// Opens a further link to a connected server, in this era: performs the handshake with these capabilities, reads no
 /// list.
 pub fn connect_further<'a>(
@@ -134,16 +144,26 @@ async fn connect_further_in_time(
     capabilities: Capabilities,
     era: Era,
 ) -> Result<Arc<Link>, ConnectError> {
-    let step = Step::of(to.config, to.options);
-    let mut unfinished = UnfinishedLink::new(to.options);
-    let met = meet(to, capabilities, Some(era), &step, &mut unfinished);
-    let met = tokio::time::timeout(to.options.init_timeout, met).await;
-    let met = met.map_err(|_| late(to.config, to.options, &step))?;
-    let link = met.map_err(|error| explain(error, to.config, &Redactor::of(to.config)))?;
+    let link = handshake_in_time(to, capabilities, Some(era)).await?;
     if link.era() != era {
+        to.options.tasks.spawn(async move { link.close().await });
         let reason = format!("{} no longer supports the protocol revision of the caller", to.config.target());
         return Err(ConnectError::Failed(reason));
     }
+    Ok(link)
+}
+
+async fn handshake_in_time(
+    to: &ConnectTarget<'_>,
+    capabilities: Capabilities,
+    known: Option<Era>,
+) -> Result<Arc<Link>, ConnectError> {
+    let step = Step::of(to.config, to.options);
+    let mut unfinished = UnfinishedLink::new(to.options);
+    let met = meet(to, capabilities, known, &step, &mut unfinished);
+    let met = tokio::time::timeout(to.options.init_timeout, met).await;
+    let met = met.map_err(|_| late(to.config, to.options, &step))?;
+    let link = met.map_err(|error| explain(error, to.config, &Redactor::of(to.config)))?;
     start_listening(&link);
     // SDK servers send their requests on this stream, and drop them while it is not open.
     link.about_to_read().await;
@@ -176,7 +196,19 @@ async fn meet(
             let handshake = probe::initialize(&link, step).await?;
             (link, handshake)
         }
-        Transport::Stdio(process) => greet_process(process, to, capabilities, known, step).await?,
+        Transport::Stdio(process) => match to.reading {
+            Reading::Here | Reading::Elsewhere => {
+                greet_process(process, to, capabilities, known, step).await?
+            }
+            Reading::Through(slot) => {
+                let unknown = || CallError::NotSent("no gateway runs the server yet; try again".into());
+                let client = HttpClient::through(config, slot.ok_or_else(unknown)?, options)?;
+                let link = open_http(client, capabilities);
+                unfinished.link = Some(link.clone());
+                let handshake = probe::over_http(&link, known, options.init_timeout, step).await?;
+                (link, handshake)
+            }
+        },
     };
     link.introduce(handshake);
     unfinished.link = Some(link.clone());

@@ -20,6 +20,9 @@ const AHEAD_MS: u64 = 60_000;
 /// How many times storing a renewed grant is tried, and the first pause between two attempts, which doubles.
 const SAVING_ATTEMPTS: u32 = 5;
 const SAVING_PAUSE: Duration = Duration::from_millis(100);
+/// How long the renewal of a grant is reserved for one gateway, and the pause between two attempts to reserve it.
+const CLAIMED: Duration = Duration::from_secs(40);
+const CLAIM_PAUSE: Duration = Duration::from_millis(200);
 /// How long [`Credentials::settle`] waits for a renewal.
 const SETTLING: Duration = Duration::from_secs(5);
 /// For this long after a failed renewal, all who waited for it get its error instead of trying again one by one.
@@ -31,6 +34,21 @@ pub trait KeepGrants: Send + Sync {
     /// Stores a renewed grant. False when the server no longer has a grant of this lineage; Err says why it could not
     /// be stored.
     async fn keep(&self, server: &ServerName, lineage: &str, grant: &Secret) -> Result<bool, String>;
+
+    /// Whether other gateways use the same grants.
+    fn is_shared(&self) -> bool;
+
+    /// Reserves the renewal of a grant for this gateway, for this long at most. Returns whether it did, and the grant as it
+    /// is stored; Err says why this is unknown.
+    async fn claim(
+        &self,
+        server: &ServerName,
+        lineage: &str,
+        time: Duration,
+    ) -> Result<(bool, Option<Secret>), String>;
+
+    /// Lets another gateway renew the grant.
+    async fn release(&self, server: &ServerName);
 }
 
 pub struct Credentials {
@@ -205,6 +223,17 @@ impl Credentials {
         }
         let renewed = match renewal.unsaved.take() {
             Some(unsaved) => unsaved,
+            None if renewal.is_kept && self.keeper.is_shared() => {
+                if let Some(newer) = self.claim(grant).await? {
+                    self.show(newer);
+                    return Ok(());
+                }
+                let asked = self.ask(renewal, grant, cause).await;
+                if asked.is_err() {
+                    self.keeper.release(&self.server).await;
+                }
+                asked?
+            }
             None => self.ask(renewal, grant, cause).await?,
         };
         renewed.announce(&self.issued);
@@ -224,6 +253,30 @@ impl Credentials {
         renewal.failed = None;
         tracing::info!(server = %self.server, "renewed an access token");
         Ok(())
+    }
+
+    /// Reserves the renewal for this gateway. Returns the grant of another gateway if that has renewed it.
+    async fn claim(&self, grant: &Grant) -> Result<Option<Grant>, Unrenewed> {
+        let deadline = Instant::now() + CLAIMED;
+        loop {
+            let claimed = self.keeper.claim(&self.server, &grant.lineage, CLAIMED).await;
+            let (is_ours, stored) = claimed.map_err(Unrenewed::NotNow)?;
+            let stored = stored.and_then(|text| Grant::parse(&text).ok());
+            let is_newer = |stored: &Grant| stored.access_token().expose() != grant.access_token().expose();
+            if let Some(newer) = stored.filter(is_newer) {
+                if is_ours {
+                    self.keeper.release(&self.server).await;
+                }
+                return Ok(Some(newer));
+            }
+            if is_ours {
+                return Ok(None);
+            }
+            if Instant::now() > deadline {
+                return Err(Unrenewed::NotNow("another gateway has been renewing it for too long".into()));
+            }
+            tokio::time::sleep(CLAIM_PAUSE).await;
+        }
     }
 
     async fn ask(&self, renewal: &mut Renewal, grant: &Grant, cause: Cause) -> Result<Grant, Unrenewed> {
@@ -260,6 +313,14 @@ impl Credentials {
             pause *= 2;
         }
         self.keeper.keep(&self.server, &grant.lineage, &text).await
+    }
+
+    /// Uses a grant that another gateway stored for the same server.
+    pub fn replace(&self, grant: Grant) {
+        if grant.url == bare(&self.endpoint.url).as_str() {
+            *self.over.lock().expect("no code panics while it holds the reason") = None;
+            self.show(grant);
+        }
     }
 
     fn show(&self, grant: Grant) {

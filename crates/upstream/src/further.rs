@@ -16,6 +16,7 @@ use super::link::Link;
 use super::pace::Pace;
 use super::pool::Found;
 use super::profile::{Owner, Profile};
+use super::reading::MOVED;
 use model::{Capabilities, Offering, SessionMode, Topic, Transport, excerpt};
 use wire::{Era, text};
 
@@ -141,8 +142,10 @@ impl Upstream {
         }
     }
 
+    /// Whether the server can be asked, perhaps after its link is opened.
     pub fn is_connected(&self) -> bool {
-        self.0.state.borrow().link.is_some()
+        let state = self.0.state.borrow();
+        state.link.is_some() || state.is_resting
     }
 
     /// Whether a modern server grants notices about a topic that is subscribed on the link of this profile; waits for
@@ -226,7 +229,7 @@ impl Upstream {
 
     /// Finds out whether a modern server also speaks the legacy era, by opening the link that the caller needs in that
     /// case. The verdict lasts until the server is connected anew.
-    async fn find_out_legacy(&self, profile: &Profile) {
+    pub(super) async fn find_out_legacy(&self, profile: &Profile) {
         let _turn = self.0.finding_era.lock().await;
         if self.0.speaks_legacy().is_some() {
             return;
@@ -302,6 +305,10 @@ impl Upstream {
         let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
         let opened = shared.stop.run_until_cancelled(opened).await.ok_or_else(gone)?;
         let link = opened.map_err(|error| CallError::NotSent(error.to_string()))?;
+        if target.reading.moves_to(self.reading()) {
+            link.close().await;
+            return Err(CallError::NotSent(MOVED.into()));
+        }
         if let Some(offering) = self.offering() {
             shared.restore_level(&link, &offering);
         }
@@ -528,7 +535,7 @@ impl Upstream {
     pub async fn release_idle(&self, limit: Duration) {
         let is_stateful = self.config().session_mode == SessionMode::Stateful;
         let is_over = |branch: &Branch| match branch.profile.owner {
-            Some(Owner::Principal(_) | Owner::Anybody) => branch.is_idle(limit),
+            Some(Owner::Principal(_) | Owner::Anybody | Owner::Link(_)) => branch.is_idle(limit),
             Some(Owner::Session(_)) => false,
             None => is_stateful && branch.link().is_some() && branch.is_idle(limit),
         };

@@ -21,6 +21,7 @@ use super::link::Link;
 use super::lists::Discovery;
 use super::news::News;
 use super::profile::Profile;
+use super::reading::{MOVED, Reading};
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use budget::{Bound, Budget, Budgets, Exceeded};
@@ -41,6 +42,8 @@ pub struct LinkState {
     pub status: Status,
     pub reason: String,
     pub(super) link: Option<Arc<Link>>,
+    /// Whether the next caller that needs the server opens the link. The status is that of another gateway then.
+    pub(super) is_resting: bool,
 }
 
 /// An event that the gateway is told of.
@@ -55,6 +58,8 @@ pub enum ServerEvent {
     Updated(Upstream, Profile, String),
     /// A notice about a task came on the link of this profile, outside of any call.
     TaskNotice(Upstream, Profile, Bytes),
+    /// The lists may have changed, and another gateway reads them.
+    Doubted(Upstream),
 }
 
 /// A handle to a supervised server; clones share it.
@@ -68,6 +73,9 @@ pub(super) struct Shared {
     /// `None` where the server cannot use OAuth.
     pub credentials: Option<Arc<Credentials>>,
     pub state: watch::Sender<LinkState>,
+    pub reading: watch::Sender<Reading>,
+    /// The status of the server at the gateway that reads its lists, and the reason for it.
+    pub elsewhere: Mutex<(Status, String)>,
     /// The offering as last read from the lists.
     pub offering: ArcSwapOption<Offering>,
     pub stderr: StderrTail,
@@ -85,6 +93,8 @@ pub(super) struct Shared {
     pub remarks: Mutex<Vec<String>>,
     /// Notified when a caller needs a server that failed.
     pub wanted: Notify,
+    /// Notified when a caller needs a link that rests.
+    pub woken: Notify,
     pub refreshes: mpsc::UnboundedSender<Refresh>,
     /// The further links, and the processes of all links.
     pub slots: Arc<ServerSlots>,
@@ -164,7 +174,12 @@ impl Upstream {
         let limit = self.0.options.init_timeout;
         // A link that was just lost stays in the state until the supervisor notices.
         let is_lost = |state: &LinkState| state.link.as_ref().is_some_and(|link| link.calls.is_lost());
-        let decided = states.wait_for(|state| state.status != Status::Connecting && !is_lost(state));
+        let decided = states.wait_for(|state| {
+            if state.is_resting {
+                self.0.woken.notify_one();
+            }
+            state.status != Status::Connecting && !state.is_resting && !is_lost(state)
+        });
         let gone = || CallError::NotSent("the server was removed, replaced or disabled".into());
         let decided = self.0.stop.run_until_cancelled(tokio::time::timeout(limit, decided)).await;
         match decided.ok_or_else(gone)? {
@@ -200,7 +215,8 @@ impl Upstream {
         let is_current = |state: &mut LinkState| {
             let current = state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link));
             if current {
-                *state = LinkState { status: Status::Connecting, reason: reason.clone(), link: None };
+                let reason = reason.clone();
+                *state = LinkState { status: Status::Connecting, reason, link: None, is_resting: false };
             }
             current
         };
@@ -235,7 +251,7 @@ impl Upstream {
     }
 
     /// Makes the supervisor read the lists again soon.
-    pub(super) fn doubt_lists(&self) {
+    pub fn doubt_lists(&self) {
         if let Some(link) = &self.0.state.borrow().link {
             link.calls.signals.lists_changed();
         }
@@ -279,8 +295,56 @@ impl Upstream {
         }
         let mut wanted = self.0.wanted_topics.lock().expect("no code panics while it holds the topics");
         let is_new = if is_wanted { wanted.insert(topic.clone()) } else { wanted.remove(topic) };
-        if let Some(link) = self.0.state.borrow().link.as_ref().filter(|_| is_new) {
-            link.want_topic(topic, is_wanted);
+        let state = self.0.state.borrow();
+        match &state.link {
+            Some(link) if is_new => link.want_topic(topic, is_wanted),
+            // It is subscribed when the link is open.
+            None if is_wanted && state.is_resting => self.0.woken.notify_one(),
+            Some(_) | None => {}
+        }
+    }
+
+    /// Decides which gateway reads the lists from now on.
+    pub fn set_reading(&self, reading: Reading) {
+        let mut before = reading;
+        self.0.reading.send_if_modified(|current| {
+            before = std::mem::replace(current, reading);
+            before != reading
+        });
+        if before.moves_to(reading) {
+            // The supervisor ends the first link.
+            for link in self.0.slots.pool.links() {
+                link.calls.signals.suspect(MOVED);
+            }
+        }
+    }
+
+    /// Which gateway reads the lists.
+    pub fn reading(&self) -> Reading {
+        *self.0.reading.borrow()
+    }
+
+    /// Takes over what the gateway that reads the lists knows of the server.
+    pub fn learn(&self, status: Status, reason: &str) {
+        let told = (status, reason.to_owned());
+        let mut elsewhere = self.0.elsewhere.lock().expect("no code panics while it holds the status");
+        if *elsewhere == told || *self.0.reading.borrow() == Reading::Here {
+            return;
+        }
+        *elsewhere = told;
+        drop(elsewhere);
+        let link = self.0.state.borrow().link.clone();
+        if let Some(link) = link {
+            self.0.show_served(&link);
+        } else if self.0.state.borrow().is_resting {
+            self.0.show_resting();
+        }
+    }
+
+    /// Takes over the lists that another gateway has read.
+    pub fn learn_lists(&self, offering: &Arc<Offering>) {
+        if *self.0.reading.borrow() != Reading::Here {
+            self.0.offering.store(Some(offering.clone()));
         }
     }
 }
@@ -293,13 +357,35 @@ impl Shared {
             stderr: &self.stderr,
             slots: &self.slots,
             credentials: self.credentials.as_ref(),
+            reading: *self.reading.borrow(),
         }
     }
 
     pub fn show(&self, status: Status, reason: impl Into<String>, link: Option<Arc<Link>>) {
         let reason = self.presentable(&reason.into());
-        self.state.send_replace(LinkState { status, reason, link });
+        self.state.send_replace(LinkState { status, reason, link, is_resting: false });
         self.tell_status();
+    }
+
+    /// Shows a link that the next caller opens.
+    pub fn show_resting(&self) {
+        let (status, reason) =
+            self.elsewhere.lock().expect("no code panics while it holds the status").clone();
+        self.state.send_replace(LinkState { status, reason, link: None, is_resting: true });
+        self.tell_status();
+    }
+
+    /// Shows a link to a server whose lists another gateway reads.
+    pub fn show_served(&self, link: &Arc<Link>) {
+        let (status, reason) =
+            self.elsewhere.lock().expect("no code panics while it holds the status").clone();
+        let (status, reason) = match status {
+            Status::Degraded => (status, reason),
+            Status::Connecting | Status::Connected | Status::Failed | Status::Disabled => {
+                (Status::Connected, String::new())
+            }
+        };
+        self.show(status, reason, Some(link.clone()));
     }
 
     /// A reason without secrets and cut to a sentence: it may quote the server, for example the names of its tools.
@@ -345,6 +431,11 @@ impl Shared {
         self.restore_level(link, offering);
         let wanted = self.wanted_topics.lock().expect("no code panics while it holds the topics").clone();
         self.restore_topics(link, &wanted);
+    }
+
+    /// Whether anything is subscribed on the first link.
+    pub fn has_topics(&self) -> bool {
+        !self.wanted_topics.lock().expect("no code panics while it holds the topics").is_empty()
     }
 
     /// Applies the log level to a link, in a task. Modern servers get it with every request instead.

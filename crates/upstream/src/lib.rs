@@ -2,7 +2,7 @@
 //! Reading order: `handle`, `start` and `supervisor` (one server, kept alive), `connect` with `step`, `probe` and
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
 //! and `ticket` (routing of messages to calls), `listen` and `task_notices` (messages outside of calls), `profile`, `branch`, `pool`, `slots` and
-//! `further` (further links), then the transports.
+//! `further` (further links), then the transports; `through` and `eras` for servers that one gateway runs for others.
 //! `oauth` and `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
 
@@ -11,6 +11,7 @@ mod calls;
 mod charge;
 mod connect;
 pub mod credentials;
+mod eras;
 mod error;
 mod exchange;
 mod failures;
@@ -28,6 +29,7 @@ mod pace;
 mod pool;
 mod probe;
 mod profile;
+mod reading;
 mod request;
 mod slots;
 mod sse;
@@ -36,6 +38,7 @@ pub mod stdio;
 mod step;
 mod supervisor;
 mod task_notices;
+mod through;
 mod ticket;
 
 use std::path::PathBuf;
@@ -60,8 +63,10 @@ pub use lists::Discovery;
 pub use news::{News, Newsroom};
 pub use pace::Pace;
 pub use profile::{Owner, Profile};
+pub use reading::Reading;
 pub use request::{LinkRequest, OnBehalf};
 pub use slots::ProcessSlots;
+pub use through::{Dialer, GatewayDialer, ThroughGateway};
 
 /// Settings and shared state of all links of this gateway.
 #[derive(Clone)]
@@ -82,6 +87,8 @@ pub struct Options {
     pub newsroom: Newsroom,
     pub budgets: Budgets,
     pub oauth: oauth::OAuthIdentity,
+    /// The way to servers that another gateway runs.
+    pub dialer: Dialer,
 }
 
 /// A boxed future. Unlike that of an `async fn`, its code is not compiled again in each crate that awaits it.

@@ -26,6 +26,13 @@ pub struct Discovery {
     pub remarks: Vec<String>,
 }
 
+impl Discovery {
+    /// What another gateway has read.
+    pub fn known(offering: Arc<Offering>) -> Self {
+        Self { offering, problems: Vec::new(), remarks: Vec::new() }
+    }
+}
+
 /// How many problems are named, and how much of each.
 const NAMED_PROBLEMS: usize = 10;
 const PROBLEM_LENGTH: usize = 200;
@@ -278,7 +285,7 @@ fn is_unknown_method(answer: &Response) -> bool {
 /// Hides tools that cannot be called. A modern server over HTTP may require arguments in headers too; a tool that
 /// declares this in a way that the revision forbids is hidden, the others stay.
 fn hide_unreachable(link: &Link, tools: &mut Vec<Arc<Tool>>, is_common: bool, problems: &mut Problems) {
-    let wants_headers = matches!(link.carrier, Carrier::Http(_))
+    let wants_headers = matches!(&link.carrier, Carrier::Http(http) if !http.is_through_gateway())
         && link.version().is_some_and(|version| version.era() == Era::Modern);
     if !wants_headers {
         return;

@@ -23,6 +23,8 @@ pub enum Owner {
     Principal(PrincipalId),
     /// All callers without sessions in development mode, where callers are not identified.
     Anybody,
+    /// A link of another gateway, without a session, to a server that this one runs for all.
+    Link(u64),
 }
 
 impl Profile {

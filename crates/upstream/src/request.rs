@@ -11,7 +11,7 @@ use super::calls::Purpose;
 use super::error::CallError;
 use super::exchange::Exchange;
 use super::link::{Carrier, Link, TELLING};
-use model::{Capabilities, LogLevel, PrincipalId};
+use model::{Capabilities, LogLevel};
 use wire::authored::ClientInfo;
 use wire::headers::{self, RoutingValues};
 use wire::text::quote;
@@ -61,7 +61,7 @@ impl Link {
         edits: &[(Span, Vec<u8>)],
         round: &[(&str, Vec<u8>)],
         behalf: &OnBehalf<'_>,
-        principal: Option<PrincipalId>,
+        purpose: Purpose,
     ) -> Result<Exchange, CallError> {
         let id = self.calls.next_id();
         let number = id.to_string();
@@ -96,7 +96,7 @@ impl Link {
         }
         let name = headers::routed_text(head).and_then(|name| as_sent(name, edits));
         let routing = RoutingValues { method: head.method.as_deref().unwrap_or_default(), name };
-        self.send(id, body, self.version(), Purpose::Caller(principal), Some(&routing)).await
+        self.send(id, body, self.version(), purpose, Some(&routing)).await
     }
 
     /// Sends a message that already carries `id`, with the given revision (`None` before the handshake). `routing` is

@@ -15,6 +15,7 @@ use super::failures::Failures;
 use super::handle::{HANDSHAKES_AT_ONCE, LinkState, ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::lists::Discovery;
+use super::reading::Reading;
 use super::slots::ServerSlots;
 use super::stdio::StderrTail;
 use super::supervisor::Supervisor;
@@ -30,6 +31,9 @@ struct Beginning {
     connected: Option<(Arc<Link>, Discovery)>,
     /// Why an attempt to connect just failed.
     failure: Option<String>,
+    reading: Reading,
+    /// What the server offered when its lists were last read, if another gateway reads them.
+    offering: Option<Arc<Offering>>,
 }
 
 impl Upstream {
@@ -48,6 +52,7 @@ impl Upstream {
             stderr: &stderr,
             slots: &slots,
             credentials: credentials.as_ref(),
+            reading: Reading::Here,
         };
         let (link, discovery) = connect(&target, None).await?;
         let known_era = link.version().map(|version| version.era());
@@ -57,22 +62,33 @@ impl Upstream {
             options,
             events,
             credentials,
-            Beginning { known_era, slots, stderr, connected, failure: None },
+            Beginning {
+                known_era,
+                slots,
+                stderr,
+                connected,
+                failure: None,
+                reading: Reading::Here,
+                offering: None,
+            },
         );
         Ok((upstream, discovery))
     }
 
-    /// Connects in the background. `offering` is the stored offering of the server.
+    /// Connects in the background, or when a caller needs the server. `offering` is the stored offering of the server.
     pub fn resume(
         config: ServerConfig,
         options: Options,
         events: mpsc::UnboundedSender<ServerEvent>,
         credentials: Option<Arc<Credentials>>,
-        offering: &Offering,
+        offering: &Arc<Offering>,
+        reading: Reading,
     ) -> Self {
         let known_era = Version::parse(&offering.protocol_version).map(|version| version.era());
         let (slots, stderr) = (options.processes.of_server(), StderrTail::default());
-        let beginning = Beginning { known_era, slots, stderr, connected: None, failure: None };
+        let offering = (reading != Reading::Here).then(|| offering.clone());
+        let beginning =
+            Beginning { known_era, slots, stderr, connected: None, failure: None, reading, offering };
         Self::start(config, options, events, credentials, beginning)
     }
 
@@ -85,7 +101,15 @@ impl Upstream {
         reason: String,
     ) -> Self {
         let (slots, stderr) = (options.processes.of_server(), StderrTail::default());
-        let beginning = Beginning { known_era: None, slots, stderr, connected: None, failure: Some(reason) };
+        let beginning = Beginning {
+            known_era: None,
+            slots,
+            stderr,
+            connected: None,
+            failure: Some(reason),
+            reading: Reading::Here,
+            offering: None,
+        };
         Self::start(config, options, events, credentials, beginning)
     }
 
@@ -96,7 +120,7 @@ impl Upstream {
         credentials: Option<Arc<Credentials>>,
         beginning: Beginning,
     ) -> Self {
-        let Beginning { known_era, slots, stderr, connected, failure } = beginning;
+        let Beginning { known_era, slots, stderr, connected, failure, reading, offering } = beginning;
         let also_legacy = connected.as_ref().and_then(|(link, _)| link.also_legacy());
         let (refreshes, refresh_requests) = mpsc::unbounded_channel();
         let permits =
@@ -111,8 +135,13 @@ impl Upstream {
                 status: if failure.is_some() { Status::Failed } else { Status::Connecting },
                 reason: failure.unwrap_or_default(),
                 link: None,
+                is_resting: false,
             }),
-            offering: ArcSwapOption::new(connected.as_ref().map(|(_, discovery)| discovery.offering.clone())),
+            reading: watch::Sender::new(reading),
+            elsewhere: Mutex::new((Status::Connecting, String::new())),
+            offering: ArcSwapOption::new(
+                connected.as_ref().map(|(_, discovery)| discovery.offering.clone()).or(offering),
+            ),
             stderr,
             failures: Failures::default(),
             known_era: Mutex::new(known_era),
@@ -122,6 +151,7 @@ impl Upstream {
             last_discovery: Mutex::default(),
             remarks: Mutex::default(),
             wanted: Notify::new(),
+            woken: Notify::new(),
             refreshes,
             slots,
             level: Mutex::default(),
@@ -135,7 +165,8 @@ impl Upstream {
             shared.show_connected(link, discovery);
         }
         let upstream = Self(shared.clone());
-        let supervisor = Supervisor { upstream: upstream.clone(), refreshes: refresh_requests };
+        let supervisor =
+            Supervisor { upstream: upstream.clone(), refreshes: refresh_requests, has_read: true };
         shared.task.spawn(supervisor.run(connected));
         shared.task.close();
         upstream

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::connect::{connect, read_lists};
+use super::connect::{connect, connect_only, read_lists};
 use super::error::ConnectError;
 use super::handle::{Refresh, ServerEvent, Shared, Upstream};
 use super::link::Link;
 use super::lists::Discovery;
 use super::profile::Profile;
+use super::reading::{MOVED, Reading};
 use model::{Capabilities, Offering, Status};
 
 /// The longest and the shortest time between two scheduled readings of the lists.
@@ -28,11 +29,19 @@ const SHORTEST_BACK_OFF: Duration = Duration::from_millis(250);
 /// The pause between two unscheduled readings of the lists; it doubles while they find nothing new.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long callers wait until it is known which gateway runs the server.
+const UNKNOWN_GATEWAY: Duration = Duration::from_secs(8);
+/// How long callers wait for another gateway to run the server after the one that did cannot be reached.
+const UNREACHABLE_GATEWAY: Duration = Duration::from_secs(1);
+/// Until a caller comes.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The background task of an [`Upstream`].
 pub struct Supervisor {
     pub upstream: Upstream,
     pub refreshes: mpsc::UnboundedReceiver<Refresh>,
+    /// Whether the lists were read over the current link.
+    pub has_read: bool,
 }
 
 /// Why the supervisor stopped watching a link.
@@ -40,21 +49,24 @@ enum LinkEnd {
     Stopped,
     /// The session or process is gone; calls in flight have failed already.
     Lost(String),
+    /// Another gateway runs the server now, or this one.
+    Moved,
 }
 
 impl Supervisor {
     pub async fn run(mut self, connected: Option<(Arc<Link>, Discovery)>) {
         let mut waiting: Vec<Refresh> = Vec::new();
-        let mut next = connected;
+        let mut next = connected.map(|connected| (connected, Reading::Here));
         let mut short_lives = 0;
         let just_failed = self.upstream.state().status == Status::Failed;
         if just_failed && !self.pause(back_off(1), &mut waiting).await {
             return;
         }
         loop {
-            let Some((link, discovery)) = (match next.take() {
+            let Some(((link, discovery), opened_under)) = (match next.take() {
                 Some(connected) => Some(connected),
-                None => self.reconnect(&mut waiting).await,
+                None if self.rest(&mut waiting).await => self.reconnect(&mut waiting).await,
+                None => None,
             }) else {
                 return;
             };
@@ -63,9 +75,21 @@ impl Supervisor {
                 let _ = done.send(Ok(discovery.offering.clone()));
             }
             let since = Instant::now();
-            let ended = self.attend(&link, discovery, &mut waiting).await;
+            let ended = self.attend(&link, discovery, opened_under, &mut waiting).await;
             match ended {
                 LinkEnd::Stopped => return link.close().await,
+                LinkEnd::Moved => {
+                    let server = &self.shared().config.name;
+                    tracing::info!(%server, from = ?opened_under, "{MOVED}");
+                    self.shared().show(Status::Connecting, MOVED, None);
+                    match opened_under {
+                        // There must be no second process.
+                        Reading::Here | Reading::Elsewhere => link.close().await,
+                        // What the other gateway has begun, it may finish.
+                        Reading::Through(_) => link.abandon(MOVED),
+                    }
+                    short_lives = 0;
+                }
                 LinkEnd::Lost(reason) => {
                     let server = &self.shared().config.name;
                     tracing::warn!(%server, reason, "lost the link to a server");
@@ -89,13 +113,58 @@ impl Supervisor {
         &self.upstream.0
     }
 
+    fn reads_here(&self) -> bool {
+        *self.shared().reading.borrow() == Reading::Here
+    }
+
+    /// Waits until a caller needs the link, where another gateway reads the lists. False when stopped.
+    async fn rest(&mut self, waiting: &mut Vec<Refresh>) -> bool {
+        let shared = self.upstream.0.clone();
+        let mut reading = shared.reading.subscribe();
+        if self.reads_here() || !waiting.is_empty() || shared.has_topics() {
+            return true;
+        }
+        shared.show_resting();
+        tokio::select! {
+            () = shared.stop.cancelled() => return false,
+            () = shared.woken.notified() => {}
+            _ = reading.wait_for(|reading| *reading == Reading::Here) => {}
+            Some(refresh) = self.refreshes.recv() => waiting.push(refresh),
+        }
+        shared.show(Status::Connecting, "", None);
+        true
+    }
+
     /// Tries to connect until it succeeds; `None` when the server is stopped first.
-    async fn reconnect(&mut self, waiting: &mut Vec<Refresh>) -> Option<(Arc<Link>, Discovery)> {
-        for failures in 1u32.. {
+    async fn reconnect(&mut self, waiting: &mut Vec<Refresh>) -> Option<((Arc<Link>, Discovery), Reading)> {
+        let mut failures = 0;
+        loop {
             let shared = self.upstream.0.clone();
+            let mut reading = shared.reading.subscribe();
+            let known = reading.wait_for(|reading| *reading != Reading::Through(None));
+            let waited = tokio::time::timeout(UNKNOWN_GATEWAY, known);
+            shared.stop.run_until_cancelled(async { drop(waited.await) }).await?;
             let target = shared.target();
-            let attempt = connect(&target, shared.era());
-            match shared.stop.run_until_cancelled(attempt).await? {
+            let opened_under = target.reading;
+            let known = shared.offering.load_full().filter(|_| !self.reads_here() && waiting.is_empty());
+            let is_known = known.is_some();
+            let attempt = async {
+                match known {
+                    Some(offering) => {
+                        let link = connect_only(&target, shared.era()).await?;
+                        Ok((link, Discovery::known(offering)))
+                    }
+                    None => connect(&target, shared.era()).await,
+                }
+            };
+            let attempt = async {
+                tokio::select! {
+                    attempted = attempt => Some(attempted),
+                    _ = reading.wait_for(|now| opened_under.moves_to(*now)) => None,
+                }
+            };
+            let Some(attempted) = shared.stop.run_until_cancelled(attempt).await? else { continue };
+            match attempted {
                 Ok((link, discovery)) => {
                     if shared.first_era().is_some_and(|era| era != link.era()) {
                         self.upstream.give_up_branches();
@@ -103,11 +172,19 @@ impl Supervisor {
                     shared.remember_era(Some(link.era()));
                     shared.set_speaks_legacy(link.also_legacy());
                     shared.restore(&link, &discovery.offering);
-                    shared.show_connected(&link, &discovery);
+                    self.has_read = !is_known;
+                    match is_known {
+                        true => shared.show_served(&link),
+                        false => shared.show_connected(&link, &discovery),
+                    }
                     tracing::info!(server = %shared.config.name, "connected");
-                    return Some((link, discovery));
+                    return Some(((link, discovery), opened_under));
                 }
                 Err(error) => {
+                    failures += 1;
+                    if failures == 1 && self.waits_for_other_gateway(&error, opened_under).await {
+                        continue;
+                    }
                     shared.forget_era();
                     let reason = error.to_string();
                     tracing::warn!(server = %shared.config.name, reason, "cannot connect to a server");
@@ -121,7 +198,17 @@ impl Supervisor {
                 }
             }
         }
-        None
+    }
+
+    /// Waits a moment for another gateway to run the server if the one that did cannot be reached; true if there is one.
+    async fn waits_for_other_gateway(&self, error: &ConnectError, before: Reading) -> bool {
+        let is_unreachable = matches!(error, ConnectError::Unreachable(_));
+        if !is_unreachable || !matches!(before, Reading::Through(Some(_))) {
+            return false;
+        }
+        let mut reading = self.shared().reading.subscribe();
+        let moved = reading.wait_for(|now| before.moves_to(*now));
+        tokio::time::timeout(UNREACHABLE_GATEWAY, moved).await.is_ok()
     }
 
     /// Waits before the next attempt; a caller that needs the server ends the wait early. False when stopped.
@@ -129,6 +216,9 @@ impl Supervisor {
         let shared = self.upstream.0.clone();
         // Created before the first wait, so that no caller that arrives from now on is missed.
         let wanted = shared.wanted.notified();
+        let mut reading = shared.reading.subscribe();
+        // Only the gateway that reads the lists tries again by itself.
+        let time = if self.reads_here() { time } else { FOREVER };
         let caller_arrives = async {
             tokio::time::sleep(SHORTEST_BACK_OFF).await;
             wanted.await;
@@ -136,6 +226,7 @@ impl Supervisor {
         tokio::select! {
             () = shared.stop.cancelled() => return false,
             _ = tokio::time::timeout(time, caller_arrives) => {}
+            Ok(()) = reading.changed() => {}
             Some(refresh) = self.refreshes.recv() => waiting.push(refresh),
         }
         true
@@ -146,15 +237,20 @@ impl Supervisor {
         &mut self,
         link: &Arc<Link>,
         mut discovery: Discovery,
+        opened_under: Reading,
         waiting: &mut Vec<Refresh>,
     ) -> LinkEnd {
         let shared = self.upstream.0.clone();
         let signals = &link.calls.signals;
         let first = Profile { era: link.era(), capabilities: Capabilities::NONE, owner: None };
         let mut next_reading = Instant::now() + reading_interval(&discovery.offering);
-        let (mut announced, mut doubted) = (false, false);
+        let (mut announced, mut doubted) = (!self.has_read && self.reads_here(), false);
         let (mut pause, mut not_before) = (FIRST_PAUSE, Instant::now());
+        let mut reading = shared.reading.subscribe();
         loop {
+            if opened_under.moves_to(*reading.borrow()) {
+                return LinkEnd::Moved;
+            }
             tokio::select! {
                 () = shared.stop.cancelled() => return LinkEnd::Stopped,
                 () = signals.wait() => {
@@ -172,8 +268,25 @@ impl Supervisor {
                     doubted |= signals.take_doubt();
                     continue;
                 }
-                () = tokio::time::sleep_until(not_before), if announced || doubted => {}
-                () = tokio::time::sleep_until(next_reading) => {}
+                () = tokio::time::sleep_until(not_before), if announced || doubted => {
+                    if !self.reads_here() {
+                        // A gateway that runs the server has heard of it before.
+                        if self.upstream.reading() == Reading::Elsewhere {
+                            let _ = shared.events.send(ServerEvent::Doubted(self.upstream.clone()));
+                        }
+                        self.upstream.read_branches_again();
+                        (announced, doubted) = (false, false);
+                        not_before = Instant::now() + pause;
+                        continue;
+                    }
+                }
+                () = tokio::time::sleep_until(next_reading), if self.reads_here() => {}
+                Ok(()) = reading.changed() => {
+                    // What changed before was not told to this gateway.
+                    if !self.reads_here() || opened_under.moves_to(Reading::Here) {
+                        continue;
+                    }
+                }
                 Some(refresh) = self.refreshes.recv() => waiting.push(refresh),
             }
             // One reading answers all requests made before it. A request made during it needs the next reading.
@@ -187,6 +300,7 @@ impl Supervisor {
             };
             match reading {
                 Ok(found) => {
+                    self.has_read = true;
                     let is_new = !found.offering.same_as(&discovery.offering);
                     pause = if is_new || was_quiet { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
                     discovery = found;

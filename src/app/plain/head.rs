@@ -7,7 +7,7 @@ use std::str;
 
 use httparse::{Header, Request, Status};
 
-use crate::http::access::AccessLevel;
+use crate::http::access::{AccessLevel, MIN_EPOCH};
 use crate::routes;
 use mcp::{EndpointPath, Routing};
 use wire::headers::{METHOD, NAME, PROTOCOL_VERSION, SESSION_ID};
@@ -105,6 +105,8 @@ impl<'a> PlainHeaders<'a> {
             14 if is(header, SESSION_ID) => &mut self.session,
             15 if is(header, "x-forwarded-for") => &mut self.forwarded_for,
             20 if is(header, PROTOCOL_VERSION) => &mut self.version,
+            // May take a while.
+            20 if is(header, MIN_EPOCH) => return None,
             _ => return (!UNUSUAL.iter().any(|name| is(header, name))).then_some(()),
         };
         let is_first = slot.replace(text(header.value)?).is_none();

@@ -32,7 +32,7 @@ impl Embedded {
         let address = app.addresses().first().copied().context("there is no address to listen on")?;
         output::message(&format!(
             "toolgate: no gateway runs at {registry}; running one here with the database {}",
-            config.sqlite_path.display()
+            config.database
         ));
         let shutdown = CancellationToken::new();
         // Nobody is left to wait for an answer when it stops.

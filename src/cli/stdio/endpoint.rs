@@ -86,19 +86,22 @@ impl Endpoint {
         headers: HeaderMap,
         written: &CancellationToken,
     ) -> Result<McpResponse, EndpointError> {
-        let body = MessageBody { message: Some(message.clone()), written: written.clone() };
-        let request = self.request(Method::POST, headers, "application/json, text/event-stream");
-        self.send(request.header(CONTENT_TYPE, "application/json").body(Body::wrap(body))).await
+        self.send(|| {
+            let body = MessageBody { message: Some(message.clone()), written: written.clone() };
+            let request = self.request(Method::POST, headers.clone(), "application/json, text/event-stream");
+            request.header(CONTENT_TYPE, "application/json").body(Body::wrap(body))
+        })
+        .await
     }
 
     /// Opens the stream of a session for messages outside of calls.
     pub async fn open_stream(&self, session: &SessionHeaders) -> Result<McpResponse, EndpointError> {
-        self.send(self.request(Method::GET, session.to_map(), "text/event-stream")).await
+        self.send(|| self.request(Method::GET, session.to_map(), "text/event-stream")).await
     }
 
     pub async fn end_session(&self, session: &SessionHeaders) {
         // A session that does not exist any more needs no end.
-        let _ = self.send(self.request(Method::DELETE, session.to_map(), "application/json")).await;
+        let _ = self.send(|| self.request(Method::DELETE, session.to_map(), "application/json")).await;
     }
 
     /// Describes a response that is not a success.
@@ -111,8 +114,8 @@ impl Endpoint {
         self.remote.mcp_request(method, &path).headers(headers).header(ACCEPT, accept)
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<McpResponse, EndpointError> {
-        match request.send().await {
+    async fn send(&self, build: impl Fn() -> RequestBuilder) -> Result<McpResponse, EndpointError> {
+        match self.remote.exchange(build).await {
             Ok(response) => Ok(McpResponse::new(response)),
             Err(error) if error.is_connect() => Err(EndpointError::NotSent(self.remote.unreachable(&error))),
             Err(error) => Err(EndpointError::Lost(error)),

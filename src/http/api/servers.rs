@@ -86,6 +86,8 @@ pub struct RegistrationBody {
     pub cwd: Option<String>,
     /// `stateless` (the default): sessions share links; `stateful`: each session has its own link.
     pub session_mode: Option<String>,
+    /// `each` (the default): every gateway starts its own processes; `one`: one gateway runs them for all; for `stdio`.
+    pub placement: Option<String>,
     /// The timeout of a call in milliseconds; 300000 if omitted, 0 for none.
     pub timeout_ms: Option<u64>,
     /// The maximum number of concurrent calls; 0 or omitted for no limit.

@@ -218,7 +218,8 @@ pub async fn answer_input(
     Name(call): Name,
     body: Bytes,
 ) -> HandlerResult<Json<OpenInput>> {
-    Ok(Json(OpenInput { open: face.gateway.answer_input(caller.owner(), &call, responses(&body)?)? }))
+    let open = face.gateway.answer_input(caller.owner(), &call, responses(&body)?).await?;
+    Ok(Json(OpenInput { open }))
 }
 
 /// The answers in a body, by key and byte for byte.
@@ -249,6 +250,7 @@ pub async fn run(
     }
     // Errors in the request itself get a status code, which is possible only before the stream begins.
     face.gateway.check_callable(&call.name)?;
+    face.gateway.check_home_of_call(caller.owner(), &call.name).await?;
     let answers = match (query.text("input"), query.flag("input")?) {
         (None, _) => Answering::WhenAsked,
         (Some(_), true) => Answering::Declared,

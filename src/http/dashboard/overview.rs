@@ -114,6 +114,7 @@ impl ConnectedClient {
             Scope::Everything => (None, None),
             Scope::Group(name) => (Some(name), None),
             Scope::Server(name) => (None, Some(name)),
+            Scope::Link(link) => (None, Some(link.server)),
         };
         let at = time::rfc3339(time::milliseconds(client.at));
         Self { name: client.name.to_string(), version: client.version.to_string(), group, server, at }

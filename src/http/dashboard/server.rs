@@ -16,7 +16,7 @@ use crate::http::Face;
 use crate::http::authorization::AuthorizationRequired;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
-use crate::http::record::RateLimitBody;
+use crate::http::record::{RateLimitBody, shown_placement};
 use crate::http::reply::{Accepted, Json};
 use gateway::Entry;
 use gateway::oauth::RegistrationOutcome;
@@ -30,6 +30,9 @@ pub struct ServerDetails {
     instructions: String,
     /// The working directory of a process; empty if it is the gateway's.
     cwd: String,
+    /// `one` if the processes of the server run on one of several gateways; omitted otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placement: Option<&'static str>,
     /// Timeout of one call in milliseconds; 0 = none.
     timeout_ms: u64,
     /// The maximum number of concurrent calls; 0 = no limit.
@@ -96,6 +99,7 @@ impl ServerDetails {
             name: entry.name().to_string(),
             instructions: entry.offering().instructions.clone().unwrap_or_default(),
             cwd: String::new(),
+            placement: shown_placement(config.placement),
             timeout_ms: config.timeout_ms,
             max_concurrency: config.max_concurrency,
             rate_limit: config.rate_limit.map(RateLimitBody::from),

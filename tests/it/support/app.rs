@@ -1,6 +1,7 @@
 //! A gateway for one test: in this process, on a free port, with its database in a temporary folder.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::Mode;
@@ -12,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use toolgate::app::App;
 use toolgate::config::{Bind, Config};
 
+use super::balancer::Balancer;
 use super::client::{self, Answer, Events};
+use super::database::{self, Database};
 use super::fake::{Behaviour, Fake, stdio_command};
 
 pub struct TestApp {
@@ -20,6 +23,9 @@ pub struct TestApp {
     pub folder: TempDir,
     /// Sent with every request that has no `authorization` of its own.
     pub authorization: Option<String>,
+    /// On a server; `None` if it is a file in the folder.
+    database: Option<Arc<Database>>,
+    pub balancer: Option<Balancer>,
     config: Config,
     shutdown: CancellationToken,
     hurry: CancellationToken,
@@ -34,8 +40,65 @@ impl TestApp {
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let folder = TempDir::new().unwrap();
         let mut config = config(folder.path());
+        let mut database = None;
+        if let Some(server) = database::server() {
+            let created = Database::create(&server).await;
+            config.database = database::address(&created.url);
+            config.secret_key = Some(database::key());
+            database = Some(Arc::new(created));
+        }
         change(&mut config);
-        Self::run(folder, config).await
+        Self::run(folder, database, config).await
+    }
+
+    /// Starts on a file even where the tests use Postgres, for a test of the file itself.
+    pub async fn start_on_file() -> Self {
+        let folder = TempDir::new().unwrap();
+        let config = config(folder.path());
+        Self::run(folder, None, config).await
+    }
+
+    /// Starts gateways on the same database behind a balancer, and returns the balancer as if it was one gateway.
+    pub async fn start_behind_balancer(first: Self, count: usize) -> (Self, Vec<Self>) {
+        let mut gateways = vec![first];
+        while gateways.len() < count {
+            gateways.push(Self::start_beside(&gateways[0]).await);
+        }
+        let addresses = gateways.iter().map(|gateway| gateway.address.clone()).collect();
+        let balancer = Balancer::start(addresses).await;
+        let mut all = Self::elsewhere(&balancer.address, gateways[0].authorization.clone());
+        all.balancer = Some(balancer);
+        (all, gateways)
+    }
+
+    /// A gateway that runs as a process, or a balancer.
+    pub fn elsewhere(address: &str, authorization: Option<String>) -> Self {
+        let folder = TempDir::new().unwrap();
+        Self {
+            address: address.to_owned(),
+            config: config(folder.path()),
+            folder,
+            balancer: None,
+            database: None,
+            authorization,
+            shutdown: CancellationToken::new(),
+            hurry: CancellationToken::new(),
+            serving: None,
+        }
+    }
+
+    /// Starts another gateway on the same database.
+    pub async fn start_beside(other: &Self) -> Self {
+        Self::start_beside_with(other, |_| {}).await
+    }
+
+    /// The same with other settings.
+    pub async fn start_beside_with(other: &Self, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = other.config.clone();
+        change(&mut config);
+        let mut app = Self::run(TempDir::new().unwrap(), other.database.clone(), config).await;
+        app.authorization.clone_from(&other.authorization);
+        app
     }
 
     /// Starts in enterprise mode, initialized, and uses the token of the admin.
@@ -54,12 +117,22 @@ impl TestApp {
         app
     }
 
-    async fn run(folder: TempDir, config: Config) -> Self {
+    async fn run(folder: TempDir, database: Option<Arc<Database>>, config: Config) -> Self {
         let app = App::build(&config).await.expect("the gateway starts");
         let address = app.addresses()[0].to_string();
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
         let serving = tokio::spawn(app.serve(shutdown.clone(), hurry.clone()));
-        Self { address, folder, authorization: None, config, shutdown, hurry, serving: Some(serving) }
+        Self {
+            address,
+            folder,
+            database,
+            balancer: None,
+            authorization: None,
+            config,
+            shutdown,
+            hurry,
+            serving: Some(serving),
+        }
     }
 
     /// Stops gracefully, like SIGTERM.
@@ -74,13 +147,13 @@ impl TestApp {
     pub async fn restart(mut self) -> Self {
         self.stop().await;
         let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
-        let mut app = Self::run(folder, self.config.clone()).await;
+        let mut app = Self::run(folder, self.database.clone(), self.config.clone()).await;
         app.authorization = self.authorization.take();
         app
     }
 
     pub fn database(&self) -> &Path {
-        &self.config.sqlite_path
+        self.config.database.file().expect("tests use a file")
     }
 
     pub async fn send(
@@ -242,7 +315,7 @@ pub fn config(folder: &Path) -> Config {
         port: 0,
         bind: Bind::Loopback,
         mode: Mode::Development,
-        sqlite_path: folder.join("toolgate.db"),
+        database: store::DatabaseAddress::File(folder.join("toolgate.db")),
         secret_key: None,
         init_timeout: Duration::from_secs(10),
         session_idle_timeout: None,
@@ -254,6 +327,8 @@ pub fn config(folder: &Path) -> Config {
         tls: None,
         oauth_allow_private: false,
         oauth_session_life: Duration::from_secs(600),
+        internal_url: None,
+        stale_rights: Duration::from_secs(300),
         telemetry: false,
         child_env: std::env::vars_os().collect(),
         stdio_user: None,

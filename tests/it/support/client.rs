@@ -63,10 +63,21 @@ pub async fn request(
     headers: &[(&str, &str)],
     body: Vec<u8>,
 ) -> Answer {
-    let (response, _connection) = open(address, method, path, headers, body).await;
+    attempt(address, method, path, headers, body).await.expect("the gateway answers")
+}
+
+/// The same for a gateway that may end meanwhile: fails if there is no complete response.
+pub async fn attempt(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> std::io::Result<Answer> {
+    let (response, _connection) = attempt_open(address, method, path, headers, body).await?;
     let (head, body) = response.into_parts();
-    let body = body.collect().await.expect("the answer ends well").to_bytes();
-    Answer { status: head.status.as_u16(), headers: head.headers, body }
+    let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
 }
 
 /// Sends one request without reading the body of the response; dropping the second part closes the connection.
@@ -77,8 +88,19 @@ pub async fn open(
     headers: &[(&str, &str)],
     body: Vec<u8>,
 ) -> (Response<Incoming>, Connection) {
-    let stream = TcpStream::connect(address).await.expect("the gateway listens");
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    attempt_open(address, method, path, headers, body).await.expect("the gateway answers")
+}
+
+async fn attempt_open(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> std::io::Result<(Response<Incoming>, Connection)> {
+    let stream = TcpStream::connect(address).await?;
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(std::io::Error::other)?;
     let driver = tokio::spawn(async move { drop(connection.await) });
     let mut request = Request::builder().method(method).uri(path);
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
@@ -88,8 +110,8 @@ pub async fn open(
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(Bytes::from(body))).expect("the test gives a valid request");
-    let response = sender.send_request(request).await.expect("the gateway answers");
-    (response, Connection { driver, _sender: Box::new(sender) })
+    let response = sender.send_request(request).await.map_err(std::io::Error::other)?;
+    Ok((response, Connection { driver, _sender: Box::new(sender) }))
 }
 
 /// Sends raw bytes and keeps the connection open.

@@ -50,17 +50,31 @@ impl Agent {
         capabilities: Value,
         authorization: Option<String>,
     ) -> Self {
+        let opened = Self::attempt_connect(&app.address, path, capabilities, authorization).await;
+        opened.expect("the gateway answers").unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// Opens a session at a gateway that may end meanwhile, or refuse it.
+    pub async fn attempt_connect(
+        address: &str,
+        path: &str,
+        capabilities: Value,
+        authorization: Option<String>,
+    ) -> std::io::Result<Result<Self, Answer>> {
         let headers = authorization.as_deref().map(|value| ("authorization", value));
         let headers: Vec<_> = headers.into_iter().chain([BOTH]).collect();
         let body = hello("2025-11-25", capabilities).to_string();
-        let answer = client::request(&app.address, "POST", path, &headers, body.into()).await.expect(200);
+        let answer = client::attempt(address, "POST", path, &headers, body.into()).await?;
+        if answer.status != 200 {
+            return Ok(Err(answer));
+        }
         let session = answer.headers["mcp-session-id"].to_str().unwrap().to_owned();
         let greeting = answer.json()["result"].clone();
-        let (address, path) = (app.address.clone(), path.to_owned());
+        let (address, path) = (address.to_owned(), path.to_owned());
         let agent = Self { address, path, session, greeting, authorization, last_id: AtomicU64::new(0) };
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        agent.post(&initialized).await.expect(202);
-        agent
+        let answer = agent.attempt(&initialized).await?;
+        Ok(if answer.status == 202 { Ok(agent) } else { Err(answer) })
     }
 
     pub fn next_id(&self) -> u64 {
@@ -69,7 +83,12 @@ impl Agent {
 
     /// Posts one body in this session and reads the whole response.
     pub async fn post(&self, body: &Value) -> Answer {
-        client::request(&self.address, "POST", &self.path, &self.headers(BOTH), body.to_string().into()).await
+        self.attempt(body).await.expect("the gateway answers")
+    }
+
+    /// The same at a gateway that may end meanwhile.
+    pub async fn attempt(&self, body: &Value) -> std::io::Result<Answer> {
+        client::attempt(&self.address, "POST", &self.path, &self.headers(BOTH), body.to_string().into()).await
     }
 
     /// The response to a request: the only message, or the last of its stream.

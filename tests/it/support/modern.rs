@@ -64,6 +64,12 @@ impl ModernAgent {
         self.send(&self.post_of(message)).await
     }
 
+    /// The same at a gateway that may end meanwhile.
+    pub async fn attempt(&self, message: &Value) -> std::io::Result<Answer> {
+        let post = self.post_of(message);
+        client::attempt(&self.address, "POST", &self.path, &post.headers(), post.body.clone().into()).await
+    }
+
     pub async fn send(&self, post: &Post) -> Answer {
         client::request(&self.address, "POST", &self.path, &post.headers(), post.body.clone().into()).await
     }

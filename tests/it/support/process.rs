@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, Command};
 
 use super::client::{self, Answer};
 
@@ -60,6 +60,44 @@ pub async fn run(mut command: Command) -> Ended {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A program that listens, and has not started completely.
+pub struct Unready {
+    pub child: Child,
+    pub address: String,
+    /// Kept open: the program would fail to write to a closed pipe.
+    _errors: tokio::io::Lines<BufReader<ChildStderr>>,
+}
+
+impl Unready {
+    pub async fn start(mut command: Command) -> Self {
+        command.env("RUST_LOG", "toolgate=debug");
+        let mut child = command.spawn().expect("the program was built");
+        let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+        let reading = async {
+            while let Some(line) = errors.next_line().await.unwrap() {
+                if line.contains("not ready yet") {
+                    let (_, address) = line.split_once("address=").expect("the line names the address");
+                    return address.split_whitespace().next().unwrap().to_owned();
+                }
+            }
+            panic!("it has ended");
+        };
+        let address = tokio::time::timeout(LIMIT, reading).await.expect("it listens");
+        Self { child, address, _errors: errors }
+    }
+
+    pub async fn send(&self, method: &str, path: &str) -> Answer {
+        client::request(&self.address, method, path, &[], Vec::new()).await
+    }
+
+    /// Tells it to stop, and returns its exit code.
+    pub async fn stop(mut self) -> Option<i32> {
+        send_signal(&self.child, libc::SIGTERM);
+        let ended = tokio::time::timeout(LIMIT, self.child.wait()).await;
+        ended.expect("the program ends").unwrap().code()
     }
 }
 

@@ -1,5 +1,6 @@
 // The gateway's API, typed by its own OpenAPI document. Every failure is an `ApiError` with the gateway's error message.
 
+import { fetchCurrent } from './epoch'
 import type { components } from './schema'
 
 type Schemas = components['schemas']
@@ -59,7 +60,7 @@ async function ask<T>(method: string, path: string, { body, signal }: Options = 
 
 export async function reach(path: string, init: RequestInit): Promise<Response> {
   try {
-    return await fetch(path, init)
+    return await fetchCurrent(path, init)
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error
     throw new ApiError('the gateway does not answer; is it still running?', 0)

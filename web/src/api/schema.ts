@@ -1199,7 +1199,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the readiness. `degraded`: calls work, but changes cannot be stored. */
+        /**
+         * Returns the readiness. `degraded`: calls work, but changes cannot be stored. `starting`: the gateway waits for its database.
+         *     `stale`: calls are refused, since a shared database has not confirmed anybody's rights for too long.
+         */
         get: operations["get_ready"];
         put?: never;
         post?: never;
@@ -1717,7 +1720,7 @@ export interface components {
         GroupWithEndpoints: components["schemas"]["Group"] & components["schemas"]["GroupEndpoints"];
         /** @description The state of the gateway. */
         Health: {
-            /** @description `ok`, `degraded` or `draining`. */
+            /** @description `ok`, `degraded`, `starting`, `stale` or `draining`. */
             status: string;
         };
         /** @description A tool that the caller does not see. */
@@ -1945,6 +1948,8 @@ export interface components {
             oauth_redirect_uri?: string | null;
             /** @description The scopes to request. */
             oauth_scopes?: string[] | null;
+            /** @description `each` (the default): every gateway starts its own processes; `one`: one gateway runs them for all; for `stdio`. */
+            placement?: string | null;
             rate_limit?: components["schemas"]["RateLimit"] | null;
             /** @description `stateless` (the default): sessions share links; `stateful`: each session has its own link. */
             session_mode?: string | null;
@@ -2045,6 +2050,8 @@ export interface components {
             name: string;
             oauth_client_id: string;
             oauth_scopes: string[];
+            /** @description `one` if the processes of the server run on one of several gateways; omitted otherwise. */
+            placement?: string | null;
             rate_limit?: components["schemas"]["RateLimit"] | null;
             /**
              * Format: int64
@@ -2071,6 +2078,8 @@ export interface components {
             /** @description The instructions of the server for agents. */
             instructions: string;
             name: string;
+            /** @description `one` if the processes of the server run on one of several gateways; omitted otherwise. */
+            placement?: string | null;
             /** @description The number of prompts that the server lists, including disabled ones. */
             prompt_count: number;
             /** @description The revision of MCP that the server uses; empty if it is not known yet. */

@@ -35,6 +35,8 @@ export interface Draft {
   description: string
   cwd: string
   sessionMode: string
+  /** On which of several gateways a process runs: `each` or `one`. */
+  placement: string
   timeout: string
   /** The maximum of concurrent calls; empty for no limit. */
   concurrency: string
@@ -58,6 +60,7 @@ export function emptyDraft(isUrl: boolean, line: string): Draft {
     description: '',
     cwd: '',
     sessionMode: 'stateless',
+    placement: 'each',
     timeout: '',
     concurrency: '',
     rate: { calls: '', burst: '' },
@@ -82,6 +85,7 @@ export function draftOf(server: Server, details: ServerDetails): Draft {
     description: config.description,
     cwd: details.cwd,
     sessionMode: config.session_mode,
+    placement: details.placement ?? 'each',
     timeout: String(details.timeout_ms),
     concurrency: details.max_concurrency > 0 ? String(details.max_concurrency) : '',
     rate: rateDraft(details.rate_limit),
@@ -105,7 +109,14 @@ export function registration(draft: Draft): RegistrationInput {
     tool_limits: some(toolLimits(draft.toolLimits), draft.toolLimits.length > 0),
   }
   if (!draft.isUrl) {
-    return { ...common, transport: 'stdio', ...program(draft.line), env: named, cwd: some(draft.cwd, draft.cwd !== '') }
+    return {
+      ...common,
+      transport: 'stdio',
+      ...program(draft.line),
+      env: named,
+      cwd: some(draft.cwd, draft.cwd !== ''),
+      placement: some(draft.placement, draft.placement !== 'each'),
+    }
   }
   return { ...common, ...endpoint(draft) }
 }
@@ -145,6 +156,7 @@ export function changes(before: Draft, after: Draft): Record<string, unknown> {
   if (!after.isUrl) {
     if (after.line !== before.line) Object.assign(changed, program(after.line))
     put('cwd', before.cwd, after.cwd)
+    put('placement', before.placement, after.placement)
     return changed
   }
   put('url', before.url, after.url.trim())

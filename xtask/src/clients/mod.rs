@@ -31,6 +31,10 @@ const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
     ("Python SDK", Runner::Python(Sdk::Two), "legacy.py", Behind::Common),
     ("modern Python SDK", Runner::Python(Sdk::Two), "modern.py", Behind::Common),
     ("Rust SDK", Runner::Program, "rmcp-client", Behind::Common),
+    ("TypeScript SDK through a balancer", Runner::Node, "sdk.mjs", Behind::Balanced),
+    ("modern TypeScript SDK through a balancer", Runner::Node, "modern.mjs", Behind::Balanced),
+    ("Python SDK through a balancer", Runner::Python(Sdk::Two), "legacy.py", Behind::Balanced),
+    ("modern Python SDK through a balancer", Runner::Python(Sdk::Two), "modern.py", Behind::Balanced),
     ("snippets of the dashboard", Runner::Node, "snippets.mjs", Behind::Common),
     ("snippets of pages", Runner::Node, "pages.mjs", Behind::Common),
     ("snippets of the command line", Runner::Node, "printed.mjs", Behind::Common),
@@ -51,6 +55,8 @@ const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
 enum Behind {
     /// Those that all clients without capabilities share, in one gateway.
     Common,
+    /// The same in several gateways behind a balancer. The script gets `BALANCED=1`.
+    Balanced,
     /// Those of `capable.rs`, in a gateway of its own: a stdio server gets few processes, one for each set of capabilities,
     /// and the sets of other clients would take them. The script also gets the addresses, in `ADDRESSES`.
     Capable,
@@ -104,13 +110,20 @@ pub fn run(run: &mut Run) -> Result<()> {
         Process::start(&results, "modern", &[&command::program("conformance-fixture")?, "--http", "0"])?;
     let (toolgate, xtask) = (command::program("toolgate")?, command::program("xtask")?);
     let gateway = Gateway::start(&results, &toolgate)?;
+    let is_balanced = clients.iter().any(|(_, _, _, behind)| *behind == Behind::Balanced);
+    let balanced = is_balanced.then(|| Gateway::start_replicas(&results, &toolgate)).transpose()?;
     let server = installed.path("node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
-    gateway.register(&gateway::stdio("stdio", node, &[&server, "stdio"]))?;
-    gateway.register(&gateway::remote("http", Transport::StreamableHttp, &http.url))?;
-    gateway.register(&gateway::remote("sse", Transport::Sse, &sse.url))?;
-    // The other server shows tools that ask the user only to clients that declare the capability; this one to all.
-    gateway.register(&gateway::remote("fixture", Transport::StreamableHttp, &fixture.url))?;
-    gateway.register(&gateway::remote("modern", Transport::StreamableHttp, &modern.url))?;
+    let common = [
+        gateway::stdio("stdio", node, &[&server, "stdio"]),
+        gateway::remote("http", Transport::StreamableHttp, &http.url),
+        gateway::remote("sse", Transport::Sse, &sse.url),
+        // The other server shows tools that ask the user only to clients that declare the capability; this one to all.
+        gateway::remote("fixture", Transport::StreamableHttp, &fixture.url),
+        gateway::remote("modern", Transport::StreamableHttp, &modern.url),
+    ];
+    for gateway in [Some(&gateway), balanced.as_ref()].into_iter().flatten() {
+        common.iter().try_for_each(|registration| gateway.register(registration))?;
+    }
 
     let (shop_python, shop_script) = (python(Sdk::Two)?, installed.path("workshop.py")?);
     let shop = capable::start_workshop(&results, &shop_python, &shop_script)?;
@@ -133,7 +146,7 @@ pub fn run(run: &mut Run) -> Result<()> {
         };
         let mut line: Vec<&str> = line.iter().map(String::as_str).collect();
         let own = match behind {
-            Behind::Common => None,
+            Behind::Common | Behind::Balanced => None,
             Behind::Capable | Behind::Pairs | Behind::Nothing => {
                 Some(Gateway::start(&fresh(&results, name)?, &toolgate)?)
             }
@@ -143,7 +156,8 @@ pub fn run(run: &mut Run) -> Result<()> {
             (Behind::Pairs, Some(own), Some(pairs)) => (String::new(), pairs.register(own)?),
             _ => Default::default(),
         };
-        let url = own.as_ref().unwrap_or(&gateway).url();
+        let shared = balanced.as_ref().filter(|_| *behind == Behind::Balanced).unwrap_or(&gateway);
+        let url = own.as_ref().unwrap_or(shared).url();
         line.push(&url);
         let variables = [
             ("NODE", node),
@@ -154,6 +168,7 @@ pub fn run(run: &mut Run) -> Result<()> {
             ("SSE", &sse.url),
             ("ADDRESSES", &addresses),
             ("PAIRS", &asking),
+            ("BALANCED", if *behind == Behind::Balanced { "1" } else { "" }),
         ];
         let outcome = command::show_with(&installed.folder, &line, &variables);
         println!("  {name}: {:.1} s", started.elapsed().as_secs_f64());

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use anyhow::{Result, bail};
 
 use super::Eras::{Both, LegacyOnly, ModernOnly};
-use super::Target::{Aggregate, Bridge, Direct, Server};
+use super::Target::{Aggregate, Bridge, Direct, ReplicasAggregate, ReplicasServer, Server};
 use super::Transport::{Sse, Stdio, StreamableHttp};
 use super::report::Report;
 use super::{Case, Conformance, Eras, LEGACY, MODERN, Set, Target, Transport, exclusions, page};
@@ -53,7 +53,9 @@ impl Pair {
         });
         let excluded = match target {
             Direct => Vec::new(),
-            Server | Aggregate | Bridge => exclusions::of(&set, eras).collect(),
+            Server | Aggregate | Bridge | ReplicasServer | ReplicasAggregate => {
+                exclusions::of(&set, eras).collect()
+            }
         };
         Ok(Case { name: self.name(target), set, line, way: (transport, target), excluded })
     }
@@ -70,6 +72,8 @@ impl Pair {
             Server => "native",
             Aggregate => "aggregate",
             Bridge => "bridge",
+            ReplicasServer => "replicas-native",
+            ReplicasAggregate => "replicas-aggregate",
         };
         format!("{}-to-{}-{transport}-{target}", self.set.era(), word(self.eras))
     }
@@ -83,6 +87,14 @@ pub fn direct(run: &mut Run) -> Result<()> {
 pub fn bridge(run: &mut Run) -> Result<()> {
     let pairs = BRIDGED.map(|(set, eras)| (Pair { set, eras, transport: StreamableHttp }, Bridge));
     measure(run, pairs.to_vec()).map(|_| ())
+}
+
+/// The sets against several gateways on one database behind a balancer. What must pass is the same as at one gateway.
+pub fn replicas(run: &mut Run) -> Result<()> {
+    let pairs = SETS.into_iter().flat_map(|set| [LegacyOnly, ModernOnly, Both].map(|eras| (set, eras)));
+    let pairs = pairs.map(|(set, eras)| Pair { set, eras, transport: StreamableHttp });
+    let cases = pairs.flat_map(|pair| [ReplicasServer, ReplicasAggregate].map(|target| (pair, target)));
+    measure(run, cases.collect()).map(|_| ())
 }
 
 pub fn check(run: &mut Run) -> Result<()> {

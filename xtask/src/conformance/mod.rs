@@ -27,7 +27,7 @@ use crate::run::Run;
 use exclusions::Exclusion;
 use gateway::Gateway;
 pub use links::run as of_links;
-pub use matrix::{bridge, check as through_gateway, direct, write as write_scores};
+pub use matrix::{bridge, check as through_gateway, direct, replicas, write as write_scores};
 use process::Process;
 pub use reference::run as of_reference_servers;
 use report::{Note, Report};
@@ -109,10 +109,27 @@ enum Target {
     Aggregate,
     /// A second gateway, whose server is `toolgate stdio` in front of the first.
     Bridge,
+    /// The same as `Server` at several gateways behind a balancer.
+    ReplicasServer,
+    /// The same as `Aggregate` at several gateways behind a balancer.
+    ReplicasAggregate,
+}
+
+impl Target {
+    fn has_replicas(self) -> bool {
+        matches!(self, Target::ReplicasServer | Target::ReplicasAggregate)
+    }
+
+    fn is_aggregate(self) -> bool {
+        matches!(self, Target::Aggregate | Target::ReplicasAggregate)
+    }
 }
 
 /// The name under which the server is registered; its tools then begin with this and `__`.
 const SERVER: &str = "conf";
+
+/// A tool of every server that needs no arguments.
+const TOOL: &str = "test_simple_text";
 
 /// Prints what the reports have to tell, each line once with the cases that it concerns, and fails if there are failures.
 fn judge<'a>(conformance: &Conformance, reports: impl Iterator<Item = (&'a str, &'a Report)>) -> Result<()> {
@@ -196,7 +213,7 @@ impl Conformance {
         let (transport, target) = case.way;
         let line: Vec<&str> = case.line.iter().map(String::as_str).collect();
         // Each of these runs until the suite has finished.
-        let mut background = Vec::new();
+        let (mut background, mut gateways) = (Vec::new(), Vec::new());
         let registration = if transport == Transport::Stdio {
             let (program, arguments) = line.split_first().context("a server without a command")?;
             gateway::stdio(SERVER, program, arguments)
@@ -208,20 +225,30 @@ impl Conformance {
         };
         let url = match target {
             Target::Direct => background.first().context("the suite speaks HTTP only")?.url.clone(),
-            Target::Server | Target::Aggregate | Target::Bridge => {
+            Target::Server
+            | Target::Aggregate
+            | Target::Bridge
+            | Target::ReplicasServer
+            | Target::ReplicasAggregate => {
                 let program = self.program("toolgate")?;
-                let mut gateway = Gateway::start(folder, &program)?;
+                let mut gateway = match target.has_replicas() {
+                    true => Gateway::start_replicas(folder, &program)?,
+                    false => Gateway::start(folder, &program)?,
+                };
                 gateway.register(&registration)?;
+                if target.has_replicas() {
+                    gateway.call_everywhere(&format!("{SERVER}__{TOOL}"))?;
+                }
                 if target == Target::Bridge {
                     let second = folder.join("second");
                     fs::create_dir_all(&second)?;
                     let arguments = ["stdio", "--registry", &gateway.url(), "--server", SERVER];
                     let registration = gateway::stdio(SERVER, &program, &arguments);
-                    background.push(gateway.into_process());
+                    gateways.push(gateway);
                     gateway = Gateway::start(&second, &program)?;
                     gateway.register(&registration)?;
                 }
-                let url = if target == Target::Aggregate {
+                let url = if target.is_aggregate() {
                     let shim = self.suite.start_shim(&self.root, folder, &gateway.url(), SERVER)?;
                     let url = format!("{}/mcp", shim.url);
                     background.push(shim);
@@ -229,7 +256,7 @@ impl Conformance {
                 } else {
                     format!("{}/v0/servers/{SERVER}/mcp", gateway.url())
                 };
-                background.push(gateway.into_process());
+                gateways.push(gateway);
                 url
             }
         };

@@ -23,8 +23,19 @@ pub struct Process {
 impl Process {
     /// Starts a program and waits for the first line on stdout that has an address. Its log goes to `<name>.log`.
     pub fn start(folder: &Path, name: &str, line: &[&str]) -> Result<Process> {
+        Self::start_with(folder, name, line, &[])
+    }
+
+    /// The same with variables.
+    pub fn start_with(
+        folder: &Path,
+        name: &str,
+        line: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<Process> {
         let log = folder.join(format!("{name}.log"));
         let mut child = command::prepare(folder, line)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?)

@@ -38,9 +38,9 @@ pub fn task_owner<'a, 'b>(
     viewer: &Viewer,
     id: &'b str,
 ) -> Result<(&'a Arc<Entry>, &'b str), Refusal> {
-    let named = match &viewer.scope {
-        Scope::Server(server) => Some((server.as_str(), id)),
-        Scope::Everything | Scope::Group(_) => QualifiedName::parse(id).map(|name| (name.server, name.item)),
+    let named = match viewer.scope.server() {
+        Some(server) => Some((server, id)),
+        None => QualifiedName::parse(id).map(|name| (name.server, name.item)),
     };
     let found = named.and_then(|(server, id)| {
         let (entry, lens) = (catalog.get(server)?, catalog.lens(viewer)?);
@@ -51,10 +51,7 @@ pub fn task_owner<'a, 'b>(
 
 /// Whether ids at an endpoint carry the name of their server.
 pub fn is_qualified(scope: &Scope) -> bool {
-    match scope {
-        Scope::Everything | Scope::Group(_) => true,
-        Scope::Server(_) => false,
-    }
+    scope.server().is_none()
 }
 
 /// The refusal of an id that is missing or no string.

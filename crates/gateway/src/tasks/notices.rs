@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::ids::{is_qualified, is_status, task_owner};
 use crate::Gateway;
-use crate::caller::{Scope, Viewer};
+use crate::caller::Viewer;
 use upstream::{Profile, Upstream};
 use wire::{Era, Head, Patch, authored, meta, text, walk};
 
@@ -65,10 +65,7 @@ impl Gateway {
         subscription: Option<&[u8]>,
     ) -> Option<Bytes> {
         let catalog = self.catalog_for(profile);
-        let is_there = match &viewer.scope {
-            Scope::Server(name) => *name == notice.server,
-            Scope::Everything | Scope::Group(_) => true,
-        };
+        let is_there = viewer.scope.server().is_none_or(|name| name == notice.server);
         let (entry, id) = task_owner(&catalog, viewer, shown_as).ok().filter(|_| is_there)?;
         if !self.owns_task(viewer, entry.name().as_str(), id) {
             return None;

@@ -63,7 +63,7 @@ impl Gateway {
             era: caller.profile.era,
             session: match caller.profile.owner {
                 Some(Owner::Session(serial)) => Some(serial),
-                Some(Owner::Principal(_) | Owner::Anybody) | None => None,
+                Some(Owner::Principal(_) | Owner::Anybody | Owner::Link(_)) | None => None,
             },
         };
         uses.check(server, head)?;

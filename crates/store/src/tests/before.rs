@@ -1,5 +1,7 @@
 //! Tests that databases of an earlier version are migrated.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
@@ -7,7 +9,9 @@ use sqlx::{ConnectOptions, Connection};
 use super::people::{client, user};
 use super::{http, odd_offering, only_server, open, open_with_key};
 use crate::migrate::{MIGRATIONS, migrator};
-use crate::{AuthorizationKey, AuthorizationStatus, GrantChange, OpenOptions, check};
+use crate::{
+    AuthorizationKey, AuthorizationStatus, DatabaseAddress, GrantChange, OpenOptions, OpenStoreError, check,
+};
 use model::{Offering, OwnMeta, Secret};
 use seal::{Seal, SecretKey};
 
@@ -27,7 +31,8 @@ async fn an_authorization_outlives_the_renaming_of_its_table() {
     sqlx::query(INSERT).bind(digest).bind(sealed).execute(&mut before).await.unwrap();
     before.close().await.unwrap();
 
-    let options = OpenOptions { path: path.clone(), secret_key: Some(Secret::new(&key)) };
+    let options =
+        OpenOptions { database: DatabaseAddress::File(path.clone()), secret_key: Some(Secret::new(&key)) };
     let unread = check(&options).await.unwrap().pop().unwrap();
     let pending = MIGRATIONS.len() - 5;
     assert_eq!(unread.subject, format!("contents not read, migrations to run at the next start: {pending}"));
@@ -42,6 +47,33 @@ async fn an_authorization_outlives_the_renaming_of_its_table() {
         assert_eq!(found.content.unwrap().expose(), "content");
     }
     assert!(store.claim_authorization("i", 4).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_wrong_key_migrates_nothing() {
+    const INSERT: &str = "INSERT INTO settings (key, value) VALUES ('key_check', $1)";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("toolgate.db");
+    let (key, other) = ("5a".repeat(32), "a5".repeat(32));
+    let check = Seal::new(&SecretKey::from_hex(&key).unwrap()).seal("key_check", b"toolgate");
+    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let mut before = options.connect().await.unwrap();
+    migrator(&MIGRATIONS[..5]).run_direct(None, &mut before, false).await.unwrap();
+    sqlx::query(INSERT).bind(STANDARD.encode(check)).execute(&mut before).await.unwrap();
+    before.close().await.unwrap();
+    let migrations = async || -> i64 {
+        let mut connection = options.connect().await.unwrap();
+        let sql = "SELECT COUNT(*) FROM _sqlx_migrations";
+        let count = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        count
+    };
+
+    let error = open_with_key(&path, &other).await.unwrap_err();
+    assert!(matches!(error, OpenStoreError::KeyMismatch { .. }), "{error}");
+    assert_eq!(migrations().await, 5);
+    open_with_key(&path, &key).await.unwrap().close().await;
+    assert_eq!(migrations().await, MIGRATIONS.len() as i64);
 }
 
 #[tokio::test]

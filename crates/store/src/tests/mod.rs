@@ -1,11 +1,14 @@
 //! Tests of the store on real files. `place` is about opening, `before` about databases of earlier versions, `content`
-//! and `people` about reading back what was stored, `secrecy` about secrets in the files.
+//! and `people` about reading back what was stored, `secrecy` about secrets in the files, `transfer` about moving
+//! all of it, `rotation` about another key.
 
 mod before;
 mod content;
 mod people;
 mod place;
+mod rotation;
 mod secrecy;
+mod transfer;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +17,20 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::db::on;
-use super::{OpenOptions, OpenStoreError, Store, StoredServer};
+use super::{DatabaseAddress, OpenOptions, OpenStoreError, Store, StoredServer};
 use model::{Offering, OwnMeta, Prompt, Registration, Resource, Secret, ServerName, Template, Tool};
 
 async fn open(path: impl AsRef<Path>) -> Result<Store, OpenStoreError> {
-    Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key: None }).await
+    Store::open(OpenOptions { database: file(path), secret_key: None }).await
 }
 
 async fn open_with_key(path: impl AsRef<Path>, key: &str) -> Result<Store, OpenStoreError> {
     let secret_key = Some(Secret::new(key));
-    Store::open(OpenOptions { path: path.as_ref().to_owned(), secret_key }).await
+    Store::open(OpenOptions { database: file(path), secret_key }).await
+}
+
+fn file(path: impl AsRef<Path>) -> DatabaseAddress {
+    DatabaseAddress::File(path.as_ref().to_owned())
 }
 
 fn registration(value: Value) -> Registration {

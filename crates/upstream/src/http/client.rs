@@ -10,20 +10,24 @@ use rmcp::transport::auth::WWWAuthenticateParams;
 use url::Url;
 
 use super::body::{BodyError, DISCARD_LIMIT, IncomingBody, IncomingMessage};
-use super::connection::{Connection, SendError};
+use super::connection::{Connection, Security, SendError};
 use super::dial::{Tls, dial};
 use super::fields::{Method, Request, Target};
 use super::head::ResponseHead;
 use super::pool::ConnectionPool;
+use super::stream::ServerStream;
 use crate::credentials::{Cause, Credentials};
 use crate::error::{CallError, Denial};
 use crate::oauth::Challenge;
-use crate::{CLIENT, Options};
+use crate::through::ThroughGateway;
+use crate::{CLIENT, Dialer, Options};
 use budget::{Bound, Budgets};
-use model::{Endpoint, Redactor};
+use model::{Endpoint, Redactor, ServerConfig};
 
 const MAX_REDIRECTS: usize = 5;
 const EXCERPT: usize = 500;
+/// The status of a request that did not reach the gateway that runs the server.
+const MISDIRECTED: u16 = 421;
 
 pub struct HttpClient {
     /// The registered URL.
@@ -34,9 +38,15 @@ pub struct HttpClient {
     fixed: HeaderMap,
     /// The OAuth credentials for this server, where its registration has no credentials.
     credentials: Option<Arc<Credentials>>,
-    tls: Tls,
+    route: Route,
     budgets: Budgets,
     pool: Arc<ConnectionPool>,
+}
+
+/// How connections to the server are opened.
+enum Route {
+    Socket(Tls),
+    Gateway(Dialer, ThroughGateway),
 }
 
 /// The head of an upstream's response, and its unread body.
@@ -60,10 +70,41 @@ impl HttpClient {
             redactor,
             fixed: fixed_headers(endpoint),
             credentials,
-            tls: options.tls.clone(),
+            route: Route::Socket(options.tls.clone()),
             budgets: options.budgets.clone(),
             pool: Arc::default(),
         }
+    }
+
+    /// A client of a server that another gateway runs.
+    pub fn through(config: &ServerConfig, slot: u16, options: &Options) -> Result<Self, CallError> {
+        let dialer = options.dialer.get();
+        let dialer =
+            dialer.ok_or_else(|| CallError::NotSent("the gateway is starting or stopping".into()))?;
+        let (server, link) = (config.name.clone(), dialer.new_link());
+        let url = Url::parse("http://gateway/").expect("this is a URL");
+        let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("gateway"))]);
+        Ok(Self {
+            target: Target::new(url),
+            masked_url: format!("the gateway that runs server {:?}", server.as_str()),
+            redactor: Redactor::of(config),
+            fixed: headers,
+            credentials: None,
+            route: Route::Gateway(options.dialer.clone(), ThroughGateway { slot, server, link }),
+            budgets: options.budgets.clone(),
+            pool: Arc::default(),
+        })
+    }
+
+    /// Whether the server is reached through another gateway.
+    pub fn is_through_gateway(&self) -> bool {
+        matches!(self.route, Route::Gateway(..))
+    }
+
+    /// The error for a response that says that the gateway that runs the server did not get the request.
+    pub fn misdirected(&self, head: &ResponseHead) -> Option<CallError> {
+        let is_misdirected = head.status == MISDIRECTED && self.is_through_gateway();
+        is_misdirected.then(|| self.not_sent("it does not answer, or another gateway runs it now"))
     }
 
     /// The headers that every request has; the caller adds its own.
@@ -157,7 +198,15 @@ impl HttpClient {
     }
 
     async fn dial(&self, target: &Target) -> Result<Connection, CallError> {
-        let dialled = dial(&target.url, &self.tls).await;
+        let tls = match &self.route {
+            Route::Socket(tls) => tls,
+            Route::Gateway(dialer, to) => {
+                let dialer = dialer.get().ok_or_else(|| self.not_sent("this gateway is stopping"))?;
+                let stream = ServerStream::Gateway(dialer.dial(to));
+                return Ok(Connection::new(stream, Security::Plain, None));
+            }
+        };
+        let dialled = dial(&target.url, tls).await;
         let connection = dialled.map_err(|reason| self.not_sent(&reason))?;
         if let Some(credentials) = &self.credentials {
             credentials.met(connection.peer);

@@ -1,28 +1,32 @@
-//! The byte stream to a server, plain or TLS.
+//! The byte stream to a server, plain or TLS, or to one that another gateway runs.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 pub enum ServerStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    Gateway(DuplexStream),
 }
 
 impl ServerStream {
     /// Whether the stream is open and nothing has arrived. This takes no system call unless something has happened.
     pub fn is_silent(&mut self) -> bool {
         let mut byte = [0];
+        let mut context = Context::from_waker(Waker::noop());
         match self {
             ServerStream::Plain(stream) => {
                 matches!(stream.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
             }
             ServerStream::Tls(stream) => {
-                let mut context = Context::from_waker(Waker::noop());
+                Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_pending()
+            }
+            ServerStream::Gateway(stream) => {
                 Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_pending()
             }
         }
@@ -38,6 +42,7 @@ impl AsyncRead for ServerStream {
         match self.get_mut() {
             ServerStream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             ServerStream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            ServerStream::Gateway(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
@@ -47,6 +52,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             ServerStream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             ServerStream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+            ServerStream::Gateway(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
@@ -58,6 +64,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             ServerStream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             ServerStream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            ServerStream::Gateway(stream) => Pin::new(stream).poll_write_vectored(context, parts),
         }
     }
 
@@ -70,6 +77,7 @@ impl AsyncWrite for ServerStream {
             // A socket has nothing to flush.
             ServerStream::Plain(_) => Poll::Ready(Ok(())),
             ServerStream::Tls(stream) => Pin::new(stream).poll_flush(context),
+            ServerStream::Gateway(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
@@ -77,6 +85,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             ServerStream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             ServerStream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            ServerStream::Gateway(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -65,6 +65,11 @@ impl Streamable {
         (Self { client: Arc::new(client), session, outbox, flushed }, waiting)
     }
 
+    /// Whether the server itself is a process, which another gateway runs.
+    pub fn is_through_gateway(&self) -> bool {
+        self.client.is_through_gateway()
+    }
+
     /// Sends a request. `routing` is what its headers repeat from the body; if it is not known, the body is parsed.
     pub async fn send(
         &self,
@@ -103,6 +108,9 @@ impl Streamable {
         let has_session = version.map(Version::era) == Some(Era::Legacy) && self.session.id.get().is_some();
         if has_session && received.head.status == 404 {
             return Err(self.client.session_lost());
+        }
+        if let Some(error) = self.client.misdirected(&received.head) {
+            return Err(error);
         }
         if received.head.content == MediaType::Json && !matches!(received.head.status, 401 | 403) {
             return self.read_error(received).await;
@@ -168,7 +176,10 @@ impl Streamable {
         let received = self.client.send(Method::Post, &self.client.target, &fields, message).await?;
         match received.head.status {
             404 => Err(self.client.session_lost()),
-            400.. => Err(self.client.status_error(received).await),
+            400.. => Err(match self.client.misdirected(&received.head) {
+                Some(error) => error,
+                None => self.client.status_error(received).await,
+            }),
             _ => {
                 received.body.discard().await;
                 Ok(())
@@ -188,7 +199,7 @@ impl Streamable {
                 Ok(received) => {
                     // A server need not offer such a stream, but it must know the session.
                     let error = self.read_refusal(received, Some(version)).await.err();
-                    return suspect(&link, error.filter(|error| matches!(error, CallError::SessionLost(_))));
+                    return suspect(&link, error.filter(CallError::did_not_run));
                 }
                 Err(error @ CallError::NotSent(_)) => return suspect(&link, Some(error)),
                 Err(_) => {
@@ -231,7 +242,8 @@ impl Streamable {
     }
 
     pub async fn end_session(&self, version: Option<Version>) {
-        if self.session.id.get().is_none() {
+        // A gateway that runs the server keeps something for each link, also for those without a session.
+        if self.session.id.get().is_none() && !self.client.is_through_gateway() {
             return;
         }
         let nothing = Bytes::new();
