@@ -113,10 +113,27 @@ async fn a_gateway_that_was_killed_is_replaced_by_the_next_one_at_its_address() 
     stop(next).await;
 }
 
+/// The slots of the gateways that are alive.
+const ALIVE: &str = "SELECT CAST(slot AS TEXT) FROM replicas
+    WHERE seen_at > EXTRACT(EPOCH FROM clock_timestamp()) * 1000 - 15000 ORDER BY slot";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_without_a_database_counts_for_nobody() {
+    const LONG_AGO: &str = "UPDATE replicas SET seen_at = seen_at - 20000 RETURNING CAST(slot AS TEXT)";
+    let place = Place::new().await;
+    let (late, early) = (place.start().await, place.start().await);
+    late.signal(libc::SIGSTOP);
+    assert_eq!(place.strings(LONG_AGO).await.len(), 2);
+    eventually("a gateway uses the database again", || async { !place.strings(ALIVE).await.is_empty() })
+        .await;
+    assert_eq!(place.strings(ALIVE).await, ["1", "2"], "the other one is expected too");
+    late.signal(libc::SIGCONT);
+    stop(late).await;
+    stop(early).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_that_have_the_same_address_by_mistake_both_count() {
-    const ALIVE: &str = "SELECT CAST(slot AS TEXT) FROM replicas
-        WHERE seen_at > EXTRACT(EPOCH FROM clock_timestamp()) * 1000 - 15000 ORDER BY slot";
     let place = Place::new().await;
     let shared = [("INTERNAL_URL", "http://gateways.example:8080")];
     let (first, second) = (place.start_with(&shared).await, place.start_with(&shared).await);

@@ -9,8 +9,10 @@ use super::{Store, StoreError, settings};
 
 /// A gateway that was not heard of for this long is gone.
 pub(super) const GONE_MS: i64 = 15_000;
-/// After this time its slot can be taken by another one.
-const FORGOTTEN_MS: i64 = 60_000;
+/// If no gateway at all was heard of for this long, which is more than one beat, the database could not be used.
+pub(super) const SILENCE_MS: i64 = 7500;
+/// After this time the slot of a gateway that is gone can be taken by another one.
+const FORGOTTEN_MS: i64 = 600_000;
 /// The largest number of a slot.
 pub const MOST_SLOTS: i64 = 4095;
 
@@ -49,7 +51,7 @@ impl Store {
         const SQL: &str = concat!(
             "UPDATE replicas SET seen_at = ",
             now_ms!(),
-            " - $2 WHERE address = $1 AND seen_at > ",
+            " - 2 * $2 WHERE address = $1 AND seen_at > ",
             now_ms!(),
             " - $2"
         );
@@ -102,8 +104,16 @@ impl Store {
     }
 
     /// Tells the others that this gateway is alive. Returns all that are, or `None` if it was silent for so long that it lost
-    /// its slot.
+    /// its slot. The time in which the database could not be used counts for nobody: whoever was alive before still is.
     pub async fn beat(&self, member: &Membership) -> Result<Option<Vec<Replica>>, StoreError> {
+        const AFTER_SILENCE: &str = concat!(
+            "UPDATE replicas SET seen_at = ",
+            now_ms!(),
+            " FROM (SELECT MAX(seen_at) AS at FROM replicas) AS last
+            WHERE last.at < ",
+            now_ms!(),
+            " - $1 AND seen_at > last.at - $2"
+        );
         const BEAT: &str = concat!(
             "UPDATE replicas SET keys = $3, address = $4, seen_at = ",
             now_ms!(),
@@ -116,6 +126,8 @@ impl Store {
         );
         let Database::Postgres(postgres) = &self.database else { return Ok(Some(Vec::new())) };
         let mut lent = postgres.lend().await?;
+        let after_silence = sqlx::query(AFTER_SILENCE).bind(SILENCE_MS).bind(GONE_MS);
+        in_time(after_silence.execute(lent.connection())).await?;
         let beat = sqlx::query(BEAT).bind(i64::from(member.slot)).bind(&member.instance);
         let beat = beat.bind(self.known_keys()).bind(&member.address);
         let is_known = in_time(beat.execute(lent.connection())).await?.rows_affected() > 0;
