@@ -39,8 +39,11 @@ async fn a_stateful_server_knows_a_caller_on_every_gateway() {
     }
     // Also what only this caller is shown.
     agent.call("p__add_tool", json!({ "name": "later", "own_stream": true })).await;
+    let is_listed =
+        || async { agent.list("tools/list", "tools", "name").await.contains(&"p__later".to_owned()) };
+    eventually("the gateway that has the process knows its new list", is_listed).await;
     for _ in 0..REQUESTS {
-        assert!(agent.list("tools/list", "tools", "name").await.contains(&"p__later".to_owned()));
+        assert!(is_listed().await, "all gateways show the list of that one");
     }
 }
 
