@@ -114,6 +114,12 @@ pub async fn answer(state: Arc<State>, incoming: Incoming, out: Sender) {
         () = cancel.notified() => None,
         () = out.closed(), if leaving_cancels => None,
     };
+    // A call that is cancelled, and only then gets the answer to its question, does not go on.
+    let outcome = tokio::select! {
+        biased;
+        () = cancel.notified() => None,
+        () = std::future::ready(()) => outcome,
+    };
     state.memory().running.remove(&key);
     match outcome {
         Some(outcome) => finish(&state, &incoming, &out, &id, outcome),
