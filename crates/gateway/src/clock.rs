@@ -2,6 +2,7 @@
 //! time limit of its own. Calls without questions have a plain deadline instead.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -22,6 +23,8 @@ struct ClockState {
     owed: usize,
     /// Since when the clock stands still.
     since: Instant,
+    /// For how long it has stood still, up to when it last went on.
+    stood_still: Duration,
     /// When the caller was last asked something, or last answered: since then it owes an answer.
     asked: Instant,
 }
@@ -39,7 +42,8 @@ pub struct Pause(Arc<Clock>);
 impl Clock {
     pub fn new(deadline: Option<Instant>, budgets: Budgets) -> Arc<Self> {
         let now = Instant::now();
-        let state = Mutex::new(ClockState { deadline, owed: 0, since: now, asked: now });
+        let state =
+            Mutex::new(ClockState { deadline, owed: 0, since: now, stood_still: Duration::ZERO, asked: now });
         Arc::new(Self { state, budgets, changed: Notify::new() })
     }
 
@@ -83,6 +87,16 @@ impl Clock {
         }
     }
 
+    /// For how long the caller has owed answers.
+    pub fn owed_for(&self, now: std::time::Instant) -> Duration {
+        let state = self.lock();
+        let current = match state.owed {
+            0 => Duration::ZERO,
+            _ => now.saturating_duration_since(state.since.into_std()),
+        };
+        state.stood_still + current
+    }
+
     fn unanswered(&self) -> Exceeded {
         self.budgets.exceeded(Bound::AnswerTime, self.budgets.limits.answer_time.as_secs())
     }
@@ -99,6 +113,7 @@ impl Drop for Pause {
         state.asked = Instant::now();
         if state.owed == 0 {
             let stood_still = state.since.elapsed();
+            state.stood_still += stood_still;
             state.deadline = state.deadline.map(|deadline| deadline + stood_still);
         }
         drop(state);
@@ -107,9 +122,18 @@ impl Drop for Pause {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
+impl Clock {
+    /// Makes the caller owe an answer since then or owe none, and have owed answers for this long before.
+    pub fn set_owed(&self, since: Option<std::time::Instant>, before: Duration) {
+        let mut state = self.lock();
+        state.owed = since.is_some().into();
+        state.since = since.map_or(state.since, Instant::from_std);
+        state.stood_still = before;
+    }
+}
 
+#[cfg(test)]
+mod tests {
     use super::*;
     use budget::Limits;
 
@@ -140,6 +164,7 @@ mod tests {
         drop(second);
         let (until, is_callers) = clock.limit();
         assert!(!is_callers && until.unwrap() >= deadline + 5 * SECOND);
+        assert!(clock.owed_for(std::time::Instant::now()) >= 5 * SECOND);
     }
 
     #[tokio::test]

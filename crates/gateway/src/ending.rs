@@ -2,11 +2,11 @@
 //! belong here too. Limits on calls do not: `Gateway::begin_call` checks them before a call gets its slot.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Gateway;
 use super::catalog::{Entry, ToolPosition};
 use super::result::said_in;
+use super::stopwatch::Stopwatch;
 use telemetry::{Metrics, Outcome};
 use wire::Response;
 
@@ -17,7 +17,7 @@ pub struct Ending {
     entry: Option<Arc<Entry>>,
     /// The tool that was called; other requests are not counted.
     tool: Option<CalledTool>,
-    begun: Instant,
+    pub watch: Stopwatch,
     outcome: Outcome,
     /// Why it failed, for people.
     reason: Option<String>,
@@ -39,8 +39,8 @@ impl CalledTool {
 
 impl Ending {
     pub fn new(gateway: &Gateway, entry: Option<Arc<Entry>>, tool: Option<CalledTool>) -> Self {
-        let (begun, outcome) = (Instant::now(), Outcome::Cancelled);
-        Self { metrics: gateway.metrics.clone(), entry, tool, begun, outcome, reason: None }
+        let (watch, outcome) = (Stopwatch::start(), Outcome::Cancelled);
+        Self { metrics: gateway.metrics.clone(), entry, tool, watch, outcome, reason: None }
     }
 
     /// The tool that is called, if it is one.
@@ -81,8 +81,8 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let Some(tool) = self.tool() else { return };
-        let (server, elapsed) =
-            (self.entry.as_ref().map_or("", |entry| entry.name().as_str()), self.begun.elapsed());
+        let server = self.entry.as_ref().map_or("", |entry| entry.name().as_str());
+        let elapsed = self.watch.spent().total;
         match (&self.tool, &self.entry, self.outcome) {
             (Some(CalledTool::Listed(position)), Some(entry), Outcome::Ok) => {
                 entry.success_meter(*position, &self.metrics).count(elapsed);

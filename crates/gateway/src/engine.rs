@@ -145,11 +145,12 @@ impl Gateway {
             }
         };
         let limit = request.entry.registration.config.timeout();
+        let begun = Instant::from_std(ending.watch.begun());
         let mut call = Call {
             request,
             upstream,
             attempt: None,
-            deadline: limit.map(|limit| Instant::now() + limit),
+            deadline: limit.map(|limit| begun + limit),
             clock: None,
             rounds: 0,
             resends: 0,
@@ -162,7 +163,8 @@ impl Gateway {
         let begun = {
             // Pinned here, since moving a large future is expensive.
             let begun = pin!(async {
-                if !call.request.only_waits {
+                if !call.request.only_waits && call.upstream.has_slots() {
+                    call.ending.watch.wait_for_slot();
                     let permit = call.upstream.permit().await;
                     call.permit = permit.map_err(|exceeded| Failure::Throttled(exceeded.into()))?;
                 }
@@ -210,6 +212,7 @@ impl Call {
             within(deadline, clock.as_deref(), limit, revoked.as_ref(), pin!(self.receive())).await;
         match received {
             Ok(Inbound::Answer(answer)) => {
+                self.ending.watch.stop_waiting();
                 self.ending.answered(&answer);
                 Ok(Inbound::Answer(answer))
             }
@@ -238,6 +241,7 @@ impl Call {
 
     /// Sends the request on the link for its caller.
     async fn send(&mut self, head: Option<&Head<'_>>) -> Result<(), CallError> {
+        self.ending.watch.wait_for_server();
         loop {
             let link = self.upstream.link_for(&self.request.profile).await?;
             match self.request.wording.send(&link, head).await {
@@ -272,6 +276,7 @@ impl Call {
     }
 
     fn fail(&mut self, failure: Failure) -> Failure {
+        self.ending.watch.stop_waiting();
         match &failure {
             Failure::Call(error @ CallError::TimedOut(_)) => {
                 self.ending.set(Outcome::TimedOut, || error.to_string());
@@ -307,7 +312,9 @@ impl Call {
     /// Stops the clock until the caller has answered: that time is not the server's.
     pub fn pause(&mut self) -> Pause {
         let budgets = self.upstream.budgets();
-        self.clock.get_or_insert_with(|| Clock::new(self.deadline, budgets.clone())).pause()
+        let clock = self.clock.get_or_insert_with(|| Clock::new(self.deadline, budgets.clone()));
+        self.ending.watch.asks(clock);
+        clock.pause()
     }
 
     /// The question that a request of the server puts to the caller. From then on the call is not repeated: its caller

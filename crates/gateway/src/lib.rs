@@ -61,6 +61,7 @@ mod runner;
 mod server_change;
 pub mod servers;
 mod shared_uris;
+mod stopwatch;
 pub mod subscriptions;
 pub mod tasks;
 pub mod tools;

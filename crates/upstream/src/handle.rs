@@ -195,6 +195,11 @@ impl Upstream {
         }
     }
 
+    /// Whether the number of concurrent calls is limited, so that a call needs a permit.
+    pub fn has_slots(&self) -> bool {
+        self.0.permits.is_some()
+    }
+
     /// Waits for a permit under the server's `max_concurrency`; `None` where that has no limit. The number of calls that
     /// wait is limited, and so is the time.
     pub async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Exceeded> {
