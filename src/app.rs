@@ -159,7 +159,7 @@ impl App {
             options,
             config.oauth_session_life,
             sharing,
-            Metrics::default(),
+            Metrics::new(env!("CARGO_PKG_VERSION")),
         )
         .await?;
         let settings = WebSettings {
@@ -191,11 +191,13 @@ impl App {
             guesses: Arc::default(),
             about: Arc::new(about),
             others,
+            mcp: Arc::default(),
             draining: draining.clone(),
             closing: closing.clone(),
         };
         let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, peers.clone(), config.session_idle_timeout);
+        let _ = face.mcp.set(Arc::downgrade(&mcp));
         peers.serve(&mcp, router.clone());
         let dialing: Arc<dyn upstream::GatewayDialer> = peers.clone();
         dialer.set(Arc::downgrade(&dialing));

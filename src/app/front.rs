@@ -191,7 +191,8 @@ impl Front {
         let token = head.headers.authorization.and_then(|value| token_in(value.as_bytes()));
         let PlainHead { method, path, .. } = *head;
         let forwarded_for = head.headers.forwarded_for;
-        let asked = AccessRequest { method, path, token, forwarded_for, peer, memory: Some(memory) };
+        let memory = Some(memory);
+        let asked = AccessRequest { method, path, token, forwarded_for, peer, memory, is_repeated: false };
         self.face.admit(head.access, &asked).await.map(|caller| caller.0)
     }
 

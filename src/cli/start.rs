@@ -116,24 +116,15 @@ fn watch_calls() -> std::io::Result<CallWatcher> {
     Ok(Box::new(move |call| drop(sender.try_send(line_of(call)))))
 }
 
-/// Formats a call that ended: `ok         12.3ms  web__echo`.
+/// Formats a call that ended: `ok                12.3ms  web__echo`.
 fn line_of(call: &EndedCall) -> String {
-    let outcome = match call.outcome.as_str() {
-        "Ok" => "ok",
-        "ToolError" => "tool error",
-        "Failed" => "failed",
-        "TimedOut" => "timed out",
-        "Cancelled" => "cancelled",
-        "Denied" => "denied",
-        "Limited" => "limited",
-        other => other,
-    };
+    let outcome = call.outcome.replace('_', " ");
     let name = match (call.server.as_str(), call.tool.as_str()) {
         ("", "") => "(unknown tool)".to_owned(),
         ("", tool) => tool.to_owned(),
         (server, tool) => format!("{server}__{tool}"),
     };
-    format!("{outcome:<10} {:>9}  {}", call.elapsed, name.replace('\n', " "))
+    format!("{outcome:<14} {:>9}  {}", call.elapsed, name.replace('\n', " "))
 }
 
 /// What the start message tells besides the configuration.

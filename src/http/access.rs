@@ -21,6 +21,7 @@ use gateway::caller::Owner;
 use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
 use model::{FieldError, Mode, Role};
+use telemetry::SignIn;
 
 /// Who may use a route. Development mode has no access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,11 +123,11 @@ impl Face {
         let peer = head.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
         let forwarded = head.extensions.get::<ForwardedBy>().cloned();
         let asked = AccessRequest::of(&head, peer);
-        let admit = async || match &forwarded {
+        let admit = async |asked: &AccessRequest<'_>| match &forwarded {
             Some(ForwardedBy(sender)) => Ok(sender.clone()),
-            None => self.admit(access, &asked).await,
+            None => self.admit(access, asked).await,
         };
-        if let Err(error) = admit().await {
+        if let Err(error) = admit(&asked).await {
             body::discard(body, 0).await;
             return Err(error);
         }
@@ -139,7 +140,7 @@ impl Face {
             self.reach_epoch(&head.headers).await?;
         }
         // The token may have been revoked while the body was being received.
-        let caller = admit().await?;
+        let caller = admit(&AccessRequest { is_repeated: true, ..asked }).await?;
         head.extensions.insert(caller);
         Ok(Request::from_parts(head, body.into()))
     }
@@ -150,14 +151,16 @@ impl Face {
         request: &AccessRequest<'_>,
     ) -> Result<Principal, ErrorResponse> {
         let token = request.token.ok_or_else(ErrorResponse::no_token)?;
-        let principal = match self.gateway.identify(token, request.memory).await {
-            Some(principal) => principal,
-            None if self.gateway.was_valid_lately(token) => return Err(ErrorResponse::wrong_token()),
-            None => {
-                self.count_guess(request.forwarded_for, request.peer)?;
-                self.gateway.identify_anew(token).await?.ok_or_else(ErrorResponse::wrong_token)?
-            }
+        let found = match self.gateway.identify(token, request.memory).await {
+            Some(principal) => Ok(principal),
+            // Boxed, since it is rarely needed.
+            None => Box::pin(self.identify_unknown(token, request)).await,
         };
+        if !request.is_repeated {
+            let outcome = if found.is_ok() { SignIn::Recognized } else { SignIn::Refused };
+            self.gateway.metrics.token_checked(outcome);
+        }
+        let principal = found?;
         match (access, &principal) {
             (AccessLevel::Client, Principal::Client(_)) => Ok(principal),
             (AccessLevel::Client, Principal::User(_)) => Err(ErrorResponse::token_of("users", "MCP clients")),
@@ -171,6 +174,19 @@ impl Face {
             }
             (_, Principal::User(_)) => Ok(principal),
         }
+    }
+
+    /// Decides about a token that no user or client is known to have.
+    async fn identify_unknown(
+        &self,
+        token: &[u8],
+        request: &AccessRequest<'_>,
+    ) -> Result<Principal, ErrorResponse> {
+        if self.gateway.was_valid_lately(token) {
+            return Err(ErrorResponse::wrong_token());
+        }
+        self.count_guess(request.forwarded_for, request.peer)?;
+        self.gateway.identify_anew(token).await?.ok_or_else(ErrorResponse::wrong_token)
     }
 
     /// Checks that a request to initialize the gateway has the secret for that, if there is one.
@@ -226,12 +242,15 @@ pub struct AccessRequest<'a> {
     pub peer: IpAddr,
     /// The last token on the connection, where that is remembered.
     pub memory: Option<&'a TokenMemory>,
+    /// Whether the same request was checked before.
+    pub is_repeated: bool,
 }
 
 impl<'a> AccessRequest<'a> {
     pub fn of(head: &'a Parts, peer: IpAddr) -> Self {
         let (token, forwarded_for) = (bearer_token(&head.headers), forwarded_for(&head.headers));
-        Self { method: head.method.as_str(), path: head.uri.path(), token, forwarded_for, peer, memory: None }
+        let (method, path) = (head.method.as_str(), head.uri.path());
+        Self { method, path, token, forwarded_for, peer, memory: None, is_repeated: false }
     }
 }
 

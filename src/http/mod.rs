@@ -26,7 +26,7 @@ pub mod stream;
 pub mod system;
 pub mod ui;
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use gateway::Gateway;
+use mcp::Mcp;
 use model::Secret;
 
 use assets::Assets;
@@ -48,6 +49,8 @@ pub struct Face {
     pub guesses: Arc<Guesses>,
     pub about: Arc<About>,
     pub others: Weak<dyn OtherGateways>,
+    /// The face for agents, which knows their sessions; set once it is started.
+    pub mcp: Arc<OnceLock<Weak<Mcp>>>,
     /// Cancelled when the gateway is about to stop. It still serves requests for some time, but clients should go elsewhere.
     pub draining: CancellationToken,
     /// Cancelled when a shutdown begins, so that open streams end and do not delay it.

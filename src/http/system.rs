@@ -1,5 +1,7 @@
 //! Routes about the gateway itself: health, readiness, version, initialization, metrics.
 
+use std::sync::Weak;
+
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -15,9 +17,7 @@ use super::error::{ErrorResponse, HandlerResult};
 use super::extract::json_object;
 use super::reply::{Json, serialized};
 use super::{Face, VERSION};
-use gateway::record::state_of;
 use model::{FieldError, Fields, Mode};
-use telemetry::GatewayState;
 
 /// Path of the initialization.
 pub const INIT: &str = "/init";
@@ -113,18 +113,10 @@ pub async fn metrics(State(face): State<Face>) -> HandlerResult<Response> {
     if !face.settings.telemetry {
         return Err(ErrorResponse::not_here("metrics are off; start the gateway with OTEL_ENABLED=true"));
     }
-    let catalog = face.gateway.catalog();
-    let statuses = catalog.entries().map(|entry| state_of(entry).0.as_str());
-    let health = face.gateway.store_health().borrow().clone();
-    let refusals = face.gateway.budgets().refusals.all();
-    let state = GatewayState {
-        is_store_writable: health.is_ok(),
-        store_failures: health.failures,
-        tasks: Handle::current().metrics().num_alive_tasks(),
-        parked_calls: face.gateway.budgets().parked.used(),
-        refusals: refusals.map(|(bound, count)| (bound.as_str(), count)).collect(),
-    };
-    let mut response = face.gateway.metrics.render(statuses, &state).into_response();
+    let sessions = face.mcp.get().and_then(Weak::upgrade).map_or(0, |mcp| mcp.live_sessions());
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    let state = face.gateway.gauges(sessions as u64, tasks as u64);
+    let mut response = face.gateway.metrics.render(&state).into_response();
     let text = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, text);
     Ok(response)

@@ -69,7 +69,7 @@ async fn an_answer_that_is_no_whole_message_is_an_error_at_every_door() {
     tests.join_all().await;
     let (each, pairs) = (u64::try_from(broken().len()).unwrap(), 25);
     let outcomes = Tally::of(&app).await;
-    assert_eq!(outcomes.by_outcome(), [("Failed", each * pairs), ("Ok", 2 * pairs)].into());
+    assert_eq!(outcomes.by_outcome(), [("upstream_error", each * pairs), ("ok", 2 * pairs)].into());
 }
 
 /// Whether the error says that this server failed, and contains nothing that the server sent.
@@ -109,7 +109,7 @@ async fn an_answer_with_another_id_reaches_no_caller() {
     let (failed, late): (Vec<bool>, Vec<bool>) =
         calls.join_all().await.into_iter().partition(|failed| *failed);
     let outcomes = Tally::of(&app).await;
-    let expected = [("Failed", failed.len()), ("TimedOut", late.len())];
+    let expected = [("upstream_error", failed.len()), ("timed_out", late.len())];
     assert_eq!(
         outcomes.by_outcome(),
         expected.map(|(outcome, count)| (outcome, u64::try_from(count).unwrap())).into()

@@ -28,14 +28,19 @@ fn answered_cases() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     let reversed =
         r#"{"result":{"isError":true,"content":[{"type":"text","text":"odd"}]},"id":$ID,"jsonrpc":"2.0"}"#;
     vec![
-        ("echo", json!({"text": "hi"}), "Ok", "hi"),
-        ("verbatim", verbatim(quoted), "Ok", "isError"),
-        ("fail", json!({}), "ToolError", "it went wrong"),
-        ("verbatim", verbatim(reversed), "ToolError", "odd"),
-        ("rpc_error", json!({}), "Failed", "the tool refused"),
-        ("verbatim", verbatim(misleading), "Failed", "no"),
-        ("verbatim", verbatim(marked), "Failed", "no"),
-        ("verbatim", verbatim(r#"{"jsonrpc":"2.0","id":$ID,"result":{}"#), "Failed", "cannot be parsed"),
+        ("echo", json!({"text": "hi"}), "ok", "hi"),
+        ("verbatim", verbatim(quoted), "ok", "isError"),
+        ("fail", json!({}), "tool_error", "it went wrong"),
+        ("verbatim", verbatim(reversed), "tool_error", "odd"),
+        ("rpc_error", json!({}), "upstream_error", "the tool refused"),
+        ("verbatim", verbatim(misleading), "upstream_error", "no"),
+        ("verbatim", verbatim(marked), "upstream_error", "no"),
+        (
+            "verbatim",
+            verbatim(r#"{"jsonrpc":"2.0","id":$ID,"result":{}"#),
+            "upstream_error",
+            "cannot be parsed",
+        ),
     ]
 }
 
@@ -80,9 +85,9 @@ async fn an_answer_is_counted_as_what_it_is() {
                 let said = callers.call(door, &server.tool(tool), arguments.clone()).await;
                 let context = format!("{wire:?} {door:?} {tool} {arguments}: {said:?}");
                 match (&said, outcome) {
-                    (Said::Text(text), "Ok")
-                    | (Said::ToolError(text), "ToolError")
-                    | (Said::Error(text), "Failed") => {
+                    (Said::Text(text), "ok")
+                    | (Said::ToolError(text), "tool_error")
+                    | (Said::Error(text), "upstream_error") => {
                         assert!(text.contains(word), "{context}");
                     }
                     _ => panic!("{context}"),
@@ -100,7 +105,11 @@ async fn an_answer_is_counted_as_what_it_is() {
             let before = Tally::of(&app).await;
             let said = callers.call(door, "s__echo", json!({})).await;
             assert!(said.error().contains("500"), "{wire:?} {door:?}: {said:?}");
-            assert_eq!(counted(&app, &before).await, labels("s", "echo", "Failed"), "{wire:?} {door:?}");
+            assert_eq!(
+                counted(&app, &before).await,
+                labels("s", "echo", "upstream_error"),
+                "{wire:?} {door:?}"
+            );
         }
     })
     .await;
@@ -129,7 +138,7 @@ async fn a_late_answer_is_counted_as_timed_out_and_its_call_cancelled() {
             .await;
         }
         let after = Tally::reaches(&app, before.sum() + 10).await;
-        let late = [("s", "progress", "TimedOut", 5), ("s", "slow", "TimedOut", 5)];
+        let late = [("s", "progress", "timed_out", 5), ("s", "slow", "timed_out", 5)];
         assert_eq!(after.since(&before), late, "{wire:?}");
     })
     .await;
@@ -154,7 +163,7 @@ async fn a_caller_that_disconnects_is_counted_as_cancelled_and_the_server_is_tol
             eventually(&format!("{said} runs"), async || server.ran(&mark) == 1).await;
             begun.give_up().await;
             eventually(&format!("{said} is cancelled"), async || server.cancelled(&mark) == 1).await;
-            assert_eq!(counted(&app, &before).await, labels("s", tool, "Cancelled"), "{said}");
+            assert_eq!(counted(&app, &before).await, labels("s", tool, "cancelled"), "{said}");
         }
     })
     .await;
@@ -177,7 +186,7 @@ async fn what_cannot_be_called_is_counted_as_denied_without_a_name() {
             let before = Tally::of(&app).await;
             let said = callers.call(door, tool, json!({"mark": "denied"})).await;
             assert!(matches!(said, Said::Error(_)), "{door:?} {tool}: {said:?}");
-            assert_eq!(counted(&app, &before).await, labels("", "", "Denied"), "{door:?} {tool}");
+            assert_eq!(counted(&app, &before).await, labels("", "", "denied"), "{door:?} {tool}");
         }
     }
     let modern = ModernAgent::at(&app, "/mcp");
@@ -186,12 +195,12 @@ async fn what_cannot_be_called_is_counted_as_denied_without_a_name() {
         let mut params = json!({"name": "live__echo", "arguments": {"mark": "denied"}});
         params[key] = value;
         assert_eq!(modern.error("tools/call", params).await.1["code"], -32602);
-        assert_eq!(counted(&app, &before).await, labels("", "", "Denied"), "{key}");
+        assert_eq!(counted(&app, &before).await, labels("", "", "denied"), "{key}");
     }
     let dashboard = app.post("/api/dashboard/tools/live__nothing/invoke", json!({}));
     let before = Tally::of(&app).await;
     dashboard.await.expect(404);
-    assert_eq!(counted(&app, &before).await, labels("", "", "Denied"), "the dashboard");
+    assert_eq!(counted(&app, &before).await, labels("", "", "denied"), "the dashboard");
     assert_eq!(live.ran("denied"), 0);
 }
 
@@ -220,7 +229,7 @@ async fn what_a_client_is_not_allowed_is_counted_as_denied_without_a_name() {
             _ => modern.send(&post).await.json(),
         };
         assert_eq!(answer["error"]["message"], "unknown tool: s__echo", "{door:?}: {answer}");
-        assert_eq!(counted(&app, &before).await, labels("", "", "Denied"), "{door:?}");
+        assert_eq!(counted(&app, &before).await, labels("", "", "denied"), "{door:?}");
     }
     assert_eq!(server.ran("denied"), 0);
 }
@@ -237,7 +246,7 @@ async fn a_tool_that_its_server_does_not_list_is_counted_without_its_name() {
         assert!(
             agent.call(tool, json!({})).await["error"]["message"].as_str().unwrap().contains("Unknown tool")
         );
-        assert_eq!(counted(&app, &before).await, labels("s", "", "Failed"), "{path}");
+        assert_eq!(counted(&app, &before).await, labels("s", "", "upstream_error"), "{path}");
     }
     let overview = app.get("/api/dashboard/overview").await.expect(200).json();
     assert_eq!(overview["recent_failures"].as_array().unwrap().len(), 2, "{overview}");

@@ -66,12 +66,12 @@ impl Fate {
 
     fn outcome(self) -> &'static str {
         match self {
-            Fate::Answered | Fate::LostAndRepeated => "Ok",
-            Fate::ReportsAnError => "ToolError",
-            Fate::RefusedByTheServer | Fate::BrokenAnswer | Fate::Lost => "Failed",
-            Fate::Late => "TimedOut",
-            Fate::GivenUp => "Cancelled",
-            Fate::Unknown | Fate::Disabled => "Denied",
+            Fate::Answered | Fate::LostAndRepeated => "ok",
+            Fate::ReportsAnError => "tool_error",
+            Fate::RefusedByTheServer | Fate::BrokenAnswer | Fate::Lost => "upstream_error",
+            Fate::Late => "timed_out",
+            Fate::GivenUp => "cancelled",
+            Fate::Unknown | Fate::Disabled => "denied",
         }
     }
 
@@ -142,8 +142,9 @@ impl Site {
         }
         let said = callers.call(door, &tool, arguments).await;
         match (&said, fate.outcome()) {
-            (Said::Text(text), "Ok") => assert_eq!(text, mark, "{context}"),
-            (Said::ToolError(_), "ToolError") | (Said::Error(_), "Failed" | "TimedOut" | "Denied") => {}
+            (Said::Text(text), "ok") => assert_eq!(text, mark, "{context}"),
+            (Said::ToolError(_), "tool_error")
+            | (Said::Error(_), "upstream_error" | "timed_out" | "denied") => {}
             _ => panic!("{context}: {said:?}"),
         }
     }

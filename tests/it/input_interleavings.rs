@@ -197,7 +197,7 @@ async fn run(seed: u64) {
     }
     assert!(world.resumed > 0, "no call was resumed");
     // The rest expires.
-    eventually("nothing is parked", async || world.metric("toolgate_parked_calls").await == 0).await;
+    eventually("nothing is parked", async || world.metric("toolgate_calls_parked").await == 0).await;
     // Not a task is left for any of the calls; a few serve connections that rest.
     let most = before + 12;
     eventually("the tasks of all calls have ended", async || {

@@ -315,7 +315,7 @@ async fn the_oldest_parked_call_ends_for_a_new_one() {
     eventually("the first one is cancelled", async || fake.cancelled().len() == 1).await;
     assert_eq!((parked(&app).await, refusals(&app, "parked_calls").await), (100, 1));
     let metrics = app.get("/metrics").await.expect(200).text();
-    assert!(metrics.contains("toolgate_parked_calls 100\n"), "{metrics}");
+    assert!(metrics.contains("toolgate_calls_parked 100\n"), "{metrics}");
     let retry = answering(call, &first, json!({keys(&first).remove(0): accept("1")}));
     assert_eq!(agent.error("tools/call", retry).await.1["code"], -32602);
 }

@@ -73,6 +73,7 @@ mod mcp_shared_uris;
 mod mcp_sse;
 mod mcp_stateful;
 mod mcp_subscriptions;
+mod metrics;
 mod modern_calls;
 mod modern_cancel;
 mod modern_era;

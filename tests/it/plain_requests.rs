@@ -144,7 +144,7 @@ async fn a_client_that_leaves_does_not_end_its_legacy_call() {
     stream.write_all(request(&message(1, "tools/call", params), "").as_bytes()).await.unwrap();
     eventually("the call runs", async || fake.calls_of("slow") == 1).await;
     drop(stream);
-    let calls = async || app.get("/metrics").await.text().contains(r#"tool="slow",outcome="Ok"} 1"#);
+    let calls = async || app.get("/metrics").await.text().contains(r#"tool="slow",outcome="ok"} 1"#);
     eventually("the call has ended well", calls).await;
     assert!(fake.cancelled().is_empty());
 }

@@ -120,7 +120,7 @@ async fn end_calls(app: &Arc<TestApp>, server: &Server, how: &str) {
     }
     let count = u64::try_from(marks.len()).unwrap();
     let after = Tally::reaches(app, before.sum() + count).await;
-    assert_eq!(after.since(&before), [("s", "slow", "Cancelled", count)], "{how}");
+    assert_eq!(after.since(&before), [("s", "slow", "cancelled", count)], "{how}");
     if how != "delete" {
         app.delete("/api/v0/clients/agent").await.expect(204);
     }

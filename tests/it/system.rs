@@ -70,20 +70,20 @@ async fn metrics_count_calls_by_outcome_time_them_and_show_links() {
     drop(held);
     let count = async |series: &str| app.get("/metrics").await.expect(200).text().contains(series);
     eventually("the call that was given up is counted", async || {
-        count("toolgate_tool_calls_total{server=\"left\",tool=\"slow\",outcome=\"Cancelled\"} 1").await
+        count("toolgate_tool_calls_total{server=\"left\",tool=\"slow\",outcome=\"cancelled\"} 1").await
     })
     .await;
     let answer = app.get("/metrics").await.expect(200);
     assert!(answer.headers["content-type"].to_str().unwrap().contains("text"));
     let text = answer.text();
     for series in [
-        r#"toolgate_tool_calls_total{server="s",tool="echo",outcome="Ok"} 2"#,
-        r#"toolgate_tool_calls_total{server="s",tool="fail",outcome="ToolError"} 1"#,
-        r#"toolgate_tool_calls_total{server="s",tool="rpc_error",outcome="Failed"} 1"#,
-        r#"toolgate_tool_calls_total{server="s",tool="slow",outcome="TimedOut"} 1"#,
-        r#"toolgate_tool_call_duration_seconds_count{server="s"} 5"#,
-        r#"toolgate_servers{status="connected"} 2"#,
-        r#"toolgate_servers{status="disabled"} 1"#,
+        r#"toolgate_tool_calls_total{server="s",tool="echo",outcome="ok"} 2"#,
+        r#"toolgate_tool_calls_total{server="s",tool="fail",outcome="tool_error"} 1"#,
+        r#"toolgate_tool_calls_total{server="s",tool="rpc_error",outcome="upstream_error"} 1"#,
+        r#"toolgate_tool_calls_total{server="s",tool="slow",outcome="timed_out"} 1"#,
+        r#"toolgate_call_duration_seconds_count{server="s"} 5"#,
+        r#"toolgate_links{state="connected"} 2"#,
+        r#"toolgate_links{state="disabled"} 1"#,
     ] {
         assert!(text.contains(series), "{series} is not in\n{text}");
     }

@@ -436,7 +436,7 @@ async fn a_call_is_counted_by_the_gateway_that_got_it() {
     }
     for gateway in &placed.gateways {
         let metrics = gateway.get("/metrics").await.expect(200).text();
-        let counted = r#"toolgate_tool_calls_total{server="s",tool="echo",outcome="Ok"} 2"#;
+        let counted = r#"toolgate_tool_calls_total{server="s",tool="echo",outcome="ok"} 2"#;
         assert!(metrics.contains(counted), "{metrics}");
     }
 }

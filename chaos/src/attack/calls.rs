@@ -69,7 +69,7 @@ async fn leave_waiting(arena: &Arena, attack: &mut Attack) -> Result<()> {
 
 async fn parked(arena: &Arena) -> Result<u64> {
     let metrics = arena.gateway.send(Request::new("GET", "/metrics")).await?.text();
-    let line = metrics.lines().find_map(|line| line.strip_prefix("toolgate_parked_calls "));
+    let line = metrics.lines().find_map(|line| line.strip_prefix("toolgate_calls_parked "));
     Ok(line.context("no count of parked calls")?.parse()?)
 }
 

@@ -18,7 +18,7 @@ use model::{
     Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName, Template,
     Tool,
 };
-use telemetry::{Metrics, SuccessMeter};
+use telemetry::{Metrics, ToolMeter};
 use upstream::{Profile, Upstream};
 use wire::{HeaderParam, Patch, Span, text, walk};
 
@@ -258,7 +258,7 @@ pub struct Listed {
 #[derive(Default)]
 struct ToolUse {
     is_repeatable: OnceLock<bool>,
-    successes: OnceLock<SuccessMeter>,
+    meter: OnceLock<Box<ToolMeter>>,
 }
 
 /// The position of a tool in the lists of an entry.
@@ -404,10 +404,10 @@ impl Entry {
         *self.listed.tool_uses[tool.0].is_repeatable.get_or_init(|| self.tool_at(tool).is_repeatable())
     }
 
-    /// The meter for successful calls of a tool.
-    pub fn success_meter(&self, tool: ToolPosition, metrics: &Metrics) -> &SuccessMeter {
-        let make = || metrics.success_meter(self.name().as_str(), &self.tool_at(tool).name);
-        self.listed.tool_uses[tool.0].successes.get_or_init(make)
+    /// The meter for calls of a tool.
+    pub fn tool_meter(&self, tool: ToolPosition, metrics: &Metrics) -> &ToolMeter {
+        let make = || Box::new(metrics.tool_meter(self.name().as_str(), &self.tool_at(tool).name));
+        self.listed.tool_uses[tool.0].meter.get_or_init(make)
     }
 
     /// The arguments of a tool that modern clients repeat in headers.

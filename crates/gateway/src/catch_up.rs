@@ -272,8 +272,7 @@ impl Gateway {
                     upstream.stop().await;
                 }
                 if gateway.catalog().get(entry.name().as_str()).is_none() {
-                    let tools = entry.tools().map(|tool| tool.name.as_str());
-                    gateway.metrics.forget_server(entry.name().as_str(), tools);
+                    gateway.metrics.forget_server(entry.name().as_str());
                 }
             });
         }

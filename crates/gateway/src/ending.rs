@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Gateway;
 use super::catalog::{Entry, ToolPosition};
 use super::result::said_in;
-use super::stopwatch::Stopwatch;
-use telemetry::{Metrics, Outcome};
+use super::stopwatch::{Spent, Stopwatch};
+use telemetry::{CallTime, Metrics, Outcome};
 use wire::Response;
 
 /// The outcome of a call, reported on drop. The call counts as cancelled unless another outcome is set.
@@ -73,7 +73,7 @@ impl Ending {
         match (response.is_tool_error(), response.result()) {
             (true, _) => self.set(Outcome::ToolError, || said_by(response)),
             (false, Some(_)) => (self.outcome, self.reason) = (Outcome::Ok, None),
-            (false, None) => self.set(Outcome::Failed, || said_by(response)),
+            (false, None) => self.set(Outcome::UpstreamError, || said_by(response)),
         }
     }
 }
@@ -82,22 +82,21 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let Some(tool) = self.tool() else { return };
         let server = self.entry.as_ref().map_or("", |entry| entry.name().as_str());
-        let elapsed = self.watch.spent().total;
-        match (&self.tool, &self.entry, self.outcome) {
-            (Some(CalledTool::Listed(position)), Some(entry), Outcome::Ok) => {
-                entry.success_meter(*position, &self.metrics).count(elapsed);
+        let Spent { total: elapsed, gateway, .. } = self.watch.spent();
+        let time = CallTime { total: elapsed, gateway };
+        match (&self.tool, &self.entry) {
+            (Some(CalledTool::Listed(position)), Some(entry)) => {
+                let meter = entry.tool_meter(*position, &self.metrics);
+                self.metrics.tool_called(meter, self.outcome, time);
             }
             // Only listed tools become labels: callers can invent any number of names.
-            (Some(CalledTool::Listed(_)), Some(_), outcome) => {
-                self.metrics.call_ended(server, tool, outcome, elapsed);
-            }
-            (_, _, outcome) => self.metrics.call_ended(server, "", outcome, elapsed),
+            (_, _) => self.metrics.unlisted_called(server, self.outcome, time),
         }
         let upstream = self.entry.as_ref().and_then(|entry| entry.upstream.as_ref());
         if let (Some(upstream), Some(reason)) = (upstream, &self.reason) {
             upstream.note_failure(tool, reason);
         }
-        tracing::debug!(server, tool, outcome = ?self.outcome, ?elapsed, "a call ended");
+        tracing::debug!(server, tool, outcome = self.outcome.as_str(), ?elapsed, "a call ended");
     }
 }
 

@@ -281,7 +281,7 @@ impl Call {
             Failure::Call(error @ CallError::TimedOut(_)) => {
                 self.ending.set(Outcome::TimedOut, || error.to_string());
             }
-            Failure::Call(error) => self.ending.set(Outcome::Failed, || error.to_string()),
+            Failure::Call(error) => self.ending.set(Outcome::UpstreamError, || error.to_string()),
             Failure::Throttled(throttled) => self.ending.set(Outcome::Limited, || throttled.to_string()),
             Failure::Disabled => self.ending.denied(),
             // Counts as cancelled, as if the caller had disconnected.
@@ -292,7 +292,7 @@ impl Call {
 
     /// Counts the call as failed although the server responded, since the caller cannot use the response.
     pub fn fails_because(&mut self, reason: &str) {
-        self.ending.set(Outcome::Failed, || reason.to_owned());
+        self.ending.set(Outcome::UpstreamError, || reason.to_owned());
     }
 
     pub fn entry(&self) -> &Arc<Entry> {

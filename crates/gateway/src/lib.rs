@@ -28,6 +28,7 @@ mod ending;
 mod engine;
 pub mod error;
 pub mod forward;
+mod gauges;
 mod grants;
 pub mod greeting;
 pub mod groups;
@@ -199,7 +200,9 @@ impl Gateway {
         if let Err(error) = &swept {
             tracing::warn!(%error, "cannot mark interrupted authorizations as failed; trying again later");
         }
-        let store = Arc::new(store);
+        let (store, metrics) = (Arc::new(store), Arc::new(metrics));
+        let writes = metrics.clone();
+        store.watch_writes(move |elapsed| writes.store_written(elapsed));
         let replicas = Replicas::join(&store, &sharing.internal_url).await?;
         // Before anything is read: what changes meanwhile is read again.
         let epoch = store.epoch().await?;
@@ -255,7 +258,7 @@ impl Gateway {
             change_count: AtomicU64::default(),
             updated: broadcast::Sender::new(UPDATES_BACKLOG),
             task_notices: broadcast::Sender::new(UPDATES_BACKLOG),
-            metrics: Arc::new(metrics),
+            metrics,
             mode,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

@@ -14,6 +14,7 @@ pub struct Counts {
     pub tools: usize,
     pub prompts: usize,
     pub resources: usize,
+    pub templates: usize,
     pub groups: usize,
 }
 
@@ -54,6 +55,7 @@ impl Catalog {
             counts.tools += offering.tools.len();
             counts.prompts += offering.prompts.len();
             counts.resources += offering.resources.len();
+            counts.templates += offering.templates.len();
         }
         counts
     }

@@ -143,7 +143,7 @@ impl Gateway {
             if let Some(upstream) = &entry.upstream {
                 upstream.stop().await;
             }
-            gateway.metrics.forget_server(name.as_str(), entry.tools().map(|tool| tool.name.as_str()));
+            gateway.metrics.forget_server(name.as_str());
             Ok(())
         })
         .await

@@ -62,6 +62,12 @@ impl Usages {
         known.entry(principal).or_insert_with(|| Arc::new(Usage::new(budgets))).clone()
     }
 
+    /// The number of open event streams of all principals.
+    pub fn streams(&self) -> u64 {
+        let known = self.by_principal.read().expect("no code panics while it holds the budgets");
+        known.values().chain([&self.everybody]).map(|usage| usage.streams.used()).sum()
+    }
+
     /// The sessions, of any principal, that started a task.
     pub fn sessions_of_task(&self, server: &str, id: &str) -> Vec<u64> {
         let known = self.by_principal.read().expect("no code panics while it holds the budgets");
@@ -98,7 +104,7 @@ mod tests {
         let held =
             [1, 2].map(|principal| usages.of(PrincipalId(principal), &budgets).streams.take(3).unwrap());
         usages.keep(&HashSet::from([PrincipalId(1)]));
-        assert_eq!((used(1), used(2)), (3, 0));
+        assert_eq!((used(1), used(2), usages.streams()), (3, 0, 3));
         drop(held);
         assert_eq!((used(1), used(2)), (0, 0));
         assert_eq!(usages.everybody.streams.limit(), budgets.limits.streams);

@@ -213,6 +213,11 @@ impl Mcp {
         }
     }
 
+    /// The number of sessions that hold something: a stream, subscriptions or a log level.
+    pub fn live_sessions(&self) -> usize {
+        self.lives.count()
+    }
+
     /// Ends all streams at once. Calls in flight are left to the HTTP server that serves them.
     pub fn end_streams(&self) {
         self.stop.cancel();

@@ -18,7 +18,7 @@ use gateway::caller::{Profile, Viewer};
 use gateway::lists::Fingerprint;
 use gateway::question::Question;
 use model::LogLevel;
-use wire::{Head, MessageKind, OwnedId, Patch, RpcError, authored, meta, text};
+use wire::{Era, Head, MessageKind, OwnedId, Patch, RpcError, authored, meta, text};
 
 /// How many questions of a call may be open at the same time.
 const MOST_OPEN: usize = 100;
@@ -176,6 +176,12 @@ impl LiveSessions {
             picked.extend(shard.sessions.iter().filter_map(|(serial, live)| pick(*serial, live)));
         }
         picked
+    }
+
+    /// The number of sessions of legacy clients, which are those that have sessions.
+    pub fn count(&self) -> usize {
+        let is_session = |live: &&Live| live.profile.era == Era::Legacy;
+        self.shards().map(|shard| shard.sessions.values().filter(is_session).count()).sum()
     }
 
     /// Runs `change` on a session's entry, which is created if needed.

@@ -243,7 +243,7 @@ pub enum Status {
 }
 
 impl Status {
-    const ALL: [Status; 5] =
+    pub const ALL: [Status; 5] =
         [Status::Connecting, Status::Connected, Status::Degraded, Status::Failed, Status::Disabled];
 
     pub fn parse(text: &str) -> Option<Self> {

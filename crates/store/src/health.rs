@@ -1,7 +1,9 @@
 //! Whether writes to the database succeed. After a failed write, memory and database may differ; the store counts as
 //! failing until they have been compared.
 
-use std::sync::Arc;
+use std::fmt::{Debug, Formatter};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -22,8 +24,24 @@ impl Health {
     }
 }
 
+/// Gets the time of each write, from the task that wrote: it must not wait.
+type WriteWatcher = Box<dyn Fn(Duration) + Send + Sync>;
+
+/// Clones share what they report to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct HealthSender(watch::Sender<Health>);
+pub(super) struct HealthSender {
+    state: watch::Sender<Health>,
+    writes: Arc<WriteReports>,
+}
+
+#[derive(Default)]
+struct WriteReports(OnceLock<WriteWatcher>);
+
+impl Debug for WriteReports {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteReports").finish_non_exhaustive()
+    }
+}
 
 impl HealthSender {
     pub(super) fn fail(&self, error: &sqlx::Error) {
@@ -31,7 +49,7 @@ impl HealthSender {
     }
 
     pub(super) fn fail_because(&self, reason: &str) {
-        self.0.send_modify(|health| {
+        self.state.send_modify(|health| {
             if health.is_ok() {
                 tracing::error!(reason, "the database failed to store a change");
             }
@@ -40,9 +58,21 @@ impl HealthSender {
         });
     }
 
+    /// Reports how long a write took, from asking for a connection to the end of its commit.
+    pub(super) fn wrote(&self, elapsed: Duration) {
+        if let Some(watcher) = self.writes.0.get() {
+            watcher(elapsed);
+        }
+    }
+
+    /// Sets who gets the times of writes, unless somebody does already.
+    pub(super) fn watch_writes(&self, watcher: impl Fn(Duration) + Send + Sync + 'static) {
+        let _ = self.writes.0.set(Box::new(watcher));
+    }
+
     /// Ends the failing state, unless more writes have failed than the given number.
     pub(super) fn confirm(&self, failures: u64) {
-        self.0.send_if_modified(|health| {
+        self.state.send_if_modified(|health| {
             let is_over = health.failures == failures && !health.is_ok();
             if is_over {
                 tracing::info!("the database stores changes again");
@@ -53,6 +83,6 @@ impl HealthSender {
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Health> {
-        self.0.subscribe()
+        self.state.subscribe()
     }
 }

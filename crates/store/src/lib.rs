@@ -47,6 +47,7 @@ mod users;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -144,6 +145,11 @@ impl Store {
     /// Watches whether changes are stored.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
+    }
+
+    /// Sets who gets the time that each write took, unless somebody does already. It must not wait.
+    pub fn watch_writes(&self, watcher: impl Fn(Duration) + Send + Sync + 'static) {
+        self.health.watch_writes(watcher);
     }
 
     /// Checks whether changes can be stored again, after one failed. The store counts as failing until

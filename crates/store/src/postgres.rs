@@ -81,9 +81,10 @@ impl Postgres {
     }
 
     async fn begin_on_connection(&self, mode: TxMode) -> Result<PostgresTx, sqlx::Error> {
+        let begun = Instant::now();
         let connection = self.pool.acquire().await?;
         let health = self.health.clone();
-        let mut tx = PostgresTx { connection: Some(connection), health, mode, state: TxState::Open };
+        let mut tx = PostgresTx { connection: Some(connection), health, mode, begun, state: TxState::Open };
         let begin = match mode {
             TxMode::Read => BEGIN_READING,
             TxMode::Write => BEGIN,
@@ -205,6 +206,7 @@ pub(super) struct PostgresTx {
     connection: Option<PoolConnection<sqlx::Postgres>>,
     health: HealthSender,
     mode: TxMode,
+    begun: Instant,
     state: TxState,
 }
 
@@ -235,6 +237,9 @@ impl PostgresTx {
         self.state = TxState::Committing;
         let committed = in_time(sqlx::raw_sql("COMMIT").execute(self.connection())).await;
         self.state = TxState::Over;
+        if self.mode == TxMode::Write {
+            self.health.wrote(self.begun.elapsed());
+        }
         let Err(error) = committed else {
             // Back into the pool.
             self.connection = None;

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
@@ -106,6 +106,7 @@ impl Sqlite {
     }
 
     pub(super) async fn begin(&self, mode: TxMode) -> Result<SqliteTx, sqlx::Error> {
+        let begun = Instant::now();
         let mut slot = self.slot.clone().lock_owned().await;
         if let Err(error) = slot.prepare(&self.options, mode).await {
             if mode == TxMode::Write {
@@ -113,14 +114,14 @@ impl Sqlite {
             }
             return Err(error);
         }
-        let mut tx = SqliteTx { database: self.clone(), slot, mode, state: TxState::Open };
+        let mut tx = SqliteTx { database: self.clone(), slot, mode, begun, state: TxState::Open };
         let begin = match mode {
             TxMode::Read => "BEGIN",
             // Takes the write lock at once, so that no other process writes between our reads and writes.
             TxMode::Write => "BEGIN IMMEDIATE",
         };
-        let begun = sqlx::raw_sql(begin).execute(tx.connection()).await;
-        tx.note(begun)?;
+        let result = sqlx::raw_sql(begin).execute(tx.connection()).await;
+        tx.note(result)?;
         Ok(tx)
     }
 
@@ -253,6 +254,7 @@ pub(super) struct SqliteTx {
     database: Sqlite,
     slot: OwnedMutexGuard<ConnectionSlot>,
     mode: TxMode,
+    begun: Instant,
     state: TxState,
 }
 
@@ -280,7 +282,11 @@ impl SqliteTx {
 
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
         self.state = TxState::Committing;
-        let Err(error) = sqlx::raw_sql("COMMIT").execute(self.connection()).await.map(|_| ()) else {
+        let committed = sqlx::raw_sql("COMMIT").execute(self.connection()).await;
+        if self.mode == TxMode::Write {
+            self.database.health.wrote(self.begun.elapsed());
+        }
+        let Err(error) = committed else {
             self.state = TxState::Over;
             return Ok(());
         };

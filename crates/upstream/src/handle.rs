@@ -2,6 +2,7 @@
 //! connected and sends events to the gateway.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,6 +45,13 @@ pub struct LinkState {
     pub(super) link: Option<Arc<Link>>,
     /// Whether the next caller that needs the server opens the link. The status is that of another gateway then.
     pub(super) is_resting: bool,
+}
+
+impl LinkState {
+    /// Whether there is no link until a caller needs it.
+    pub fn is_resting(&self) -> bool {
+        self.is_resting
+    }
 }
 
 /// An event that the gateway is told of.
@@ -105,6 +113,8 @@ pub(super) struct Shared {
     pub permits: Option<Arc<Semaphore>>,
     /// Calls that wait for a permit.
     pub waiting: Budget,
+    /// How often its process was started again after it ended.
+    pub restarts: AtomicU64,
     pub stop: CancellationToken,
     pub task: TaskTracker,
 }
@@ -212,6 +222,21 @@ impl Upstream {
             Ok(permit) => Ok(permit.ok()),
             Err(_) => Err(self.0.options.budgets.exceeded(Bound::WaitingTime, LONGEST_WAIT.as_secs())),
         }
+    }
+
+    /// The number of calls that wait for a permit.
+    pub fn waiting_calls(&self) -> u64 {
+        self.0.waiting.used()
+    }
+
+    /// The number of open links besides the first.
+    pub fn further_links(&self) -> usize {
+        self.0.slots.pool.links().len()
+    }
+
+    /// How often the process of the first link was started again after it ended.
+    pub fn process_restarts(&self) -> u64 {
+        self.0.restarts.load(Ordering::Relaxed)
     }
 
     /// Reports a failed call that shows `link` to be unusable: from now on callers wait for the next link.

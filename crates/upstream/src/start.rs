@@ -1,5 +1,6 @@
 //! Starts supervising a server, which is connected first or in the background. The supervising task is in `supervisor`.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
@@ -121,6 +122,7 @@ impl Upstream {
         beginning: Beginning,
     ) -> Self {
         let Beginning { known_era, slots, stderr, connected, failure, reading, offering } = beginning;
+        let has_failed = failure.is_some();
         let also_legacy = connected.as_ref().and_then(|(link, _)| link.also_legacy());
         let (refreshes, refresh_requests) = mpsc::unbounded_channel();
         let permits =
@@ -158,6 +160,7 @@ impl Upstream {
             wanted_topics: Mutex::default(),
             permits: (permits > 0).then(|| Arc::new(Semaphore::new(permits))),
             waiting,
+            restarts: AtomicU64::default(),
             stop: CancellationToken::new(),
             task: TaskTracker::new(),
         });
@@ -165,8 +168,12 @@ impl Upstream {
             shared.show_connected(link, discovery);
         }
         let upstream = Self(shared.clone());
-        let supervisor =
-            Supervisor { upstream: upstream.clone(), refreshes: refresh_requests, has_read: true };
+        let supervisor = Supervisor {
+            upstream: upstream.clone(),
+            refreshes: refresh_requests,
+            has_read: true,
+            starts_again: has_failed,
+        };
         shared.task.spawn(supervisor.run(connected));
         shared.task.close();
         upstream

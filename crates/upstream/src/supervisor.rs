@@ -2,6 +2,7 @@
 //! changed, and reconnects with backoff when the link is lost. The part that callers use is in `handle`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -14,7 +15,7 @@ use super::link::Link;
 use super::lists::Discovery;
 use super::profile::Profile;
 use super::reading::{MOVED, Reading};
-use model::{Capabilities, Offering, Status};
+use model::{Capabilities, Offering, Status, Transport};
 
 /// The longest and the shortest time between two scheduled readings of the lists.
 const LONGEST_TTL: Duration = Duration::from_secs(600);
@@ -42,6 +43,8 @@ pub struct Supervisor {
     pub refreshes: mpsc::UnboundedReceiver<Refresh>,
     /// Whether the lists were read over the current link.
     pub has_read: bool,
+    /// Whether the next attempt to connect follows a process that ended, or that could not be used.
+    pub starts_again: bool,
 }
 
 /// Why the supervisor stopped watching a link.
@@ -88,9 +91,10 @@ impl Supervisor {
                         // What the other gateway has begun, it may finish.
                         Reading::Through(_) => link.abandon(MOVED),
                     }
-                    short_lives = 0;
+                    (short_lives, self.starts_again) = (0, false);
                 }
                 LinkEnd::Lost(reason) => {
+                    self.starts_again = true;
                     let server = &self.shared().config.name;
                     tracing::warn!(%server, reason, "lost the link to a server");
                     link.abandon(&reason);
@@ -146,6 +150,7 @@ impl Supervisor {
             shared.stop.run_until_cancelled(async { drop(waited.await) }).await?;
             let target = shared.target();
             let opened_under = target.reading;
+            self.count_restart(opened_under);
             let known = shared.offering.load_full().filter(|_| !self.reads_here() && waiting.is_empty());
             let is_known = known.is_some();
             let attempt = async {
@@ -181,7 +186,7 @@ impl Supervisor {
                     return Some(((link, discovery), opened_under));
                 }
                 Err(error) => {
-                    failures += 1;
+                    (failures, self.starts_again) = (failures + 1, true);
                     if failures == 1 && self.waits_for_other_gateway(&error, opened_under).await {
                         continue;
                     }
@@ -197,6 +202,15 @@ impl Supervisor {
                     }
                 }
             }
+        }
+    }
+
+    /// Counts an attempt that starts the process of the server again.
+    fn count_restart(&self, under: Reading) {
+        let shared = self.shared();
+        let is_process = matches!(shared.config.transport, Transport::Stdio(_));
+        if self.starts_again && is_process && !matches!(under, Reading::Through(_)) {
+            shared.restarts.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Support for the tests: a gateway for each test (`app`; `process` as a program) with its database (`database`), or several of them behind a `balancer`, its command line (`cli`; `bridge` for
 //! `toolgate stdio`; `terminal` on a pseudo-terminal; `script` is a gateway that plays a script for it) and the snapshots of its output (`snapshot`), a raw HTTP client (`client`), MCP clients (`mcp` with JSON values, `agent` with
 //! bytes, `modern` for the revision without a handshake, `doors` for one of each), and a fake upstream (`fake`), one of
-//! each kind (`kinds`, `wires`), with an OAuth provider for it (`provider`).
+//! each kind (`kinds`, `wires`), with an OAuth provider for it (`provider`); a strict reader of metrics (`exposition`).
 
 // Each test file uses only a part of this.
 #![allow(dead_code, unused_imports)]
@@ -14,6 +14,7 @@ pub mod cli;
 pub mod client;
 pub mod database;
 pub mod doors;
+pub mod exposition;
 pub mod fake;
 pub mod kinds;
 pub mod mcp;
