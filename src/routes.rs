@@ -13,7 +13,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 use utoipa::openapi::{OpenApi, PathItem};
 
-use crate::http::api::{clients, groups, oauth, prompts, resources, servers, tools, users};
+use crate::http::api::{clients, groups, logs, oauth, prompts, resources, servers, tools, users};
 use crate::http::error::ErrorResponse;
 use crate::http::openapi::Operation;
 use crate::http::{Face, access, body, client_metadata, dashboard, elsewhere, openapi, system, ui};
@@ -87,7 +87,7 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Admin, servers::enable),
         route!(Admin, servers::disable),
         route!(Admin, servers::refresh),
-        route!(Admin, servers::logs),
+        route!(Admin, logs::show),
         route!(Admin, servers::reauthorize),
         route!(Admin, oauth::complete),
         route!(Admin, servers::configs),

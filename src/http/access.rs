@@ -282,7 +282,7 @@ pub async fn pass(
     match (caller, entrance.access) {
         // Only reads and calls end with their token. Changes run to the end, even one that revokes the admin's own
         // token.
-        (Some(principal), AccessLevel::User) => {
+        (Some(principal), access) if access == AccessLevel::User || !is_change => {
             let revoked = principal.revoked();
             let answer = until_revoked(Some(revoked), answer).await;
             answer.map_or_else(IntoResponse::into_response, |answer| {

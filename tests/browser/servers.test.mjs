@@ -232,7 +232,7 @@ test('a killed server is shown as failed with its reason, and then as connected 
   assertClean(visit)
 })
 
-test('a process that keeps dying shows its last output', async (t) => {
+test('a process that keeps dying shows its log, live', async (t) => {
   const gateway = await startGateway(t)
   await gateway.register(stdio('moody', { stderr: ['cannot find the database'] }))
   const visit = await open(t, gateway, { hash: '#/servers/moody' })
@@ -242,7 +242,12 @@ test('a process that keeps dying shows its last output', async (t) => {
   }
   const alert = page.getByRole('alert').filter({ hasText: 'moody failed' })
   await alert.getByText('it keeps ending').waitFor()
-  await page.getByLabel('Standard error', { exact: true }).getByText('cannot find the database').waitFor()
+  const log = page.getByRole('log', { name: 'Log of moody' })
+  await log.getByText('cannot find the database').first().waitFor()
+  await log.getByText('lost the link').first().waitFor()
+  // It is live: what happens now is added to it.
+  await gateway.ask('POST', '/api/v0/servers/moody/disable')
+  await log.getByText('disabled', { exact: true }).waitFor()
   assertClean(visit)
 })
 

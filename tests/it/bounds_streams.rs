@@ -11,7 +11,7 @@ use crate::support::modern::VERSION;
 use crate::support::{Agent, Behaviour, Fake, ModernAgent, TestApp, bearer, eventually, refusals};
 
 const EVENTS: (&str, &str) = ("accept", "text/event-stream");
-const KINDS: [&str; 4] = ["session", "sse", "listen", "dashboard"];
+const KINDS: [&str; 5] = ["session", "sse", "listen", "dashboard", "log"];
 
 /// Opens a stream of one kind.
 async fn open(app: &TestApp, kind: &str) -> (Response<Incoming>, Connection) {
@@ -24,6 +24,7 @@ async fn open(app: &TestApp, kind: &str) -> (Response<Incoming>, Connection) {
         "session" => ("GET", "/mcp", vec![EVENTS, ("mcp-session-id", agent.session.as_str())], String::new()),
         "sse" => ("GET", "/sse", vec![EVENTS], String::new()),
         "dashboard" => ("GET", "/api/dashboard/events", vec![EVENTS], String::new()),
+        "log" => ("GET", "/api/v0/servers/s/logs?follow=true", vec![EVENTS], String::new()),
         _ => ("POST", "/mcp", modern_headers, listen),
     };
     client::open(&app.address, method, path, &headers, body.into()).await

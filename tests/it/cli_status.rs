@@ -1,9 +1,8 @@
-//! Commands that say how the gateway and its servers are: `status`, `doctor`, `logs`, `open`; aliases; and the
+//! Commands that say how the gateway and its servers are: `status`, `doctor`, `open`; aliases; and the
 //! names that a shell completes.
 
 use serde_json::{Value, json};
 
-use crate::support::app::stdio_input;
 use crate::support::cli::Cli;
 use crate::support::terminal::Terminal;
 use crate::support::{Behaviour, Fake, TestApp, eventually};
@@ -75,31 +74,6 @@ async fn doctor_knows_whose_token_it_has() {
     let token = app.authorization.as_deref().unwrap().trim_start_matches("Bearer ").to_owned();
     let ended = cli.run_with(&["doctor"], &[("TOOLGATE_TOKEN", &token)]).await;
     assert!(ended.stdout.contains("✓ token: admin with the role admin"), "{ended:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn logs_are_the_last_lines_of_standard_error() {
-    let (app, _fake, cli) = ready().await;
-    let mut input =
-        stdio_input("chatty", &Behaviour::of(json!({ "stderr": ["first secret-0001", "second"] })));
-    input["env"] = json!({ "KEY": "secret-0001" });
-    app.register(input).await;
-    eventually("it is read", async || cli.ok(&["logs", "chatty"]).await.ends_with("second\n")).await;
-    assert!(cli.ok(&["logs", "chatty"]).await.contains("first ***\n"));
-    let page = app.get("/api/v0/servers/chatty/logs").await.expect(200).json();
-    let next = page["next"].as_u64().unwrap();
-    let rest = app.get(&format!("/api/v0/servers/chatty/logs?after={}", next - 1)).await.expect(200).json();
-    assert_eq!((&rest["lines"], &rest["next"]), (&json!(["second"]), &json!(next)));
-    let none = app.get(&format!("/api/v0/servers/chatty/logs?after={next}")).await.expect(200).json();
-    assert_eq!(none["lines"], json!([]));
-    app.get("/api/v0/servers/chatty/logs?after=x").await.expect(400).error();
-    app.get("/api/v0/servers/nosuch/logs").await.expect(404).error();
-    let ended = cli.run(&["logs", "web"]).await;
-    assert!(ended.stdout.is_empty() && ended.stderr.contains("nothing"), "{ended:?}");
-    let mut following = Terminal::start(&cli, &["logs", "web", "-f"]);
-    following.sees("nothing").await;
-    following.types("\u{3}");
-    assert_eq!(following.end().await.code, Some(130));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ mod gateways;
 mod homes;
 mod leases;
 mod load;
+mod logs;
 mod losses;
 mod model;
 mod placement;

@@ -10,7 +10,7 @@ import { find, index, parameterNames } from '../src/logic/search'
 import { snippets } from '../src/logic/snippets'
 import { expand, variables } from '../src/logic/template'
 import { aboutTokens, tokens, tokensOf } from '../src/logic/tokens'
-import { ago, duration, uptime } from '../src/logic/words'
+import { ago, clock, duration, uptime } from '../src/logic/words'
 
 test('a thousand tools are filtered in less than 50 ms', () => {
   const tools = Array.from({ length: 1000 }, (_, at) => ({
@@ -211,6 +211,7 @@ test('times are words', () => {
   expect(duration(0.2)).toBe('1 ms')
   expect(duration(1500)).toBe('1.50 s')
   expect(duration(61_000)).toBe('1 min 1 s')
+  expect(clock('2026-01-01T00:02:03.500Z')).toMatch(/^\d{2}:\d{2}:03$/)
   expect(uptime(0)).toBe('0 s')
   expect(uptime(90_061)).toBe('1 d 1 h')
   expect(ago('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:02:00Z'))).toBe('2 min ago')

@@ -19,7 +19,7 @@ use model::{
     Tool,
 };
 use telemetry::{Metrics, ToolMeter};
-use upstream::{Profile, Upstream};
+use upstream::{Journal, Profile, Upstream};
 use wire::{HeaderParam, Patch, Span, text, walk};
 
 #[derive(Clone, Default)]
@@ -237,6 +237,8 @@ pub struct Entry {
     pub discovered_at_ms: Option<i64>,
     /// What is used of its rate limits; an entry that replaces this one takes it over.
     pub quota: Arc<ServerQuota>,
+    /// Its log, which is also that of the entries before this one.
+    pub journal: Journal,
 }
 
 /// An offering with its indexes.
@@ -270,6 +272,7 @@ impl Entry {
         registration: Registration,
         offering: Arc<Offering>,
         upstream: Option<Upstream>,
+        journal: Journal,
         updated_at_ms: i64,
         discovered_at_ms: Option<i64>,
     ) -> Self {
@@ -284,6 +287,7 @@ impl Entry {
             updated_at_ms,
             discovered_at_ms,
             quota: Arc::default(),
+            journal,
         }
     }
 
@@ -356,6 +360,13 @@ impl Entry {
 
     pub fn name(&self) -> &ServerName {
         &self.registration.config.name
+    }
+
+    /// Notes in the log of the server that it is being enabled or disabled, unless it is so already.
+    pub fn note_switch(&self, enabled: bool) {
+        if self.is_enabled() != enabled {
+            self.journal.note(if enabled { "enabled" } else { "disabled" });
+        }
     }
 
     /// What the server offers to callers without capabilities.

@@ -216,6 +216,10 @@ impl Gateway {
             Some(_) | None => Arc::new(offering),
         };
         let is_enabled = registration.flags.enabled;
+        let journal = old.map(|old| old.journal.clone()).unwrap_or_default();
+        if let Some(old) = old {
+            old.note_switch(is_enabled);
+        }
         let same_link = |old: &&Arc<Entry>| is_same_link(&old.registration.config, &registration.config);
         let kept = old.filter(same_link).and_then(|old| old.upstream.clone()).filter(|_| is_enabled);
         let upstream = match kept {
@@ -241,12 +245,13 @@ impl Gateway {
                     options,
                     events,
                     credentials,
+                    journal.clone(),
                     &offering,
                     reading,
                 )
             }),
         };
-        Entry::new(registration, offering, upstream, updated_at_ms, discovered_at_ms)
+        Entry::new(registration, offering, upstream, journal, updated_at_ms, discovered_at_ms)
     }
 
     /// Publishes what changed elsewhere, and ends what runs under tokens that are no longer valid.

@@ -1,6 +1,6 @@
 //! Decides how much a caller learns about the failure of a server. In enterprise mode only admins learn all of it: an
 //! address, a body, a stack trace or the output of a process may hold what others must not see. Everybody else learns
-//! the kind of the failure, and an id under which the log has the rest.
+//! the kind of the failure, and an id under which the log of the server has the rest.
 
 use super::Gateway;
 use super::caller::Owner;
@@ -36,17 +36,17 @@ impl Gateway {
 }
 
 impl Disclosure {
-    /// The sentence about a failed request; `what` names the thing that failed. If it does not tell all, the whole
-    /// reason is logged.
+    /// The sentence about a failed request; `what` names the thing that failed. If it does not tell all, the log of the
+    /// server has the whole reason. That of the gateway has not: the reason may quote arguments and results.
     pub fn sentence(self, what: &str, error: &CallError, entry: &Entry) -> String {
         let whole = Redactor::of(&entry.registration.config).redact(&format!("{what} failed: {error}"));
         match self {
             Disclosure::Full => whole,
             Disclosure::KindOnly => {
-                let error_id = error_id();
-                let server = entry.name().as_str();
-                tracing::warn!(error_id, server, reason = whole, "a request to a server failed");
-                format!("{what} failed: {} (error id {error_id})", error.kind())
+                let (error_id, server, reason) = (error_id(), entry.name().as_str(), error.kind());
+                tracing::warn!(error_id, server, reason, "a request to a server failed");
+                entry.journal.note(&format!("error id {error_id}: {whole}"));
+                format!("{what} failed: {reason} (error id {error_id})")
             }
         }
     }

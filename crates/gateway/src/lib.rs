@@ -94,10 +94,11 @@ use upstream::{Options, ServerEvent, Upstream};
 
 pub use admission::check_use;
 pub use catalog::{Catalog, Entry};
+pub use disclosure::Disclosure;
 pub use error::{Error, ErrorKind};
 
 pub use store::{Health as StoreHealth, Replica};
-pub use upstream::News;
+pub use upstream::{Journal, JournalLine, JournalLines, JournalReader, KEPT_LINES, News};
 
 use audience::OwnLists;
 use caller::{Owner, Profile, Viewer};
@@ -223,12 +224,14 @@ impl Gateway {
                 grants.remove(config.name.as_str()).and_then(|text| grants::read(&config.name, &text));
             let credentials = Credentials::new(&config, &options, keeper.clone(), grant, true);
             let offering = Arc::new(server.offering);
+            let journal = Journal::default();
             let upstream = server.registration.flags.enabled.then(|| {
-                let reading = replicas.reading_of(&config);
-                Upstream::resume(config, options.clone(), events.clone(), credentials, &offering, reading)
+                let (reading, journal) = (replicas.reading_of(&config), journal.clone());
+                let (options, events) = (options.clone(), events.clone());
+                Upstream::resume(config, options, events, credentials, journal, &offering, reading)
             });
             let discovered = server.discovered_at_ms;
-            Entry::new(server.registration, offering, upstream, server.updated_at_ms, discovered)
+            Entry::new(server.registration, offering, upstream, journal, server.updated_at_ms, discovered)
         });
         let catalog = Catalog::new(entries, groups).with_principals(principals).following(0);
         let gateway = Arc::new(Self {

@@ -183,7 +183,8 @@ impl Gateway {
             endpoint.oauth.issued = Default::default();
         }
         let credentials = self.new_credentials(&registration, Some(grant), false);
-        match self.connect_with(&registration, credentials).await {
+        let journal = self.journal_of(&registration.config.name);
+        match self.connect_with(&registration, credentials, journal).await {
             Ok(connected) => self.commit(registration, connected, terms).await,
             Err(Unconnected::Denied(denial)) => Err(Error::upstream(denial.text)),
             Err(Unconnected::Failed(error)) => Err(error),

@@ -11,22 +11,32 @@ use super::{Error, ErrorKind, Gateway, now_ms};
 use model::{Offering, Registration, ServerConfig, ServerName};
 use store::GrantChange;
 use upstream::credentials::{Credentials, HeldGrant};
-use upstream::{ConnectError, Denial, Upstream};
+use upstream::{ConnectError, Denial, Journal, Upstream};
 
 impl Gateway {
-    pub(super) async fn connect(&self, registration: &mut Registration) -> Result<Connected, Unconnected> {
+    pub(super) async fn connect(
+        &self,
+        registration: &mut Registration,
+        journal: Journal,
+    ) -> Result<Connected, Unconnected> {
         let credentials = self.credentials_for(registration).await.map_err(Unconnected::Failed)?;
-        self.connect_with(registration, credentials).await
+        self.connect_with(registration, credentials, journal).await
+    }
+
+    /// The log of the server with this name; a new one if there is no such server.
+    pub(super) fn journal_of(&self, name: &ServerName) -> Journal {
+        self.catalog().get(name.as_str()).map(|entry| entry.journal.clone()).unwrap_or_default()
     }
 
     pub(super) async fn connect_with(
         &self,
         registration: &Registration,
         credentials: Option<Arc<Credentials>>,
+        journal: Journal,
     ) -> Result<Connected, Unconnected> {
         let config = registration.config.clone();
         let options = self.upstream_options.clone();
-        let connecting = Upstream::connect(config, options, self.events.clone(), credentials);
+        let connecting = Upstream::connect(config, options, self.events.clone(), credentials, journal);
         match self.stop.run_until_cancelled(connecting).await {
             Some(Ok((upstream, discovery))) => {
                 let discovered_at_ms = Some(now_ms());
@@ -43,6 +53,7 @@ impl Gateway {
     pub(super) async fn commit_failed(
         self: &Arc<Self>,
         mut registration: Registration,
+        journal: Journal,
         reason: &Error,
         terms: Terms,
     ) -> Result<ServerRecord, Error> {
@@ -52,7 +63,8 @@ impl Gateway {
         let offering = old.map(|old| old.offering().clone()).unwrap_or_default();
         let (options, events) = (self.upstream_options.clone(), self.events.clone());
         let config = registration.config.clone();
-        let upstream = Upstream::resume_failed(config, options, events, credentials, reason.to_string());
+        let upstream =
+            Upstream::resume_failed(config, options, events, credentials, journal, reason.to_string());
         let discovered_at_ms = old.and_then(|old| old.discovered_at_ms);
         self.commit(registration, Connected { upstream, offering, discovered_at_ms }, terms).await
     }
@@ -128,8 +140,13 @@ impl Gateway {
         if let Some(held) = held {
             held.stored();
         }
-        let live = registration.flags.enabled.then(|| upstream.clone());
-        self.swap(catalog.with(Entry::new(registration, offering.clone(), live, now, *discovered_at_ms)));
+        if let Some(old) = old {
+            old.note_switch(registration.flags.enabled);
+        }
+        let (live, journal) =
+            (registration.flags.enabled.then(|| upstream.clone()), upstream.journal().clone());
+        let entry = Entry::new(registration, offering.clone(), live, journal, now, *discovered_at_ms);
+        self.swap(catalog.with(entry));
         Ok(())
     }
 
@@ -148,7 +165,8 @@ impl Gateway {
             terms.keeps.apply(&mut registration, &old.registration);
             let (offering, discovered) = (old.offering().clone(), old.discovered_at_ms);
             self.store.replace_server(&registration, &offering, GrantChange::Keep, now).await?;
-            self.swap(catalog.with(Entry::new(registration, offering, None, now, discovered)));
+            let journal = old.journal.clone();
+            self.swap(catalog.with(Entry::new(registration, offering, None, journal, now, discovered)));
         }
         self.server(name.as_str())
     }

@@ -75,7 +75,8 @@ impl Gateway {
         if_failed: IfFailed,
     ) -> Result<RegistrationOutcome, Error> {
         let mut attempted = registration.clone();
-        let outcome = match self.connect(&mut attempted).await {
+        let journal = self.journal_of(&registration.config.name);
+        let outcome = match self.connect(&mut attempted, journal.clone()).await {
             Ok(connected) => {
                 self.commit(attempted, connected, terms.clone()).await.map(RegistrationOutcome::stored)
             }
@@ -85,9 +86,10 @@ impl Gateway {
             Err(Unconnected::Failed(error)) => Err(error),
         };
         match outcome {
-            Err(error) if if_failed.keeps(&error) && !self.stop.is_cancelled() => {
-                self.commit_failed(registration, &error, terms).await.map(RegistrationOutcome::stored)
-            }
+            Err(error) if if_failed.keeps(&error) && !self.stop.is_cancelled() => self
+                .commit_failed(registration, journal, &error, terms)
+                .await
+                .map(RegistrationOutcome::stored),
             settled => settled,
         }
     }
@@ -169,6 +171,7 @@ impl Gateway {
                     gateway.take_lease(&name, Status::Connecting).await;
                 }
                 gateway.store.set_enabled(&name, enabled, now).await?;
+                before.note_switch(enabled);
                 let catalog = gateway.catalog();
                 let mut entry =
                     catalog.require(name.as_str())?.with_flags(|flags| flags.enabled = enabled, now);
@@ -210,7 +213,15 @@ impl Gateway {
             Placement::One => self.replicas.reading_of(&config),
         };
         self.look_for_runner(reading);
-        let upstream = Upstream::resume(config, options, events, credentials, entry.offering(), reading);
+        let upstream = Upstream::resume(
+            config,
+            options,
+            events,
+            credentials,
+            entry.journal.clone(),
+            entry.offering(),
+            reading,
+        );
         self.hand_over(&upstream);
         upstream
     }

@@ -245,6 +245,7 @@ mod tests {
 
     use super::*;
     use model::{Group, Offering, Registration, uri};
+    use upstream::Journal;
 
     /// A server with the tool `t`, the prompts `p` and `q`, the resources `x://1` and `x://2`, and a template.
     fn entry(name: &str, more: Value) -> Entry {
@@ -263,7 +264,7 @@ mod tests {
             ..Offering::default()
         };
         let registration = Registration::parse(input.as_object().unwrap().clone()).unwrap();
-        Entry::new(registration, Arc::new(offering), None, 0, None)
+        Entry::new(registration, Arc::new(offering), None, Journal::default(), 0, None)
     }
 
     /// Everything in the view, as `<server> <key>`.

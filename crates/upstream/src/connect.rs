@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::credentials::Credentials;
 use super::error::{CallError, ConnectError, Denial, seconds};
 use super::http::{HttpClient, Streamable};
+use super::journal::LAST_LINES;
 use super::link::{Carrier, Link};
 use super::listen::start_listening;
 use super::lists::{self, Discovery};
@@ -16,7 +17,7 @@ use super::probe::{self, Handshake};
 use super::reading::Reading;
 use super::slots::ServerSlots;
 use super::sse::EventStream;
-use super::stdio::{Child, StderrTail};
+use super::stdio::{Child, Stderr};
 use super::step::Step;
 use super::{Boxed, Options};
 use model::{Capabilities, Process, Redactor, ServerConfig, Transport, excerpt};
@@ -27,7 +28,7 @@ use wire::Era;
 pub struct ConnectTarget<'a> {
     pub config: &'a ServerConfig,
     pub options: &'a Options,
-    pub stderr: &'a StderrTail,
+    pub stderr: &'a Stderr,
     pub slots: &'a ServerSlots,
     /// `None` where the server cannot use OAuth.
     pub credentials: Option<&'a Arc<Credentials>>,
@@ -62,7 +63,7 @@ async fn connect_in_time(
         return Err(if words.is_empty() {
             late
         } else {
-            ConnectError::Failed(format!("{late}; last lines of stderr:\n{words}"))
+            ConnectError::Failed(format!("{late}{LAST_LINES}{words}"))
         });
     };
     result

@@ -21,14 +21,16 @@ pub struct FailureNote {
 pub struct Failures(Mutex<VecDeque<FailureNote>>);
 
 impl Failures {
-    pub fn note(&self, tool: &str, reason: &str, redactor: &Redactor) {
+    /// Records a failed call; returns the reason as it is kept.
+    pub fn note(&self, tool: &str, reason: &str, redactor: &Redactor) -> String {
         let mut reason = redactor.redact(reason);
         reason.truncate(reason.floor_char_boundary(KEPT_LENGTH));
         let mut kept = self.0.lock().expect("no code panics while it holds the failures");
         if kept.len() == KEPT {
             kept.pop_front();
         }
-        kept.push_back(FailureNote { at: SystemTime::now(), tool: tool.to_owned(), reason });
+        kept.push_back(FailureNote { at: SystemTime::now(), tool: tool.to_owned(), reason: reason.clone() });
+        reason
     }
 
     /// Oldest first.

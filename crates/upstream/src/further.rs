@@ -12,6 +12,7 @@ use super::branch::Branch;
 use super::connect::{connect_further, read_lists};
 use super::error::{CallError, ConnectError};
 use super::handle::{ServerEvent, Shared, Upstream};
+use super::journal::without_output;
 use super::link::Link;
 use super::pace::Pace;
 use super::pool::Found;
@@ -243,7 +244,7 @@ impl Upstream {
                 self.0.slots.pool.remove(&branch);
                 branch.give_up();
                 let server = &self.config().name;
-                tracing::debug!(%server, %error, "the server supports only the modern revision");
+                tracing::debug!(%server, reason = error.kind(), "the server supports only the modern revision");
                 self.0.set_speaks_legacy(Some(false));
             }
         }
@@ -393,7 +394,8 @@ impl Upstream {
 
     fn note_failed(&self, reading: Result<Arc<Offering>, CallError>) {
         if let Err(error) = reading {
-            tracing::debug!(server = %self.config().name, %error, "cannot read the lists of an additional link");
+            let (server, reason) = (&self.config().name, error.kind());
+            tracing::debug!(%server, reason, "cannot read the lists of an additional link");
         }
     }
 
@@ -456,7 +458,8 @@ impl Upstream {
     }
 
     async fn lose(&self, branch: &Arc<Branch>, link: &Weak<Link>, reason: &str) {
-        tracing::debug!(server = %self.config().name, reason, "an additional link to a server ended");
+        let server = &self.config().name;
+        tracing::debug!(%server, reason = without_output(reason), "an additional link to a server ended");
         if let Some(link) = link.upgrade() {
             branch.forget(&link);
             link.abandon(reason);
@@ -466,7 +469,7 @@ impl Upstream {
             pace.begin();
             match self.open(branch).await {
                 Ok(_) => return,
-                Err(error) => tracing::debug!(%error, "cannot reopen an additional link yet"),
+                Err(error) => tracing::debug!(reason = error.kind(), "cannot reopen an additional link yet"),
             }
             self.0.stop.run_until_cancelled(pace.pause(Duration::from_secs(1))).await;
         }

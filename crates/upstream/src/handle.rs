@@ -18,13 +18,14 @@ use super::connect::ConnectTarget;
 use super::credentials::Credentials;
 use super::error::{CallError, ConnectError, seconds};
 use super::failures::{FailureNote, Failures};
+use super::journal::Journal;
 use super::link::Link;
 use super::lists::Discovery;
 use super::news::News;
 use super::profile::Profile;
 use super::reading::{MOVED, Reading};
 use super::slots::ServerSlots;
-use super::stdio::StderrTail;
+use super::stdio::Stderr;
 use budget::{Bound, Budget, Budgets, Exceeded};
 use model::{LogLevel, Offering, Redactor, ServerConfig, Status, Topic, excerpt, name};
 use wire::{Era, Version};
@@ -86,7 +87,8 @@ pub(super) struct Shared {
     pub elsewhere: Mutex<(Status, String)>,
     /// The offering as last read from the lists.
     pub offering: ArcSwapOption<Offering>,
-    pub stderr: StderrTail,
+    /// The standard error of its processes, and the journal of the server.
+    pub stderr: Stderr,
     pub failures: Failures,
     /// The era found last time; forgotten when the link fails.
     pub known_era: Mutex<Option<Era>>,
@@ -144,18 +146,14 @@ impl Upstream {
         self.0.credentials.as_ref()
     }
 
-    pub fn stderr(&self) -> Vec<String> {
-        self.0.stderr.lines()
-    }
-
-    /// The kept lines of standard error after the first `seen` ones, and how many lines there were.
-    pub fn stderr_after(&self, seen: u64) -> (Vec<String>, u64) {
-        self.0.stderr.lines_after(seen)
+    pub fn journal(&self) -> &Journal {
+        &self.0.stderr.journal
     }
 
     /// Records a failed call, for people who look for the cause later.
     pub fn note_failure(&self, tool: &str, reason: &str) {
-        self.0.failures.note(tool, reason, &Redactor::of(&self.0.config));
+        let reason = self.0.failures.note(tool, reason, &Redactor::of(&self.0.config));
+        self.journal().note(&format!("a call of {tool} failed: {reason}"));
         self.0.options.newsroom.tell(News::Failure);
     }
 
@@ -393,6 +391,12 @@ impl Shared {
 
     pub fn show(&self, status: Status, reason: impl Into<String>, link: Option<Arc<Link>>) {
         let reason = self.presentable(&reason.into());
+        let before = self.state.borrow();
+        let is_new = before.status != status || before.reason != reason;
+        drop(before);
+        if status == Status::Degraded && is_new {
+            self.stderr.journal.note(&format!("degraded: {reason}"));
+        }
         self.state.send_replace(LinkState { status, reason, link, is_resting: false });
         self.tell_status();
     }
@@ -421,6 +425,17 @@ impl Shared {
     /// A reason without secrets and cut to a sentence: it may quote the server, for example the names of its tools.
     fn presentable(&self, reason: &str) -> String {
         excerpt::cut(Redactor::of(&self.config).redact(reason), excerpt::SENTENCE)
+    }
+
+    /// Notes in the journal what happened, without secrets.
+    pub fn note(&self, happened: &str) {
+        self.stderr.journal.note(&self.presentable(happened));
+    }
+
+    /// Notes in the journal that there is a link; `how` says which one.
+    pub fn note_connected(&self, how: &str, link: &Link, offering: &Offering) {
+        let version = link.version().map_or("of an unknown revision", Version::as_str);
+        self.note(&format!("{how}, protocol {version}: {}", counted(offering)));
     }
 
     fn tell_status(&self) {
@@ -519,6 +534,14 @@ impl Shared {
     pub fn era(&self) -> Option<Era> {
         *self.known_era.lock().expect("no code panics while it holds the era")
     }
+}
+
+/// How much a server offers: `2 tools, 1 prompt, 0 resources`.
+pub(super) fn counted(offering: &Offering) -> String {
+    let count = |count: usize, noun| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let Offering { tools, prompts, resources, .. } = offering;
+    [count(tools.len(), "tool"), count(prompts.len(), "prompt"), count(resources.len(), "resource")]
+        .join(", ")
 }
 
 /// A remark about tool names that some clients refuse; such names are passed on unchanged.

@@ -3,6 +3,7 @@
 //! `lists` (the steps of connecting), `link`, `request` and `exchange` (a request and its answer), `calls`, `inbound`
 //! and `ticket` (routing of messages to calls), `listen` and `task_notices` (messages outside of calls), `profile`, `branch`, `pool`, `slots` and
 //! `further` (further links), then the transports; `through` and `eras` for servers that one gateway runs for others.
+//! `journal` and `failures` are what people can look up about a server later.
 //! `oauth` and `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
 
@@ -19,6 +20,7 @@ mod further;
 mod handle;
 mod http;
 mod inbound;
+mod journal;
 mod kind;
 mod link;
 mod listen;
@@ -57,6 +59,7 @@ pub use failures::FailureNote;
 pub use handle::{LinkState, ServerEvent, Upstream};
 pub use http::{Tls, read_response};
 pub use inbound::Inbound;
+pub use journal::{Journal, JournalLine, JournalLines, JournalReader, KEPT_LINES};
 pub use kind::kind_of;
 pub use link::Link;
 pub use lists::Discovery;

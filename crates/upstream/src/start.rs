@@ -14,21 +14,22 @@ use super::credentials::Credentials;
 use super::error::ConnectError;
 use super::failures::Failures;
 use super::handle::{HANDSHAKES_AT_ONCE, LinkState, ServerEvent, Shared, Upstream};
+use super::journal::Journal;
 use super::link::Link;
 use super::lists::Discovery;
 use super::reading::Reading;
 use super::slots::ServerSlots;
-use super::stdio::StderrTail;
+use super::stdio::Stderr;
 use super::supervisor::Supervisor;
 use budget::{Bound, Budget, WAITING_CALLS};
-use model::{Offering, ServerConfig, Status};
+use model::{Offering, Redactor, ServerConfig, Status};
 use wire::{Era, Version};
 
 /// What there is before the supervisor takes over.
 struct Beginning {
     known_era: Option<Era>,
     slots: Arc<ServerSlots>,
-    stderr: StderrTail,
+    stderr: Stderr,
     connected: Option<(Arc<Link>, Discovery)>,
     /// Why an attempt to connect just failed.
     failure: Option<String>,
@@ -44,8 +45,10 @@ impl Upstream {
         options: Options,
         events: mpsc::UnboundedSender<ServerEvent>,
         credentials: Option<Arc<Credentials>>,
+        journal: Journal,
     ) -> Result<(Self, Discovery), ConnectError> {
-        let stderr = StderrTail::default();
+        journal.note("connecting");
+        let stderr = Stderr::new(journal);
         let slots = options.processes.of_server();
         let target = ConnectTarget {
             config: &config,
@@ -55,7 +58,15 @@ impl Upstream {
             credentials: credentials.as_ref(),
             reading: Reading::Here,
         };
-        let (link, discovery) = connect(&target, None).await?;
+        let (link, discovery) = match connect(&target, None).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                stderr
+                    .journal
+                    .note(&format!("cannot connect: {}", Redactor::of(&config).redact(&error.to_string())));
+                return Err(error);
+            }
+        };
         let known_era = link.version().map(|version| version.era());
         let connected = Some((link, discovery.clone()));
         let upstream = Self::start(
@@ -82,11 +93,12 @@ impl Upstream {
         options: Options,
         events: mpsc::UnboundedSender<ServerEvent>,
         credentials: Option<Arc<Credentials>>,
+        journal: Journal,
         offering: &Arc<Offering>,
         reading: Reading,
     ) -> Self {
         let known_era = Version::parse(&offering.protocol_version).map(|version| version.era());
-        let (slots, stderr) = (options.processes.of_server(), StderrTail::default());
+        let (slots, stderr) = (options.processes.of_server(), Stderr::new(journal));
         let offering = (reading != Reading::Here).then(|| offering.clone());
         let beginning =
             Beginning { known_era, slots, stderr, connected: None, failure: None, reading, offering };
@@ -99,9 +111,10 @@ impl Upstream {
         options: Options,
         events: mpsc::UnboundedSender<ServerEvent>,
         credentials: Option<Arc<Credentials>>,
+        journal: Journal,
         reason: String,
     ) -> Self {
-        let (slots, stderr) = (options.processes.of_server(), StderrTail::default());
+        let (slots, stderr) = (options.processes.of_server(), Stderr::new(journal));
         let beginning = Beginning {
             known_era: None,
             slots,
@@ -165,6 +178,7 @@ impl Upstream {
             task: TaskTracker::new(),
         });
         if let Some((link, discovery)) = &connected {
+            shared.note_connected("connected", link, &discovery.offering);
             shared.show_connected(link, discovery);
         }
         let upstream = Self(shared.clone());
@@ -173,6 +187,7 @@ impl Upstream {
             refreshes: refresh_requests,
             has_read: true,
             starts_again: has_failed,
+            was_connected: connected.is_some(),
         };
         shared.task.spawn(supervisor.run(connected));
         shared.task.close();

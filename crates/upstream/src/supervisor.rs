@@ -9,8 +9,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::connect::{connect, connect_only, read_lists};
-use super::error::ConnectError;
-use super::handle::{Refresh, ServerEvent, Shared, Upstream};
+use super::error::{ConnectError, seconds};
+use super::handle::{Refresh, ServerEvent, Shared, Upstream, counted};
+use super::journal::without_output;
 use super::link::Link;
 use super::lists::Discovery;
 use super::profile::Profile;
@@ -45,6 +46,8 @@ pub struct Supervisor {
     pub has_read: bool,
     /// Whether the next attempt to connect follows a process that ended, or that could not be used.
     pub starts_again: bool,
+    /// Whether there was a link before.
+    pub was_connected: bool,
 }
 
 /// Why the supervisor stopped watching a link.
@@ -84,6 +87,7 @@ impl Supervisor {
                 LinkEnd::Moved => {
                     let server = &self.shared().config.name;
                     tracing::info!(%server, from = ?opened_under, "{MOVED}");
+                    self.shared().note(MOVED);
                     self.shared().show(Status::Connecting, MOVED, None);
                     match opened_under {
                         // There must be no second process.
@@ -96,7 +100,8 @@ impl Supervisor {
                 LinkEnd::Lost(reason) => {
                     self.starts_again = true;
                     let server = &self.shared().config.name;
-                    tracing::warn!(%server, reason, "lost the link to a server");
+                    tracing::warn!(%server, reason = without_output(&reason), "lost the link to a server");
+                    self.shared().note(&format!("lost the link: {reason}"));
                     link.abandon(&reason);
                     short_lives = if since.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };
                     if short_lives <= FREE_RESTARTS {
@@ -105,6 +110,8 @@ impl Supervisor {
                     }
                     self.shared().show(Status::Failed, format!("it keeps ending: {reason}"), None);
                     let time = back_off(short_lives - FREE_RESTARTS);
+                    self.shared()
+                        .note(&format!("it keeps ending; waiting {} before the next start", seconds(time)));
                     if waiting.is_empty() && !self.pause(time, &mut waiting).await {
                         return;
                     }
@@ -148,6 +155,7 @@ impl Supervisor {
             let known = reading.wait_for(|reading| *reading != Reading::Through(None));
             let waited = tokio::time::timeout(UNKNOWN_GATEWAY, known);
             shared.stop.run_until_cancelled(async { drop(waited.await) }).await?;
+            shared.note("connecting");
             let target = shared.target();
             let opened_under = target.reading;
             self.count_restart(opened_under);
@@ -183,6 +191,13 @@ impl Supervisor {
                         false => shared.show_connected(&link, &discovery),
                     }
                     tracing::info!(server = %shared.config.name, "connected");
+                    let how = match (self.was_connected, &shared.config.transport) {
+                        (false, _) => "connected",
+                        (true, Transport::Stdio(_)) => "restarted and connected",
+                        (true, Transport::StreamableHttp(_) | Transport::Sse(_)) => "connected again",
+                    };
+                    self.was_connected = true;
+                    shared.note_connected(how, &link, &discovery.offering);
                     return Some(((link, discovery), opened_under));
                 }
                 Err(error) => {
@@ -192,7 +207,8 @@ impl Supervisor {
                     }
                     shared.forget_era();
                     let reason = error.to_string();
-                    tracing::warn!(server = %shared.config.name, reason, "cannot connect to a server");
+                    tracing::warn!(server = %shared.config.name, reason = without_output(&reason), "cannot connect to a server");
+                    shared.note(&format!("cannot connect: {reason}"));
                     shared.show(Status::Failed, reason, None);
                     for done in waiting.drain(..) {
                         let _ = done.send(Err(error.clone()));
@@ -359,7 +375,10 @@ impl Supervisor {
 
     fn offer(&self, offering: &Arc<Offering>) {
         let known = self.shared().offering.swap(Some(offering.clone()));
-        if !known.is_some_and(|known| known.same_as(offering)) {
+        if !known.as_ref().is_some_and(|known| known.same_as(offering)) {
+            if known.is_some() {
+                self.shared().note(&format!("its lists changed: {}", counted(offering)));
+            }
             let _ = self.shared().events.send(ServerEvent::Offered(self.upstream.clone(), offering.clone()));
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod clients;
 pub mod groups;
+pub mod logs;
 pub mod oauth;
 pub mod prompts;
 pub mod resources;

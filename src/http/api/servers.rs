@@ -19,7 +19,7 @@ use crate::http::reply::{Accepted, Created, Json, NoContent};
 use gateway::oauth::RegistrationOutcome;
 use gateway::record::ServerRecord;
 use gateway::servers::{Existing, SwitchOutcome};
-use model::{FieldError, Fields, Role};
+use model::{Fields, Role};
 
 /// The record of a server under `server`.
 #[derive(Serialize, ToSchema)]
@@ -217,28 +217,6 @@ pub async fn disable(State(face): State<Face>, Name(name): Name) -> HandlerResul
     params(("name" = String, Path)), responses((status = 200, body = OneServer)))]
 pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<OneServer>> {
     Ok(Json(face.gateway.refresh(&name).await?.into()))
-}
-
-/// Lines that the processes of a server wrote to standard error.
-#[derive(Serialize, ToSchema)]
-pub struct LogLines {
-    /// Without secrets, the oldest first; empty for servers that are not processes.
-    lines: Vec<String>,
-    /// The value of `after` that returns the lines after these.
-    next: u64,
-}
-
-/// Returns the last lines that the processes of a server wrote to standard error.
-#[utoipa::path(get, path = "/api/v0/servers/{name}/logs", tag = "servers",
-    params(("name" = String, Path), ("after" = Option<u64>, Query, description = "Only lines after these; `next` of an earlier response")),
-    responses((status = 200, body = LogLines)))]
-pub async fn logs(State(face): State<Face>, Name(name): Name, query: Query) -> HandlerResult<Json<LogLines>> {
-    let after = query.text("after").map(str::parse).transpose();
-    let after = after.map_err(|_| FieldError::new("after", "must be a number"))?.unwrap_or(0);
-    let entry = face.gateway.catalog().require(&name)?.clone();
-    let (lines, next) =
-        entry.upstream.as_ref().map(|upstream| upstream.stderr_after(after)).unwrap_or_default();
-    Ok(Json(LogLines { lines, next }))
 }
 
 /// Returns the registrations of all servers, with secrets in plain text.

@@ -23,6 +23,9 @@ use gateway::servers::Existing;
 use model::package::package_of;
 use model::{Status, Transport, arguments, time};
 
+/// How many lines of standard error are listed with a server.
+const STDERR_LINES: usize = 200;
+
 /// All servers, and the empty state if there are none.
 #[derive(Serialize, ToSchema)]
 pub struct DashboardServers {
@@ -174,7 +177,7 @@ impl DashboardServer {
             status_reason,
             connection_summary: summarize(status, transport, &offering.protocol_version),
             protocol_version: offering.protocol_version.clone(),
-            stderr_tail: entry.upstream.as_ref().map(|upstream| upstream.stderr()).unwrap_or_default(),
+            stderr_tail: entry.journal.stderr(STDERR_LINES),
             tool_count: entry.everything().tools.len(),
             prompt_count: entry.everything().prompts.len(),
             resource_count: entry.everything().resources.len(),

@@ -10,6 +10,7 @@ export type Diagnostics = Schemas['Diagnostics']
 export type Limit = Schemas['DashboardLimit']
 export type Server = Schemas['DashboardServer']
 export type ServerDetails = Schemas['ServerDetails']
+export type LogLine = Schemas['LogLine']
 export type Tool = Schemas['DashboardTool']
 export type Prompt = Schemas['DashboardPrompt']
 export type Resource = Schemas['DashboardResource']
@@ -140,5 +141,6 @@ export const api = {
 
 export const paths = {
   events: `${base}/events`,
+  log: (server: string) => `/api/v0/servers/${part(server)}/logs?follow=true`,
   invoke: (tool: string) => `${base}/tools/${part(tool)}/invoke?log_level=info`,
 }

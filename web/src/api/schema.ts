@@ -713,7 +713,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the last lines that the processes of a server wrote to standard error. */
+        /**
+         * Returns the last lines of the log of a server: what its processes wrote to standard error, and what the gateway noted
+         *     about it.
+         * @description With `follow=true` the response is an event stream: the last lines as events `line`, then every new one.
+         */
         get: operations["get_api_v0_servers_name_logs"];
         put?: never;
         post?: never;
@@ -1777,15 +1781,18 @@ export interface components {
             label: string;
             url: string;
         };
-        /** @description Lines that the processes of a server wrote to standard error. */
+        /** @description A line of the log of a server, without secrets. */
+        LogLine: {
+            /** @description The time (RFC 3339). */
+            at: string;
+            /** @description `stderr` if a process of the server wrote it to standard error, `gateway` if it is about the server. */
+            source: string;
+            text: string;
+        };
+        /** @description The last lines of the log of a server. */
         LogLines: {
-            /** @description Without secrets, the oldest first; empty for servers that are not processes. */
-            lines: string[];
-            /**
-             * Format: int64
-             * @description The value of `after` that returns the lines after these.
-             */
-            next: number;
+            /** @description The oldest first. */
+            lines: components["schemas"]["LogLine"][];
         };
         /** @description Facts about the gateway. */
         Metadata: {
@@ -3950,8 +3957,10 @@ export interface operations {
     get_api_v0_servers_name_logs: {
         parameters: {
             query?: {
-                /** @description Only lines after these; `next` of an earlier response */
-                after?: number;
+                /** @description How many lines, from 1 to 1000; 200 if omitted */
+                tail?: number;
+                /** @description Whether to stream new lines too, as events `line` */
+                follow?: boolean;
             };
             header?: never;
             path: {

@@ -24,6 +24,11 @@ export function ago(then: string, now: number): string {
   return `${Math.floor(seconds / 86_400)} d ago`
 }
 
+/** The time of day, in the time zone of the browser. */
+export function clock(then: string): string {
+  return new Date(then).toLocaleTimeString('en', { hourCycle: 'h23' })
+}
+
 export function uptime(seconds: number): string {
   const parts = [
     [Math.floor(seconds / 86_400), 'd'],

@@ -19,6 +19,7 @@ use super::stderr::ProcessStderr;
 use super::{Guards, processes};
 use crate::Options;
 use crate::error::CallError;
+use crate::journal::LAST_LINES;
 use crate::link::Link;
 use budget::Budgets;
 use model::{Process, Redactor};
@@ -90,6 +91,7 @@ impl Child {
             Some(cwd) => format!("cannot start {} in the directory {cwd}: {error}", process.command),
             None => format!("cannot start {}: {error}", process.command),
         })?;
+        stderr.note(&redactor.redact(&format!("starts: {}", process.command)));
         let pipe = child.stderr.take().expect("stderr is piped");
         let collecting = options.tasks.spawn(stderr.clone().collect(pipe, redactor));
         let (sender, inbox) = mpsc::channel(INBOX);
@@ -152,6 +154,7 @@ impl Running {
             () = guard_end => Some("lost its guard process".to_owned()),
         };
         self.slot.end().begins();
+        let (stderr, is_stopped) = (self.stderr.clone(), end.is_none());
         if let Some(end) = end {
             let reason = self.describe(&end).await;
             if let Some(link) = link.upgrade() {
@@ -165,6 +168,9 @@ impl Running {
         }
         self.inbox.close();
         self.end().await;
+        if is_stopped {
+            stderr.note("was stopped");
+        }
     }
 
     /// Describes for people how the process ended.
@@ -177,10 +183,11 @@ impl Running {
         };
         // Its last output may not have been read yet.
         let _ = tokio::time::timeout(LAST_WORDS_GRACE, &mut self.collecting).await;
+        self.stderr.note(&happened);
         let words = self.stderr.last_words(LAST_WORDS);
         match words.is_empty() {
             true => format!("{} {happened}", self.command),
-            false => format!("{} {happened}; last lines of stderr:\n{words}", self.command),
+            false => format!("{} {happened}{LAST_LINES}{words}", self.command),
         }
     }
 

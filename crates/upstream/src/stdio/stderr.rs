@@ -1,85 +1,58 @@
-//! The last lines that a server wrote to its standard error, for people who want to know why it failed.
+//! What the processes of a server write to standard error: goes to its journal, and the last lines into errors.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
+use crate::journal::{Journal, LineSource};
 use model::Redactor;
 
-const KEPT_LINES: usize = 200;
-/// How much of a line is kept, and how much is read: secrets are redacted before it is shortened.
-const KEPT_LENGTH: usize = 4096;
+/// How much of a line is read: secrets are redacted before it is shortened.
 const READ_LENGTH: usize = 64 * 1024;
 
-/// The last lines of all processes of a server, which may have several. It outlives them, so that the lines of a dead
-/// process are still there when the next one starts.
-#[derive(Clone, Default)]
-pub struct StderrTail(Arc<Mutex<Lines>>);
-
-#[derive(Default)]
-struct Lines {
-    /// Each with the number of the process that wrote it.
-    kept: VecDeque<(u64, String)>,
+/// The standard error of all processes of an upstream, which may have several.
+#[derive(Clone)]
+pub struct Stderr {
+    pub journal: Journal,
     /// The number of the process that was started last.
-    latest: u64,
-    /// How many lines there were, including those that are not kept any more.
-    count: u64,
+    latest: Arc<AtomicU64>,
 }
 
 /// The standard error of one process.
 #[derive(Clone)]
 pub struct ProcessStderr {
-    tail: StderrTail,
+    journal: Journal,
     process: u64,
 }
 
-impl StderrTail {
+impl Stderr {
+    pub fn new(journal: Journal) -> Self {
+        Self { journal, latest: Arc::default() }
+    }
+
     /// The standard error of a process that is about to start.
     pub fn of_next_process(&self) -> ProcessStderr {
-        let mut lines = self.lock();
-        lines.latest += 1;
-        ProcessStderr { process: lines.latest, tail: self.clone() }
-    }
-
-    pub fn lines(&self) -> Vec<String> {
-        self.lock().kept.iter().map(|(_, line)| line.clone()).collect()
-    }
-
-    /// The kept lines after the first `seen` ones, and how many lines there were. Lines are counted from the beginning
-    /// of the supervision; a larger `seen` is from an earlier one, and gets all lines.
-    pub fn lines_after(&self, seen: u64) -> (Vec<String>, u64) {
-        let lines = self.lock();
-        let first = lines.count - lines.kept.len() as u64;
-        let seen = if seen > lines.count { 0 } else { seen };
-        let skipped = usize::try_from(seen.saturating_sub(first)).unwrap_or(usize::MAX);
-        (lines.kept.iter().skip(skipped).map(|(_, line)| line.clone()).collect(), lines.count)
+        let process = self.journal.next_process();
+        self.latest.store(process, Ordering::Relaxed);
+        ProcessStderr { journal: self.journal.clone(), process }
     }
 
     /// The last few lines of the process that was started last, for an error.
     pub fn last_words(&self, count: usize) -> String {
-        let lines = self.lock();
-        lines.last_words(lines.latest, count)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Lines> {
-        self.0.lock().expect("no code panics while it holds the lines")
-    }
-}
-
-impl Lines {
-    fn last_words(&self, process: u64, count: usize) -> String {
-        let written = self.kept.iter().rev().filter(|(by, _)| *by == process).take(count);
-        let mut words: Vec<_> = written.map(|(_, line)| line.trim()).collect();
-        words.reverse();
-        words.join("\n")
+        self.journal.last_words(self.latest.load(Ordering::Relaxed), count)
     }
 }
 
 impl ProcessStderr {
+    /// Notes in the journal what happened to the process.
+    pub fn note(&self, happened: &str) {
+        self.journal.note(&format!("process {} {happened}", self.process));
+    }
+
     /// The last few lines of this process, for an error.
     pub fn last_words(&self, count: usize) -> String {
-        self.tail.lock().last_words(self.process, count)
+        self.journal.last_words(self.process, count)
     }
 
     /// Reads until the last writer is gone; lines are kept without the server's secrets.
@@ -96,14 +69,8 @@ impl ProcessStderr {
             if was_rest {
                 continue;
             }
-            let mut text = redactor.redact(String::from_utf8_lossy(&line).trim_end());
-            text.truncate(text.floor_char_boundary(KEPT_LENGTH));
-            let mut lines = self.tail.lock();
-            if lines.kept.len() == KEPT_LINES {
-                lines.kept.pop_front();
-            }
-            lines.kept.push_back((self.process, text));
-            lines.count += 1;
+            let text = redactor.redact(String::from_utf8_lossy(&line).trim_end());
+            self.journal.write(LineSource::Stderr(self.process), text);
         }
     }
 }
