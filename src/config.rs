@@ -21,6 +21,7 @@ use url::Url;
 use budget::Limits;
 use model::Secret;
 use store::DatabaseAddress;
+use telemetry::LogFormat;
 
 pub use model::Mode;
 
@@ -187,6 +188,16 @@ pub fn log_filter() -> Result<Targets, ConfigError> {
     let filter =
         text.parse().map_err(|error| ConfigError(format!("RUST_LOG is not a log filter: {error}")))?;
     Ok(with_layers(filter))
+}
+
+/// Returns the format of the log: `LOG_FORMAT`, or the given one.
+pub fn log_format(default: LogFormat) -> Result<LogFormat, ConfigError> {
+    let format = variables()?.parse("LOG_FORMAT", "text or json", |text| match text {
+        "text" => Some(LogFormat::Text),
+        "json" => Some(LogFormat::Json),
+        _ => None,
+    })?;
+    Ok(format.unwrap_or(default))
 }
 
 /// Extends a filter for `toolgate` to the layers, which log under the names of their crates.

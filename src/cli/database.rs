@@ -9,6 +9,7 @@ use serde_json::json;
 use super::output::{self, Format};
 use crate::app;
 use crate::config::{self, Config, StartFlags};
+use telemetry::LogFormat;
 
 /// Back up the database to a file; the gateway may be running
 #[derive(Args)]
@@ -92,7 +93,7 @@ pub fn run<T>(
     sqlite_db_path: Option<PathBuf>,
     work: impl AsyncFnOnce(&Config) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    telemetry::start_logging(config::log_filter()?, None);
+    telemetry::start_logging(config::log_filter()?, config::log_format(LogFormat::Text)?, None);
     let config = Config::load(&StartFlags { sqlite_db_path, ..StartFlags::default() })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work(&config))

@@ -13,7 +13,7 @@ use super::{output, places, settings, signals};
 use crate::app::{self, App};
 use crate::config::{self, Config, Mode, StartFlags};
 use store::DatabaseAddress;
-use telemetry::{self, CallWatcher, EndedCall};
+use telemetry::{self, CallWatcher, EndedCall, LogFormat};
 
 /// How many lines about calls may wait for the terminal.
 const SHOWN_AT_ONCE: usize = 256;
@@ -46,8 +46,10 @@ pub struct Start {
 }
 
 pub fn run(start: Start, give_back_memory: fn()) -> anyhow::Result<()> {
-    let shows_calls = !start.quiet && std::io::stderr().is_terminal();
-    telemetry::start_logging(config::log_filter()?, shows_calls.then(watch_calls).transpose()?);
+    let is_terminal = std::io::stderr().is_terminal();
+    let format = config::log_format(if is_terminal { LogFormat::Text } else { LogFormat::Json })?;
+    let shows_calls = !start.quiet && is_terminal && format == LogFormat::Text;
+    telemetry::start_logging(config::log_filter()?, format, shows_calls.then(watch_calls).transpose()?);
     let flags = StartFlags {
         port: start.port,
         host: start.host,

@@ -24,6 +24,7 @@ use crate::config;
 use bridge::Bridge;
 use embedded::Embedded;
 use endpoint::Endpoint;
+use telemetry::LogFormat;
 
 /// Serve MCP on standard input and output, for clients that can only start programs
 #[derive(Args)]
@@ -61,7 +62,7 @@ impl Stdio {
 }
 
 pub fn run(stdio: Stdio, settings: RemoteSettings) -> anyhow::Result<()> {
-    telemetry::start_logging(config::log_filter()?, None);
+    telemetry::start_logging(config::log_filter()?, config::log_format(LogFormat::Text)?, None);
     let runtime = start::runtime()?;
     let done = runtime.block_on(async {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());

@@ -57,6 +57,7 @@ mod leaks_tasks;
 mod limits_calls;
 mod limits_connections;
 mod limits_quotas;
+mod logs_gateway;
 mod logs_server;
 mod mcp_at_once;
 mod mcp_calls;

@@ -82,7 +82,10 @@ async fn granted_secrets_never_appear_anywhere() {
     clean("the error", process.post(&complete, &wrong).await).expect(500);
 
     let log = process.log.lock().unwrap().clone();
-    assert!(log.contains("TRACE") && log.contains("renewed an access token"), "the log is talkative: {log}");
+    assert!(
+        log.contains("\"level\":\"trace\"") && log.contains("renewed an access token"),
+        "the log is talkative: {log}"
+    );
     assert_clean("the log", &log);
     assert!(!log.contains(state), "the state is in the log");
     let mut files = 0;

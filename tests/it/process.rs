@@ -162,6 +162,8 @@ async fn a_wrong_value_is_one_sentence_that_names_the_variable() {
         ("OAUTH_ALLOW_PRIVATE", "x"),
         ("OTEL_ENABLED", "on"),
         ("RUST_LOG", "toolgate=nolevel"),
+        ("LOG_FORMAT", "xml"),
+        ("LOG_FORMAT", "JSON"),
     ] {
         let ended = run(command(folder.path(), &[(name, value)])).await;
         let sentence = ended.sentence();

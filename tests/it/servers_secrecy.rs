@@ -59,7 +59,7 @@ impl Process {
     /// The log and every file of the database, whatever its name.
     fn assert_files_clean(&self) {
         let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap();
-        assert!(log.contains("DEBUG"), "the log is talkative: {log}");
+        assert!(log.contains("\"level\":\"debug\""), "the log is talkative: {log}");
         assert_clean("the log", &log);
         let files: Vec<_> = std::fs::read_dir(self.folder.path().join("data")).unwrap().flatten().collect();
         assert!(files.iter().any(|file| file.path().ends_with("toolgate.db")));

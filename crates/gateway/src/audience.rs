@@ -202,7 +202,7 @@ impl Gateway {
                 Some(Ok((upstream, Err(error)))) => {
                     is_complete = false;
                     let server = &upstream.config().name;
-                    tracing::debug!(%server, %error, "the lists for a caller cannot be read");
+                    tracing::debug!(%server, reason = error.kind(), "the lists for a caller cannot be read");
                 }
                 Some(Err(error)) => tracing::error!(%error, "reading the lists for a caller was interrupted"),
             }
@@ -311,7 +311,7 @@ impl Gateway {
         let upstream = self.catalog().get(server).and_then(|entry| entry.upstream.clone());
         let Some(upstream) = upstream else { return };
         if let Err(error) = upstream.tell(profile, notice.clone()).await {
-            tracing::debug!(server, %error, "a notification of a client was not passed on");
+            tracing::debug!(server, reason = error.kind(), "a notification of a client was not passed on");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Logs and metrics. Metrics are always counted, and served at `/metrics` when telemetry is on.
 
 mod ended_calls;
+mod json_lines;
 mod metrics;
 mod outcome;
 mod refused_calls;
@@ -14,6 +15,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 use ended_calls::ShowCalls;
+use json_lines::JsonLines;
 
 pub use ended_calls::{CallWatcher, EndedCall};
 pub use metrics::{CallTime, GatewayState, Metrics, ToolMeter};
@@ -44,17 +46,26 @@ impl<W: Write> Write for Unfailing<W> {
     }
 }
 
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
 /// Sends logs to standard error, so that standard output contains only results. `show` gets each call that ended.
-pub fn start_logging(filter: Targets, show: Option<CallWatcher>) {
+pub fn start_logging(filter: Targets, format: LogFormat, show: Option<CallWatcher>) {
     // Two gateways in one process (tests) share the first one's log.
     let _ = match show {
         None => {
-            let subscriber = tracing_subscriber::registry().with(filter).with(lines()).with(Discretion);
+            let subscriber = tracing_subscriber::registry().with(filter).with(lines(format)).with(Discretion);
             tracing::subscriber::set_global_default(subscriber)
         }
         Some(show) => {
             let calls = ShowCalls(show).with_filter(ShowCalls::filter());
-            let lines = lines().with_filter(filter);
+            let lines = lines(format).with_filter(filter);
             let subscriber = tracing_subscriber::registry().with(lines).with(calls).with(Discretion);
             tracing::subscriber::set_global_default(subscriber)
         }
@@ -62,10 +73,14 @@ pub fn start_logging(filter: Targets, show: Option<CallWatcher>) {
 }
 
 /// Writes log lines to standard error.
-fn lines<S: Subscriber + for<'span> LookupSpan<'span>>() -> impl Layer<S> {
-    tracing_subscriber::fmt::layer()
-        .with_writer(|| Unfailing(std::io::stderr()))
-        // Reporting on standard error that standard error cannot be written to would panic.
-        .log_internal_errors(false)
-        .with_ansi(std::io::stderr().is_terminal())
+fn lines<S: Subscriber + for<'span> LookupSpan<'span>>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync> {
+    match format {
+        LogFormat::Json => JsonLines.boxed(),
+        LogFormat::Text => tracing_subscriber::fmt::layer()
+            .with_writer(|| Unfailing(std::io::stderr()))
+            // Reporting on standard error that standard error cannot be written to would panic.
+            .log_internal_errors(false)
+            .with_ansi(std::io::stderr().is_terminal())
+            .boxed(),
+    }
 }

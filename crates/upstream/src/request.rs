@@ -152,7 +152,7 @@ impl Link {
         let body = authored::request(id, method, Some(params));
         let asked = self.send(id, body, self.version(), Purpose::OurOwn, None).await;
         if let Err(error) = async { asked?.answer(Some(TELLING)).await }.await {
-            tracing::debug!(method, %error, "a request to a server failed");
+            tracing::debug!(method, reason = error.kind(), "a request to a server failed");
         }
     }
 

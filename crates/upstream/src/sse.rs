@@ -104,7 +104,7 @@ impl Incoming {
                     continue;
                 }
                 if let Err(error) = submit(&self.client, &self.address, &self.fields, &message).await {
-                    tracing::debug!(%error, "a notification did not reach the server");
+                    tracing::debug!(reason = error.kind(), "a notification did not reach the server");
                     if let Some(link) = link.upgrade() {
                         link.calls.answer_lost(call, &error);
                     }

@@ -78,9 +78,9 @@ impl Unready {
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
         let reading = async {
             while let Some(line) = errors.next_line().await.unwrap() {
-                if line.contains("not ready yet") {
-                    let (_, address) = line.split_once("address=").expect("the line names the address");
-                    return address.split_whitespace().next().unwrap().to_owned();
+                let line: Value = serde_json::from_str(&line).unwrap_or_default();
+                if line["message"].as_str().is_some_and(|text| text.contains("not ready yet")) {
+                    return line["address"].as_str().expect("the line names the address").to_owned();
                 }
             }
             panic!("it has ended");
