@@ -159,6 +159,7 @@ impl App {
             options,
             config.oauth_session_life,
             sharing,
+            config.recording,
             Metrics::new(env!("CARGO_PKG_VERSION")),
         )
         .await?;

@@ -7,6 +7,7 @@
 mod children;
 mod database;
 mod limits;
+mod recording;
 mod variables;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use url::Url;
 
 use budget::Limits;
+use gateway::recorder::Recording;
 use model::Secret;
 use store::DatabaseAddress;
 use telemetry::LogFormat;
@@ -75,6 +77,8 @@ pub struct Config {
     pub stale_rights: Duration,
     pub telemetry: bool,
     pub limits: Limits,
+    /// What is recorded of calls.
+    pub recording: Recording,
     /// Environment of child processes: a part of that of the gateway.
     pub child_env: Vec<(OsString, OsString)>,
     /// `STDIO_USER`: name or number of the user that runs child processes.
@@ -170,6 +174,7 @@ impl Config {
             stale_rights: Duration::from_secs(stale_rights.unwrap_or(300)),
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
             limits: limits::read(variables)?,
+            recording: recording::read(variables)?,
             child_env: children::environment(environment, variables.get("STDIO_ENV").as_deref()),
             stdio_user: variables.get("STDIO_USER"),
             child_descriptors: None,

@@ -13,7 +13,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 use utoipa::openapi::{OpenApi, PathItem};
 
-use crate::http::api::{clients, groups, logs, oauth, prompts, resources, servers, tools, users};
+use crate::http::api::{calls, clients, groups, logs, oauth, prompts, resources, servers, tools, users};
 use crate::http::error::ErrorResponse;
 use crate::http::openapi::Operation;
 use crate::http::{Face, access, body, client_metadata, dashboard, elsewhere, openapi, system, ui};
@@ -117,6 +117,10 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Admin, clients::create),
         route!(Admin, clients::replace),
         route!(Admin, clients::delete),
+        route!(User, calls::list),
+        route!(User, calls::stream),
+        route!(User, calls::get),
+        route!(Admin, calls::stats),
         route!(Admin, users::list),
         route!(Admin, users::create),
         route!(User, users::whoami),

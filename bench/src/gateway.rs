@@ -31,13 +31,22 @@ pub struct Launch {
     /// A command line in front of the program, such as that of a profiler.
     wrapper: Vec<String>,
     folder: Arc<TempDir>,
+    /// The value of `CALL_LOG`.
+    call_log: &'static str,
 }
 
 impl Launch {
     pub fn new(program: impl Into<PathBuf>, mode: &'static str) -> Result<Self> {
         let program: PathBuf = program.into();
         let program = program.canonicalize().with_context(|| format!("there is no {}", program.display()))?;
-        Ok(Self { program, mode, wrapper: Vec::new(), folder: Arc::new(tempfile::tempdir()?) })
+        let folder = Arc::new(tempfile::tempdir()?);
+        Ok(Self { program, mode, wrapper: Vec::new(), folder, call_log: "summary" })
+    }
+
+    /// Records nothing of calls. Records are written at their own pace, which differs from run to run.
+    pub fn without_records(mut self) -> Self {
+        self.call_log = "off";
+        self
     }
 
     pub fn under<T: Into<String>>(mut self, wrapper: impl IntoIterator<Item = T>) -> Self {
@@ -60,6 +69,7 @@ impl Launch {
             ("HOST", "127.0.0.1"),
             ("SERVER_MODE", self.mode),
             ("RUST_LOG", "error"),
+            ("CALL_LOG", self.call_log),
         ]);
         command.env("HOME", self.folder.path()).env("PATH", env::var_os("PATH").unwrap_or_default());
         command.stdin(Stdio::null()).stdout(Stdio::piped());

@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body as RouterBody;
 use axum::http::request::Parts;
@@ -26,10 +27,12 @@ use crate::http::error::ErrorResponse;
 use crate::http::origin_check::LocalPages;
 use crate::http::reply::NoContent;
 use crate::http::revocable::until_revoked;
+use crate::http::trail::ArrivedAt;
 use crate::http::{Face, body, origin_check, system};
 use crate::routes;
 use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
+use gateway::trail::{Arrival, TraceId};
 use mcp::{Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
 use model::Mode;
 use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
@@ -56,7 +59,8 @@ impl Front {
         peer: IpAddr,
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        head.extensions.insert(ArrivedAt(Instant::now()));
         let is_internal = head.uri.path() == peers::PATH && head.method == Method::POST;
         if is_internal && self.face.gateway.is_shared() {
             // Not for clients: it has a seal instead of a token.
@@ -133,7 +137,9 @@ impl Front {
                 head.extensions.insert(Peer(peer));
                 let request = Request::from_parts(head, RouterBody::new(body));
                 let budget = self.face.gateway.budgets().buffered.clone();
-                Ok(charged(self.router.oneshot(request).await?, &budget))
+                let mut response = self.router.oneshot(request).await?;
+                let trail = response.extensions_mut().remove().unwrap_or_default();
+                Ok(charged(response, &budget).map(|body| body.recorded(trail)))
             }
         }
     }
@@ -199,15 +205,17 @@ impl Front {
     pub async fn answer_plain(
         &self,
         head: PlainHead<'_>,
-        caller: Option<&Principal>,
+        caller: Option<Principal>,
         body: Bytes,
+        arrived: Instant,
     ) -> Result<AgentReply, ErrorResponse> {
-        let revoked = caller.map(Principal::revoked);
+        let revoked = caller.as_ref().map(Principal::revoked).cloned();
+        let trace = head.headers.traceparent.and_then(TraceId::of);
         let ask = Ask {
             method: head.method,
             transport: head.place.transport,
-            viewer: Viewer { scope: head.place.scope, client: caller.map(Principal::id) },
-            revoked: revoked.cloned(),
+            viewer: Viewer { scope: head.place.scope, client: caller.as_ref().map(Principal::id) },
+            revoked: revoked.clone(),
             session: head.headers.session,
             version: head.headers.version,
             routing: head.routing,
@@ -215,9 +223,10 @@ impl Front {
             query: head.query,
             body,
             is_forwarded: false,
+            arrival: Arrival { at: arrived, door: head.place.transport.door(), principal: caller, trace },
         };
-        let reply = until_revoked(revoked, self.mcp.serve(ask)).await?;
-        Ok(AgentReply { reply, revoked: revoked.cloned() })
+        let reply = until_revoked(revoked.as_ref(), self.mcp.serve(ask)).await?;
+        Ok(AgentReply { reply, revoked })
     }
 }
 
@@ -247,6 +256,12 @@ fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, bod
         query: head.uri.query(),
         body,
         is_forwarded: false,
+        arrival: Arrival {
+            at: head.extensions.get().map_or_else(Instant::now, |ArrivedAt(at)| *at),
+            door: place.transport.door(),
+            principal: caller.cloned(),
+            trace: single(&head.headers, "traceparent").and_then(TraceId::of),
+        },
     }
 }
 

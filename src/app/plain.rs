@@ -106,6 +106,7 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
             }
             Arrived::Nothing => return connection.hand_over(Bytes::new(), head_begun),
         }
+        let arrived = Instant::now();
         let bytes = connection.buffer.split().freeze();
         let Some(head) = PlainHead::parse(&bytes) else {
             if has_served {
@@ -113,7 +114,7 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
             }
             return connection.hand_over(bytes, head_begun);
         };
-        match connection.answer(head, &bytes, peer, shared).await {
+        match connection.answer(head, &bytes, peer, arrived, shared).await {
             Ok(Answered::Sent) => (has_served, idle_check.has_served) = (true, true),
             Ok(Answered::Last) => return Next::Closed,
             Ok(Answered::Events { head, body, closes }) => {
@@ -164,12 +165,13 @@ impl PlainConnection {
         head: PlainHead<'_>,
         bytes: &Bytes,
         peer: IpAddr,
+        arrived: Instant,
         shared: &Shared,
     ) -> io::Result<Answered> {
         let (admitted, is_complete) = self.admit(&head, bytes, peer, shared).await;
         let answered = match admitted {
             Ok((caller, body)) => {
-                match self.watch(shared.front.answer_plain(head, caller.as_ref(), body)).await {
+                match self.watch(shared.front.answer_plain(head, caller, body, arrived)).await {
                     Some(answered) => answered,
                     None => return Ok(Answered::Last),
                 }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::error::ErrorResponse;
 use crate::http::revocable::UntilRevoked;
 use budget::{Budget, Exceeded, Taken};
+use gateway::trail::Trail;
 use mcp::{self, Reply};
 use wire::error::code;
 use wire::headers::SESSION_ID;
@@ -27,6 +28,7 @@ const UNCHARGED: usize = 16 * 1024;
 /// Makes the response to an agent. A message that does not fit into the budget becomes an error.
 pub fn respond(reply: Reply, revoked: Option<&CancellationToken>, budget: &Budget) -> Response<ResponseBody> {
     let mut headers = HeaderMap::new();
+    let trail = reply.trail;
     let body = match reply.body {
         mcp::ReplyBody::Empty => ResponseBody::Pieces(VecDeque::new()),
         mcp::ReplyBody::Json(pieces) => {
@@ -48,7 +50,7 @@ pub fn respond(reply: Reply, revoked: Option<&CancellationToken>, budget: &Budge
     if let Some(seconds) = reply.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from_static(seconds));
     }
-    let mut response = Response::new(body);
+    let mut response = Response::new(body.recorded(trail));
     *response.status_mut() = reply.status;
     *response.headers_mut() = headers;
     response
@@ -106,6 +108,21 @@ pub enum ResponseBody {
     Events(mcp::EventBody),
     /// An event stream that ends when its token is revoked.
     Revocable(UntilRevoked<mcp::EventBody>),
+    /// The response to a call, which is recorded when it has been sent.
+    Recorded {
+        body: Box<ResponseBody>,
+        _until_sent: Trail,
+    },
+}
+
+impl ResponseBody {
+    /// Keeps what is recorded of a call until the body has been sent.
+    pub fn recorded(self, trail: Trail) -> Self {
+        match trail.id() {
+            Some(_) => ResponseBody::Recorded { body: Box::new(self), _until_sent: trail },
+            None => self,
+        }
+    }
 }
 
 impl Body for ResponseBody {
@@ -118,6 +135,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match self.get_mut() {
             ResponseBody::Router(body) => Pin::new(body).poll_frame(context),
+            ResponseBody::Recorded { body, .. } => Pin::new(&mut **body).poll_frame(context),
             ResponseBody::ChargedRouter(body, taken) => {
                 let polled = Pin::new(body).poll_frame(context);
                 polled.map_ok(|frame| {
@@ -142,6 +160,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             ResponseBody::Router(body) | ResponseBody::ChargedRouter(body, _) => body.is_end_stream(),
+            ResponseBody::Recorded { body, .. } => body.is_end_stream(),
             ResponseBody::Pieces(pieces) => pieces.is_empty(),
             ResponseBody::Events(_) | ResponseBody::Revocable(_) => false,
         }
@@ -150,6 +169,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             ResponseBody::Router(body) | ResponseBody::ChargedRouter(body, _) => body.size_hint(),
+            ResponseBody::Recorded { body, .. } => body.size_hint(),
             ResponseBody::Pieces(pieces) => {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }

@@ -7,6 +7,7 @@
 mod answer;
 mod arguments;
 mod authorize;
+mod calls;
 mod clients;
 mod complete;
 mod completions;
@@ -109,6 +110,8 @@ enum Command {
     Status(status::StatusArgs),
     Doctor(doctor::Doctor),
     Logs(logs::LogsArgs),
+    Calls(calls::CallsArgs),
+    Stats(calls::StatsArgs),
     Open(open::OpenDashboard),
     #[command(visible_alias = "add")]
     Register(Box<register::Register>),
@@ -219,6 +222,8 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         Command::Status(_) => status::run(invocation).await,
         Command::Doctor(_) => doctor::run(invocation).await,
         Command::Logs(logs) => logs::run(invocation, logs).await,
+        Command::Calls(calls) => calls::run(invocation, calls).await,
+        Command::Stats(stats) => calls::stats(invocation, stats).await,
         Command::Open(open) => open::run(invocation, open).await,
         Command::Register(register) => register::run(invocation, *register).await,
         Command::List(list) => verbs::list(invocation, list).await,

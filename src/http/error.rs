@@ -38,6 +38,15 @@ impl ErrorResponse {
         Self { status, sentence: sentence.into(), header: None, code: None, elsewhere: None }
     }
 
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
+    /// Whether another gateway has to answer instead.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
     pub fn bad_request(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, sentence)
     }

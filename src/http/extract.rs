@@ -35,6 +35,17 @@ impl Query {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// Refuses parameters that do not exist: a misspelled one would select something else than was meant.
+    pub fn only(&self, known: &[&str]) -> Result<(), ErrorResponse> {
+        let unknown = self.0.keys().filter(|key| !known.contains(&key.as_str())).min();
+        match unknown {
+            None => Ok(()),
+            Some(key) => {
+                Err(FieldError::new(key, format!("is unknown; known are {}", known.join(", "))).into())
+            }
+        }
+    }
+
     pub fn required(&self, key: &str) -> Result<&str, ErrorResponse> {
         self.text(key)
             .ok_or_else(|| ErrorResponse::bad_request(format!("the query parameter \"{key}\" is required")))

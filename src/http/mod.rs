@@ -24,6 +24,7 @@ pub mod reply;
 pub mod revocable;
 pub mod stream;
 pub mod system;
+pub mod trail;
 pub mod ui;
 
 use std::sync::{Arc, LazyLock, OnceLock, Weak};

@@ -98,6 +98,7 @@ mod process_confinement;
 mod process_guard;
 mod process_starting;
 mod prompts;
+mod records_calls;
 mod resources;
 mod restart;
 mod revocation;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::trail::Arrival;
 use model::{LogLevel, PrincipalId};
 use wire::{Head, text, walk};
 
@@ -66,7 +67,7 @@ pub struct Viewer {
 }
 
 /// The MCP client that sent a request, with what a call needs to know about it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Caller {
     pub viewer: Viewer,
     pub profile: Profile,
@@ -75,6 +76,8 @@ pub struct Caller {
     pub logs: Logs,
     /// Cancelled when the caller's token is no longer valid.
     pub revoked: Option<CancellationToken>,
+    /// How its request arrived.
+    pub arrival: Arrival,
 }
 
 /// The log messages of servers that a caller wants.

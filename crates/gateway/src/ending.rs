@@ -1,5 +1,5 @@
-//! The end of a call: its outcome is reported once, to the metrics, the log and people. Records and traces of calls
-//! belong here too. Limits on calls do not: `Gateway::begin_call` checks them before a call gets its slot.
+//! The end of a call in the engine: its outcome is reported once, to the metrics, the log, people, and the trail from which
+//! its record is made. Limits on calls do not belong here: `Gateway::begin_call` checks them before a call gets its slot.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use super::Gateway;
 use super::catalog::{Entry, ToolPosition};
 use super::result::said_in;
 use super::stopwatch::{Spent, Stopwatch};
+use super::trail::{Ended, Trail};
 use telemetry::{CallTime, Metrics, Outcome};
-use wire::Response;
+use wire::{Era, Response};
 
 /// The outcome of a call, reported on drop. The call counts as cancelled unless another outcome is set.
 pub struct Ending {
@@ -21,6 +22,13 @@ pub struct Ending {
     outcome: Outcome,
     /// Why it failed, for people.
     reason: Option<String>,
+    trail: Trail,
+    /// How often it was sent.
+    pub attempts: u32,
+    /// How often the server asked for input.
+    pub rounds: u32,
+    /// The era of the server that it was sent to.
+    pub server_era: Option<Era>,
 }
 
 /// A tool that is called.
@@ -38,9 +46,19 @@ impl CalledTool {
 }
 
 impl Ending {
-    pub fn new(gateway: &Gateway, entry: Option<Arc<Entry>>, tool: Option<CalledTool>) -> Self {
-        let (watch, outcome) = (Stopwatch::start(), Outcome::Cancelled);
-        Self { metrics: gateway.metrics.clone(), entry, tool, watch, outcome, reason: None }
+    pub fn new(gateway: &Gateway, entry: Option<Arc<Entry>>, tool: Option<CalledTool>, trail: Trail) -> Self {
+        Self {
+            metrics: gateway.metrics.clone(),
+            entry,
+            tool,
+            watch: Stopwatch::start(),
+            outcome: Outcome::Cancelled,
+            reason: None,
+            trail,
+            attempts: 0,
+            rounds: 0,
+            server_era: None,
+        }
     }
 
     /// The tool that is called, if it is one.
@@ -55,7 +73,8 @@ impl Ending {
     /// Sets the outcome, replacing any earlier one.
     pub fn set(&mut self, outcome: Outcome, reason: impl FnOnce() -> String) {
         self.outcome = outcome;
-        self.reason = self.tool.as_ref().map(|_| reason());
+        let is_told = self.tool.is_some() || self.trail.id().is_some();
+        self.reason = is_told.then(reason);
     }
 
     /// Takes back the outcome: the response was not the last one.
@@ -66,6 +85,22 @@ impl Ending {
     /// Sets the outcome of a call whose target is disabled or does not exist for the caller.
     pub fn denied(&mut self) {
         (self.outcome, self.reason, self.entry) = (Outcome::Denied, None, None);
+    }
+
+    /// Hands over to the trail what is to be recorded.
+    fn record(&mut self, spent: Spent) {
+        // What a tool says is a part of its result, which is not for every record.
+        let reason = self.reason.take().filter(|_| self.outcome != Outcome::ToolError);
+        self.trail.end(Ended {
+            entry: self.entry.take(),
+            called: self.tool.take(),
+            outcome: self.outcome,
+            reason,
+            spent,
+            attempts: self.attempts,
+            rounds: self.rounds,
+            server_era: self.server_era,
+        });
     }
 
     /// Sets the outcome from the server's response.
@@ -80,9 +115,18 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        let spent = self.watch.spent();
+        self.report(spent);
+        self.record(spent);
+    }
+}
+
+impl Ending {
+    /// Reports the outcome of a call to a tool to the metrics, the log and people.
+    fn report(&self, spent: Spent) {
         let Some(tool) = self.tool() else { return };
         let server = self.entry.as_ref().map_or("", |entry| entry.name().as_str());
-        let Spent { total: elapsed, gateway, .. } = self.watch.spent();
+        let Spent { total: elapsed, gateway, .. } = spent;
         let time = CallTime { total: elapsed, gateway };
         match (&self.tool, &self.entry) {
             (Some(CalledTool::Listed(position)), Some(entry)) => {
@@ -103,7 +147,7 @@ impl Drop for Ending {
 impl Gateway {
     /// Counts a call to a tool that does not exist for this caller.
     pub fn deny_call(&self) {
-        Ending::new(self, None, Some(CalledTool::Unlisted(String::new()))).denied();
+        Ending::new(self, None, Some(CalledTool::Unlisted(String::new())), Trail::default()).denied();
     }
 }
 

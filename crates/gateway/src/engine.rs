@@ -18,12 +18,13 @@ use super::clock::{Clock, Overdue, Pause};
 use super::ending::{CalledTool, Ending};
 use super::input::{InputRound, MOST_ROUNDS};
 use super::question::Question;
+use super::trail::Trail;
 use super::wording::Wording;
 use budget::{Exceeded, Taken};
 use model::PrincipalId;
 use telemetry::Outcome;
 use upstream::{CallError, Exchange, Inbound, Link, RelatedTask, Upstream};
-use wire::{Head, Response};
+use wire::{Era, Head, Response};
 
 /// How often a call that the server did not run is sent again.
 const MOST_RESENDS: u32 = 2;
@@ -45,6 +46,8 @@ pub struct CallRequest {
     pub payer: Option<Payer>,
     /// Whether it only waits for something that the server does anyway, and so does not count towards `max_concurrency`.
     pub only_waits: bool,
+    /// What is recorded of it.
+    pub trail: Trail,
 }
 
 /// The principal whose limits a call counts towards.
@@ -127,7 +130,7 @@ impl Gateway {
         tool: Option<CalledTool>,
         head: Option<&Head<'_>>,
     ) -> Result<Call, Failure> {
-        let mut ending = Ending::new(self, Some(request.entry.clone()), tool);
+        let mut ending = Ending::new(self, Some(request.entry.clone()), tool, request.trail.clone());
         let Some(upstream) = request.entry.upstream.clone() else {
             ending.denied();
             return Err(Failure::Disabled);
@@ -244,6 +247,8 @@ impl Call {
         self.ending.watch.wait_for_server();
         loop {
             let link = self.upstream.link_for(&self.request.profile).await?;
+            let era = if link.is_modern() { Era::Modern } else { Era::Legacy };
+            (self.ending.server_era, self.ending.attempts) = (Some(era), self.ending.attempts + 1);
             match self.request.wording.send(&link, head).await {
                 Ok(exchange) => {
                     self.attempt = Some((link, exchange));
@@ -322,14 +327,21 @@ impl Call {
     /// id. `None` if the request cannot be answered.
     pub fn question(&mut self, request: Bytes, task: Option<RelatedTask>) -> Option<Question> {
         self.request.is_repeatable = false;
+        self.note_round();
         let pause = self.pause();
         let (_, exchange) = self.attempt.as_ref()?;
         Question::read(request, exchange.replier().about(task), pause)
     }
 
+    fn note_round(&mut self) {
+        self.ending.rounds += 1;
+        self.request.trail.mark("input");
+    }
+
     /// The input that a response asks for, if the gateway may send the request again with it. The error is a sentence.
     pub fn input_round(&mut self, response: &Response) -> Result<InputRound, String> {
         self.ending.reopen();
+        self.note_round();
         if self.rounds == MOST_ROUNDS {
             return Err(format!("the server asked for input more than {MOST_ROUNDS} times"));
         }

@@ -14,6 +14,7 @@ use super::caller::Caller;
 use super::catalog::{Catalog, Entry};
 use super::destination::{self, Destination, Reading, ReturnedState, is_list};
 use super::disclosure::Disclosure;
+use super::ending::CalledTool;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::input::InputRound;
 use super::lists::Caching;
@@ -21,10 +22,11 @@ use super::question::Question;
 use super::refusal::Refusal;
 use super::shared_uris::ServerLinks;
 use super::tasks::TaskUse;
+use super::trail::Trail;
 use super::wording::{Passed, Wording};
 use model::Mode;
 use upstream::Inbound;
-use wire::{Era, Head, OwnedId, Patch, Response};
+use wire::{Era, Head, OwnedId, Patch, Response, walk};
 
 pub use super::clock::Pause;
 
@@ -61,6 +63,7 @@ pub struct Forward {
     links: Option<Arc<ServerLinks>>,
     tasks: TaskUse,
     disclosure: Disclosure,
+    trail: Trail,
 }
 
 impl Gateway {
@@ -72,6 +75,22 @@ impl Gateway {
         head: &Head<'_>,
         message: &Bytes,
         state: Option<ReturnedState>,
+        trail: &Trail,
+    ) -> Result<Forward, Refusal> {
+        let begun = self.begin_forward(caller, head, message, state, trail).await;
+        begun.inspect_err(|refusal| {
+            trail.asked_for(asked_name(head).unwrap_or_default());
+            trail.refused(refusal);
+        })
+    }
+
+    async fn begin_forward(
+        &self,
+        caller: Arc<Caller>,
+        head: &Head<'_>,
+        message: &Bytes,
+        state: Option<ReturnedState>,
+        trail: &Trail,
     ) -> Result<Forward, Refusal> {
         let (catalog, destination) = self.destination(&caller, head).await?;
         let mut destination = destination.returning(head, state).inspect_err(|_| self.deny(head))?;
@@ -104,13 +123,33 @@ impl Gateway {
             revoked,
             payer,
             only_waits,
+            trail: trail.clone(),
         };
+        if destination.tool.is_none() && trail.id().is_some() {
+            let read = destination.reads.as_ref().map(|reading| reading.known_as.as_str());
+            let name = read.map_or_else(|| native_name(&entry, head), str::to_owned);
+            trail.found(&entry, CalledTool::Unlisted(name));
+        }
+        trail.keep_arguments(|| arguments(head));
         let begun = self.begin_call(request, destination.tool, Some(head)).await;
         let call = begun.map_err(|failure| explain(&entry, failure, disclosure))?;
         let reads_are_private = self.mode == Mode::Enterprise;
         let reads = destination.reads;
         let backlog = VecDeque::new();
-        Ok(Forward { call, backlog, era, id, token, reads, reads_are_private, links, tasks, disclosure })
+        let trail = trail.clone();
+        Ok(Forward {
+            call,
+            backlog,
+            era,
+            id,
+            token,
+            reads,
+            reads_are_private,
+            links,
+            tasks,
+            disclosure,
+            trail,
+        })
     }
 
     /// Checks that a request still reaches this server. A call that was interrupted for input goes on only if its
@@ -172,6 +211,7 @@ impl Forward {
                 Ok(Inbound::Answer(answer)) => return self.finish(answer),
                 Ok(Inbound::Notice(notice)) => {
                     if let Some(notice) = self.for_caller(notice) {
+                        self.trail.mark("notice");
                         return Ok(Outbound::Notice(notice));
                     }
                 }
@@ -185,7 +225,11 @@ impl Forward {
                         Err(foreign) => self.call.refuse(&foreign),
                     }
                 }
-                Err(failure) => return Err(explain(self.call.entry(), failure, self.disclosure)),
+                Err(failure) => {
+                    let refusal = explain(self.call.entry(), failure, self.disclosure);
+                    self.trail.refused(&refusal);
+                    return Err(refusal);
+                }
             }
         }
     }
@@ -240,6 +284,10 @@ impl Forward {
     }
 
     fn finish(&mut self, mut response: Response) -> Result<Outbound, Refusal> {
+        self.trail.keep_result(|| response.message().clone());
+        if let Some(error) = response.error() {
+            self.trail.told(|| error.message.into_owned());
+        }
         let server_era = self.server_era();
         if self.tasks.concerns(&response, server_era) {
             let adapted =
@@ -265,6 +313,11 @@ impl Forward {
         })
     }
 
+    /// What is recorded of the call.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
     /// Cancels the call at the server.
     pub fn cancel(&mut self) {
         self.call.give_back();
@@ -272,6 +325,7 @@ impl Forward {
 
     /// Counts the call as failed, since the caller cannot give what the server asks for.
     pub fn fails_because(&mut self, refusal: &Refusal) {
+        self.trail.refused(refusal);
         self.call.fails_because(&refusal.to_string());
     }
 
@@ -292,6 +346,26 @@ impl Forward {
         }
         Some(patch.apply())
     }
+}
+
+/// The name or URI that a request asks for.
+fn asked_name<'a>(head: &'a Head<'_>) -> Option<&'a str> {
+    let params = head.params.as_ref()?;
+    params.name.as_ref().or(params.uri.as_ref()).map(|asked| asked.value.as_ref())
+}
+
+/// The same as the server knows it.
+fn native_name(entry: &Entry, head: &Head<'_>) -> String {
+    let name = asked_name(head).unwrap_or_default();
+    let prefix = format!("{}__", entry.name());
+    name.strip_prefix(&prefix).unwrap_or(name).to_owned()
+}
+
+/// The arguments of a call, as the caller wrote them.
+fn arguments(head: &Head<'_>) -> Bytes {
+    let params = head.params.as_ref().map(|params| params.span.clone());
+    let arguments = params.and_then(|params| walk::member(head.body, &params, "arguments"));
+    Bytes::copy_from_slice(arguments.map_or(b"", |span| &head.body[span]))
 }
 
 /// The caller's own id and progress token, as it wrote them.

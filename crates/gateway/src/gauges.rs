@@ -24,6 +24,8 @@ impl Gateway {
         GatewayState {
             is_store_writable: health.is_ok(),
             store_failures: health.failures,
+            are_records_written: self.recorder.failure().is_none(),
+            records_dropped: self.recorder.dropped(),
             tasks,
             sessions,
             streams: self.usages.streams(),

@@ -6,6 +6,7 @@ use super::caller::{Owner, Profile};
 use super::interview::CallListener;
 use super::request::{NoResult, OwnRequest, disabled};
 use super::result::members;
+use super::trail::Trail;
 use super::{Error, Gateway};
 use wire::{authored, text};
 
@@ -14,13 +15,13 @@ pub struct InvokedResult(Bytes);
 
 impl Gateway {
     /// Checks that a tool can be called, before anything is sent. A failed check counts as a denied call.
-    pub fn check_callable(&self, full_name: &str) -> Result<(), Error> {
+    pub fn check_callable(&self, full_name: &str, trail: &Trail) -> Result<(), Error> {
         let catalog = self.catalog();
         let checked = catalog.tool(full_name).and_then(|(entry, _)| match entry.upstream {
             Some(_) => Ok(()),
             None => Err(disabled(entry)),
         });
-        checked.inspect_err(|_| self.deny_call())
+        trail.settle(full_name, checked.inspect_err(|_| self.deny_call()))
     }
 
     /// Calls a tool with arguments given as JSON. A listener follows the call.
@@ -30,6 +31,19 @@ impl Gateway {
         full_name: &str,
         arguments: &[u8],
         listener: Option<CallListener>,
+        trail: &Trail,
+    ) -> Result<InvokedResult, Error> {
+        let invoked = self.call_tool(owner, full_name, arguments, listener, trail).await;
+        trail.settle(full_name, invoked)
+    }
+
+    async fn call_tool(
+        &self,
+        owner: Owner,
+        full_name: &str,
+        arguments: &[u8],
+        listener: Option<CallListener>,
+        trail: &Trail,
     ) -> Result<InvokedResult, Error> {
         let catalog = self.catalog();
         let (entry, tool) = catalog.tool(full_name).inspect_err(|_| self.deny_call())?;
@@ -45,9 +59,12 @@ impl Gateway {
                 ..Profile::of_gateway(Some(owner))
             },
             listener,
+            trail: trail.clone(),
         };
+        trail.keep_arguments(|| Bytes::copy_from_slice(arguments));
         let result = self.ask(entry, request).await;
         let explain = |no_result: NoResult| no_result.explain(full_name, entry, self.disclosure_to(owner));
+        let result = result.inspect(|result| trail.keep_result(|| result.clone()));
         result.map(InvokedResult).map_err(explain)
     }
 }

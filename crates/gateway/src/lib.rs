@@ -4,8 +4,8 @@
 //! after a failed one, and the changes of other gateways), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
 //! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
 //! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
-//! access), `usage` and `quota` (what they use of their limits), `destination`, `engine` and `ending` (how a request is sent to a
-//! server, and its outcome), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
+//! access), `usage` and `quota` (what they use of their limits), `destination`, `engine`, `stopwatch` and `ending` (how a request is sent to a
+//! server, and its outcome), `trail` and `recorder` (what is recorded of it), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
 //! `refusal`, `error` and `disclosure` (what comes back), `subscriptions`, `tasks`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
@@ -51,6 +51,7 @@ mod quota;
 pub mod recent_clients;
 mod reconcile;
 pub mod record;
+pub mod recorder;
 pub mod refusal;
 mod replicas;
 mod request;
@@ -66,6 +67,7 @@ mod stopwatch;
 pub mod subscriptions;
 pub mod tasks;
 pub mod tools;
+pub mod trail;
 mod union;
 mod unknown_resource;
 pub mod usage;
@@ -108,6 +110,7 @@ use interview::Interviews;
 use lists::ListCache;
 use principals::Principals;
 use recent_clients::RecentClients;
+use recorder::{Recorder, Recording};
 use replicas::Replicas;
 use retired_tokens::RetiredTokens;
 use subscriptions::{SubscribedTopic, Subscriptions};
@@ -162,6 +165,8 @@ pub struct Gateway {
     usages: Usages,
     interviews: Interviews,
     recent_clients: RecentClients,
+    /// The records of calls.
+    pub recorder: Arc<Recorder>,
     /// The most verbose level that any agent asked for.
     log_level: Mutex<Option<LogLevel>>,
     /// Signals that the catalog was swapped.
@@ -186,6 +191,7 @@ impl Gateway {
         options: Options,
         authorization_life: Duration,
         sharing: Sharing,
+        recording: Recording,
         metrics: Metrics,
     ) -> Result<Arc<Self>, Error> {
         let is_initialized = admission::claim_mode(&store, mode).await?;
@@ -236,7 +242,6 @@ impl Gateway {
         let catalog = Catalog::new(entries, groups).with_principals(principals).following(0);
         let gateway = Arc::new(Self {
             catalog: ArcSwap::from_pointee(catalog),
-            store,
             keeper: keeper.clone(),
             authorization_life,
             retired_tokens,
@@ -250,6 +255,8 @@ impl Gateway {
             usages: Usages::new(&options.budgets),
             interviews: Interviews::default(),
             recent_clients: RecentClients::default(),
+            recorder: Arc::new(Recorder::new(recording, store.records())),
+            store,
             upstream_options: options,
             events,
             lists: ListCache::default(),
@@ -278,6 +285,7 @@ impl Gateway {
         gateway.tasks.spawn(async move { stop.run_until_cancelled(beat).await });
         let (heal, stop) = (gateway.clone().keep_store_healthy(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(heal).await });
+        gateway.recorder.start();
         Ok(gateway)
     }
 
@@ -298,6 +306,7 @@ impl Gateway {
         if tokio::time::timeout(LAST_TASKS, self.upstream_options.tasks.wait()).await.is_err() {
             tracing::warn!("stopped waiting for links that do not close or grants that are not renewed");
         }
+        self.recorder.stop().await;
         self.leave().await;
         self.store.close().await;
     }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::caller::{Owner, Profile};
+use super::ending::CalledTool;
 use super::request::OwnRequest;
 use super::result::members;
 use super::tools::{Coverage, Switchable};
+use super::trail::Trail;
 use super::{Catalog, Entry, Error, Gateway};
 use model::{FieldError, Prompt};
 use wire::{authored, text};
@@ -34,6 +36,18 @@ impl Gateway {
         owner: Owner,
         full_name: &str,
         arguments: &BTreeMap<String, String>,
+        trail: &Trail,
+    ) -> Result<Vec<u8>, Error> {
+        let rendered = self.get_prompt(owner, full_name, arguments, trail).await;
+        trail.settle(full_name, rendered)
+    }
+
+    async fn get_prompt(
+        &self,
+        owner: Owner,
+        full_name: &str,
+        arguments: &BTreeMap<String, String>,
+        trail: &Trail,
     ) -> Result<Vec<u8>, Error> {
         let catalog = self.catalog();
         let (entry, prompt) = catalog.prompt(full_name)?;
@@ -56,8 +70,12 @@ impl Gateway {
             is_repeatable: true,
             listener: None,
             profile: Profile::of_gateway(Some(owner)),
+            trail: trail.clone(),
         };
+        trail.found(entry, CalledTool::Unlisted(prompt.name.clone()));
+        trail.keep_arguments(|| arguments.clone().into());
         let result = self.ask(entry, request).await;
+        let result = result.inspect(|result| trail.keep_result(|| result.clone()));
         let result =
             result.map_err(|no_result| no_result.explain(full_name, entry, self.disclosure_to(owner)))?;
         let members = members(&result);

@@ -13,6 +13,7 @@ use super::ending::CalledTool;
 use super::engine::{Call, CallRequest, Failure, Payer};
 use super::input::{self, InputRound};
 use super::interview::{CallEvent, CallListener, Interview, PersonsAnswer, Progressed};
+use super::trail::Trail;
 use super::wording::{Authored, Wording};
 use super::{Error, Gateway};
 use budget::Bound;
@@ -34,6 +35,8 @@ pub struct OwnRequest<'a> {
     pub listener: Option<CallListener>,
     /// Decides which link it uses, and who pays for it.
     pub profile: Profile,
+    /// What is recorded of it.
+    pub trail: Trail,
 }
 
 /// Why a request has no result.
@@ -55,7 +58,7 @@ pub enum NoResult {
 impl Gateway {
     /// Sends a request and returns the `result` of the response, as the server wrote it.
     pub(super) async fn ask(&self, entry: &Arc<Entry>, request: OwnRequest<'_>) -> Result<Bytes, NoResult> {
-        let OwnRequest { method, params, tool, is_repeatable, listener, profile } = request;
+        let OwnRequest { method, params, tool, is_repeatable, listener, profile, trail } = request;
         let payer = profile.owner.and_then(|owner| payer(method, owner));
         let params = params.iter().map(|(key, value)| (*key, value.to_vec())).collect();
         // Subscriptions are the gateway's own: what the server asks meanwhile has nothing to do with them.
@@ -78,6 +81,7 @@ impl Gateway {
             revoked: None,
             payer,
             only_waits: false,
+            trail: trail.clone(),
         };
         let owner = call_request.profile.owner.unwrap_or(Owner::Anybody);
         let tool = tool.map(|tool| CalledTool::of(&call_request.entry, tool));

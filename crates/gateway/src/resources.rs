@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use super::caller::{Owner, Profile};
 use super::catalog::{Catalog, Entry};
+use super::ending::CalledTool;
 use super::refusal::Refusal;
 use super::request::{NoResult, OwnRequest};
 use super::result::members;
 use super::tools::Coverage;
+use super::trail::Trail;
 use super::unknown_resource::says_not_found;
 use super::view::{Lens, Part};
 use super::{Error, Gateway};
@@ -163,7 +165,12 @@ impl Gateway {
     }
 
     /// Reads a resource: `contents` as the upstream sent them.
-    pub async fn read_resource(&self, owner: Owner, text: &str) -> Result<Vec<u8>, Error> {
+    pub async fn read_resource(&self, owner: Owner, text: &str, trail: &Trail) -> Result<Vec<u8>, Error> {
+        let contents = self.contents_of(owner, text, trail).await;
+        trail.settle(text, contents)
+    }
+
+    async fn contents_of(&self, owner: Owner, text: &str, trail: &Trail) -> Result<Vec<u8>, Error> {
         self.check_uri(text)?;
         let catalog = self.catalog();
         let (entry, known_as) = catalog.reader_of(text)?;
@@ -176,8 +183,12 @@ impl Gateway {
             is_repeatable: true,
             listener: None,
             profile: Profile::of_gateway(Some(owner)),
+            trail: trail.clone(),
         };
-        let result = self.ask(entry, request).await.map_err(|no_result| match no_result {
+        trail.found(entry, CalledTool::Unlisted(known_as.clone()));
+        let result = self.ask(entry, request).await;
+        let result = result.inspect(|result| trail.keep_result(|| result.clone()));
+        let result = result.map_err(|no_result| match no_result {
             NoResult::Rpc { code, message, data } if says_not_found(code, data.as_deref(), &known_as) => {
                 let message = Redactor::of(&entry.registration.config).redact(&message);
                 Error::not_found(format!("server {:?} says: {message}", entry.name().as_str()))

@@ -11,6 +11,7 @@ use super::catalog::Entry;
 use super::disclosure::Disclosure;
 use super::refusal::Refusal;
 use super::request::{NoResult, OwnRequest};
+use super::trail::Trail;
 use model::Topic;
 use upstream::Upstream;
 use wire::{Era, text};
@@ -263,6 +264,7 @@ impl Gateway {
             is_repeatable: true,
             listener: None,
             profile: profile.clone(),
+            trail: Trail::default(),
         };
         match self.ask(entry, request).await {
             Ok(_) => Ok(()),

@@ -14,6 +14,7 @@ use super::bridge::need;
 use super::bridge::open_questions::OpenQuestions;
 use super::bridge::state::Bond;
 use super::live::CallInFlight;
+use super::modern::client_info;
 use super::reply::{Message, Reply};
 use super::stream::{self, Outlet};
 use budget::Bound;
@@ -23,6 +24,7 @@ use gateway::destination::ReturnedState;
 use gateway::forward::{Forward, Outbound};
 use gateway::question::Question;
 use gateway::refusal::Refusal;
+use gateway::trail::Trail;
 use model::Capabilities;
 use wire::error::code;
 use wire::{Era, Head, OwnedId};
@@ -64,6 +66,8 @@ pub struct ClientCall {
     pub open: OpenQuestions,
     /// What a legacy client has to answer to a modern server.
     pub asking: Option<Box<Asking>>,
+    /// What is recorded of it.
+    pub trail: Trail,
 }
 
 /// One round of a modern request.
@@ -87,13 +91,15 @@ impl Mcp {
         beside: &Beside,
         round: Option<Round>,
     ) -> Option<Reply> {
+        let trail = self.trail(&caller, head);
         let in_flight = match caller.profile.owner {
             Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &id)),
             Some(Owner::Principal(_) | Owner::Anybody | Owner::Link(_)) | None => None,
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
         // Pinned here, because moving a large future is expensive.
-        let call = ClientCall { caller, id, round, in_flight, open: OpenQuestions::default(), asking: None };
+        let call =
+            ClientCall { caller, id, round, in_flight, open: OpenQuestions::default(), asking: None, trail };
         let run = pin!(self.begin(call, head, message, beside));
         match cancelled {
             Some(cancelled) => cancelled.run_until_cancelled(run).await,
@@ -109,10 +115,26 @@ impl Mcp {
         beside: &Beside,
     ) -> Reply {
         let state = call.round.as_mut().and_then(|round| round.state.take());
-        match self.gateway.forward(call.caller.clone(), head, message, state).await {
+        match self.gateway.forward(call.caller.clone(), head, message, state, &call.trail).await {
             Ok(forward) => self.answer(call, forward, beside).await,
-            Err(refusal) => Reply::refusal(call.caller.profile.era, &call.id, &refusal),
+            Err(refusal) => Reply::refusal(call.caller.profile.era, &call.id, &refusal).to_call(&call.trail),
         }
+    }
+
+    /// Begins what is recorded of a request, if it is a call.
+    pub(super) fn trail(&self, caller: &Arc<Caller>, head: &Head<'_>) -> Trail {
+        let method = head.method.as_deref().unwrap_or_default();
+        let trail = self.gateway.trail_of_agent(caller, method, head.body.len());
+        if let (Some(_), Some(meta)) = (trail.id(), head.meta()) {
+            if meta.client_info.is_some() {
+                let (name, version) = client_info(head);
+                trail.set_agent(|| format!("{name} {version}"));
+            }
+            if let Some(traceparent) = &meta.traceparent {
+                trail.set_trace(&traceparent.value);
+            }
+        }
+        trail
     }
 
     /// Carries a call until its answer, or until its response becomes a stream.
@@ -122,19 +144,22 @@ impl Mcp {
         mut forward: Forward,
         beside: &Beside,
     ) -> Reply {
+        let trail = call.trail.clone();
         loop {
             let message = match self.pump(&mut call, &mut forward, beside).await {
                 Pumped::Before(message) => message,
-                Pumped::Answer(answer) => return Reply::answer(answer),
-                Pumped::Input(answer) => return Reply::whole(answer),
-                Pumped::Parked => return Reply::message(self.park(call, forward)),
+                Pumped::Answer(answer) => return Reply::answer(answer).to_call(&trail),
+                Pumped::Input(answer) => return Reply::whole(answer).to_call(&trail),
+                Pumped::Parked => return Reply::message(self.park(call, forward)).to_call(&trail),
                 Pumped::Pages(refused) => {
-                    return Reply::message(self.park_for_pages(call, forward.server(), refused));
+                    let parked = self.park_for_pages(call, forward.server(), refused);
+                    return Reply::message(parked).to_call(&trail);
                 }
                 Pumped::Refused(refusal) => {
-                    return Reply::refusal(call.caller.profile.era, &call.id, &refusal);
+                    return Reply::refusal(call.caller.profile.era, &call.id, &refusal).to_call(&trail);
                 }
             };
+            trail.answered(message.len());
             match beside {
                 Beside::Nowhere => {}
                 Beside::Stream(outlet) => {
@@ -156,7 +181,7 @@ impl Mcp {
     async fn go_on(self: &Arc<Self>, mut call: ClientCall, mut forward: Forward, outlet: Outlet) {
         let cancelled = call.in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default();
         let gone = outlet.gone.clone();
-        let era = call.caller.profile.era;
+        let (era, trail) = (call.caller.profile.era, call.trail.clone());
         let carry = async {
             let beside = Beside::Stream(outlet.clone());
             let mut is_closed = false;
@@ -173,6 +198,7 @@ impl Mcp {
                 };
                 match pumped {
                     Pumped::Before(message) => {
+                        trail.answered(message.len());
                         outlet.room().await;
                         outlet.send(&message);
                     }
@@ -186,7 +212,7 @@ impl Mcp {
             Era::Modern => gone.run_until_cancelled(carry).await,
         };
         if let Some(last) = last {
-            outlet.send(&match last {
+            let message = match last {
                 Pumped::Before(message) | Pumped::Input(message) => message,
                 Pumped::Answer(answer) => answer.message(),
                 Pumped::Parked => self.park(call, forward).join(),
@@ -194,7 +220,9 @@ impl Mcp {
                 Pumped::Refused(refusal) => {
                     Message::refusal(call.caller.profile.era, &call.id, &refusal).join()
                 }
-            });
+            };
+            trail.answered(message.len());
+            outlet.send(&message);
         }
         outlet.finish();
     }

@@ -14,7 +14,8 @@ use super::stream::{self, Outlet};
 use super::{Ask, ClientTransport, Mcp};
 use gateway::caller::{LinkScope, Scope, Viewer};
 use gateway::refusal::Refusal;
-use model::PrincipalId;
+use gateway::trail::Arrival;
+use model::{Door, PrincipalId};
 use wire::Era;
 
 /// The bits of a number that tell which gateway gave it.
@@ -130,6 +131,7 @@ impl Forwarded {
             query: None,
             body: request.body,
             is_forwarded: false,
+            arrival: Arrival::now(Door::Mcp, None),
         })
     }
 }
@@ -218,12 +220,12 @@ impl Mcp {
         };
         let client = request.client.map(PrincipalId);
         let catalog = self.gateway.catalog();
-        let principal = client.map(|client| catalog.principals().by_id(client));
+        let known = client.and_then(|client| catalog.principals().by_id(client));
         // Its token was revoked meanwhile.
-        let Some(revoked) = principal.map_or(Some(None), |found| found.map(|of| Some(of.revoked().clone())))
-        else {
+        if known.is_none() && client.is_some() {
             return Reply::unknown_session();
-        };
+        }
+        let revoked = known.map(|principal| principal.revoked().clone());
         let ask = Ask {
             method: &request.method,
             transport,
@@ -236,6 +238,7 @@ impl Mcp {
             query: request.query.as_deref(),
             body: request.body,
             is_forwarded: true,
+            arrival: Arrival::now(transport.door(), known.cloned()),
         };
         if let Some(link) = ask.viewer.scope.link()
             && let Some(reply) = self.serve_link(&ask, link).await

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::reply::Reply;
 use super::{Ask, Mcp};
 use gateway::caller::Scope;
+use model::Door;
 
 /// The transport and the scope that an MCP path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,16 @@ pub enum ClientTransport {
     Sse,
     /// The address that a client of HTTP+SSE posts to.
     Message,
+}
+
+impl ClientTransport {
+    /// How calls over it are recorded.
+    pub fn door(self) -> Door {
+        match self {
+            ClientTransport::Streamable => Door::Mcp,
+            ClientTransport::Sse | ClientTransport::Message => Door::Sse,
+        }
+    }
 }
 
 impl Mcp {

@@ -21,6 +21,7 @@ use gateway::caller::{Caller, Logs, Owner, Profile, Viewer};
 use gateway::destination::is_list;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
+use gateway::trail::Arrival;
 use model::{Capabilities, LogLevel, deep_json};
 use wire::{Era, Head, MessageKind, OwnedId, Version, authored, text, walk};
 
@@ -33,6 +34,8 @@ pub struct Sender {
     /// `None` where the client sent a message without a session, as revision 2025-03-26 allows.
     pub session: Option<Arc<Session>>,
     pub beside: Beside,
+    /// How the message arrived.
+    pub arrival: Arrival,
 }
 
 /// The body of a POST, with the data from its headers.
@@ -45,6 +48,7 @@ struct Post {
     viewer: Viewer,
     revoked: Option<CancellationToken>,
     body: Bytes,
+    arrival: Arrival,
 }
 
 impl Mcp {
@@ -57,13 +61,14 @@ impl Mcp {
             viewer: ask.viewer,
             revoked: ask.revoked,
             body: ask.body,
+            arrival: ask.arrival,
         };
         // Disconnecting is not cancelling: the request runs on, and its answer is dropped.
         runs_on(self.clone(), || self.clone().answer_post(post)).await
     }
 
     async fn answer_post(self: Arc<Self>, post: Post) -> Reply {
-        let Post { session, version, routing, beside, viewer, revoked, body } = post;
+        let Post { session, version, routing, beside, viewer, revoked, body, arrival } = post;
         let is_batch = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
         let head = if is_batch { None } else { Some(Head::parse(&body)) };
         let head = match head.transpose() {
@@ -82,7 +87,7 @@ impl Mcp {
         if let Some(session) = &session {
             self.lives.touch(session.serial);
         }
-        let sender = Sender { viewer, revoked, session, beside };
+        let sender = Sender { viewer, revoked, session, beside, arrival };
         match head {
             // Boxed, to keep the common future small.
             None => Box::pin(self.take_batch(&body, version.as_deref(), sender)).await,
@@ -332,6 +337,7 @@ impl Mcp {
             client_version: session.map(|session| session.client_version.clone()).unwrap_or_default(),
             logs: session.and_then(|of| self.lives.level_of(of.serial)).map_or(Logs::All, Logs::From),
             revoked: sender.revoked.clone(),
+            arrival: sender.arrival.clone(),
         }
     }
 

@@ -43,6 +43,7 @@ use gateway::audience::Extent;
 use gateway::caller::Profile;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
+use gateway::trail::Arrival;
 use seal::PurposeSeal;
 use wire::{Era, Head, Version};
 
@@ -94,6 +95,8 @@ pub struct Ask<'a> {
     pub body: Bytes,
     /// Whether another gateway on the same database forwarded it.
     pub is_forwarded: bool,
+    /// How it arrived.
+    pub arrival: Arrival,
 }
 
 impl Ask<'_> {

@@ -161,17 +161,12 @@ impl Mcp {
                 if method == "tools/call" {
                     self.gateway.deny_call();
                 }
-                return Reply::refusal(Era::Modern, &id, &refusal);
+                let trail = self.trail(&Arc::new(caller_of(ask, head, Logs::None)), head);
+                trail.refused(&refusal);
+                return Reply::refusal(Era::Modern, &id, &refusal).to_call(&trail);
             }
         };
-        let caller = Caller {
-            viewer: ask.viewer.clone(),
-            profile: profile(head, &ask.viewer),
-            client_name: Arc::default(),
-            client_version: Arc::default(),
-            logs,
-            revoked: ask.revoked.clone(),
-        };
+        let caller = caller_of(ask, head, logs);
         let beside = if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere };
         let (caller, message) = (Arc::new(caller), &ask.body);
         let state = match returned {
@@ -204,13 +199,25 @@ impl Mcp {
     }
 }
 
+fn caller_of(ask: &Ask<'_>, head: &Head<'_>, logs: Logs) -> Caller {
+    Caller {
+        viewer: ask.viewer.clone(),
+        profile: profile(head, &ask.viewer),
+        client_name: Arc::default(),
+        client_version: Arc::default(),
+        logs,
+        revoked: ask.revoked.clone(),
+        arrival: ask.arrival.clone(),
+    }
+}
+
 /// The profile of the client that sent a request.
 pub(super) fn profile(head: &Head<'_>, viewer: &Viewer) -> Profile {
     Profile { era: Era::Modern, capabilities: declared(head), owner: Some(viewer.owner()) }
 }
 
 /// The name and version that the client gives itself in the request; empty if it gives none.
-fn client_info(head: &Head<'_>) -> (Arc<str>, Arc<str>) {
+pub(super) fn client_info(head: &Head<'_>) -> (Arc<str>, Arc<str>) {
     let info = head.meta().and_then(|meta| meta.client_info.as_ref());
     let member = |key: &str| -> Arc<str> {
         let value = info.and_then(|info| walk::member(head.body, info, key));

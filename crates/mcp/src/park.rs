@@ -15,6 +15,7 @@ use gateway::answer::Answer;
 use gateway::caller::Caller;
 use gateway::forward::Forward;
 use gateway::refusal::Refusal;
+use gateway::trail::Trail;
 use wire::{Era, Head, OwnedId, Patch, authored, find_answer_id, text};
 
 /// A request with which a client comes back to a parked call.
@@ -121,7 +122,8 @@ impl Mcp {
                     parked.open.gather();
                 }
                 let open = parked.open;
-                let call = ClientCall { caller, id, round, in_flight: None, open, asking: None };
+                let trail = forward.trail().clone();
+                let call = ClientCall { caller, id, round, in_flight: None, open, asking: None, trail };
                 self.answer(call, *forward, &beside).await
             }
             Waits::Pages(refused) if !agreed => Reply::answer(with_id(refused, &id)),
@@ -131,7 +133,8 @@ impl Mcp {
             }
             Waits::Pages(refused) => {
                 let open = parked.open;
-                let call = ClientCall { caller, id, round, in_flight: None, open, asking: None };
+                let trail = Trail::default();
+                let call = ClientCall { caller, id, round, in_flight: None, open, asking: None, trail };
                 Reply::message(self.park_for_pages(call, &server, refused))
             }
         }

@@ -15,6 +15,7 @@ use super::stream::EventBody;
 use budget::Exceeded;
 use gateway::answer::Answer;
 use gateway::refusal::Refusal;
+use gateway::trail::Trail;
 use wire::error::code;
 use wire::{Era, Head, HeadError, Version, authored, method, text};
 
@@ -28,6 +29,8 @@ pub struct Reply {
     /// After how many seconds the request may succeed.
     pub retry_after: Option<&'static str>,
     pub body: ReplyBody,
+    /// What is recorded of a call. It is kept until the reply has been sent.
+    pub trail: Trail,
 }
 
 pub enum ReplyBody {
@@ -39,7 +42,17 @@ pub enum ReplyBody {
 
 impl Reply {
     fn new(status: StatusCode, body: ReplyBody) -> Self {
-        Self { status, session: None, opened: None, allow: None, retry_after: None, body }
+        let trail = Trail::default();
+        Self { status, session: None, opened: None, allow: None, retry_after: None, body, trail }
+    }
+
+    /// The reply to a call.
+    pub fn to_call(mut self, trail: &Trail) -> Self {
+        if let ReplyBody::Json(pieces) = &self.body {
+            trail.answered(pieces.iter().map(Bytes::len).sum());
+        }
+        self.trail = trail.clone();
+        self
     }
 
     fn sentence(status: StatusCode, sentence: &str) -> Self {

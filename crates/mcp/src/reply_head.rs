@@ -6,6 +6,7 @@ use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::reply::{Reply, ReplyBody};
+use gateway::trail::Trail;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyHead {
@@ -48,6 +49,8 @@ impl ReplyHead {
             allow: None,
             retry_after: self.is_busy.then_some("1"),
             body,
+            // The other gateway records it.
+            trail: Trail::default(),
         }
     }
 }

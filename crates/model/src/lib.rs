@@ -3,12 +3,14 @@
 
 pub mod allow_list;
 pub mod arguments;
+pub mod call_record;
 pub mod capabilities;
 pub mod client;
 pub mod deep_json;
 pub mod excerpt;
 pub mod fields;
 pub mod group;
+pub mod histogram;
 pub mod import;
 pub mod issued;
 pub mod log_level;
@@ -30,10 +32,12 @@ pub mod uri;
 pub mod user;
 
 pub use allow_list::AllowList;
+pub use call_record::{CallRecord, Door, RecordedPrincipal};
 pub use capabilities::Capabilities;
 pub use client::Client;
 pub use fields::{FieldError, Fields};
 pub use group::{Group, GroupName};
+pub use histogram::Histogram;
 pub use issued::Issued;
 pub use log_level::LogLevel;
 pub use mode::Mode;

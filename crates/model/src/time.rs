@@ -13,6 +13,61 @@ pub fn rfc3339(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
+/// Reads a time as RFC 3339 writes it, with any offset; milliseconds since 1970.
+pub fn parse(text: &str) -> Option<i64> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let part = |from: usize, to: usize, of: &str| of.get(from..to).and_then(number);
+    let separators = (date.as_bytes()[4], date.as_bytes()[7]);
+    let (year, month, day): (i64, i64, i64) = (part(0, 4, date)?, part(5, 7, date)?, part(8, 10, date)?);
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let (clock, rest) = rest.split_at_checked(8)?;
+    let (hour, minute, second) = (part(0, 2, clock)?, part(3, 5, clock)?, part(6, 8, clock)?);
+    if separators != (b'-', b'-') || clock.as_bytes()[2] != b':' || clock.as_bytes()[5] != b':' {
+        return None;
+    }
+    let days = (-1..=1)
+        .map(|guess| days_of(year, month, day) + guess)
+        .find(|days| civil(*days) == (year, month, day))?;
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let (fraction, offset) = match rest.strip_prefix('.') {
+        None => (0, rest),
+        Some(rest) => {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let shown: String = rest[..digits].chars().chain("000".chars()).take(3).collect();
+            (number(&shown).filter(|_| digits > 0)?, &rest[digits..])
+        }
+    };
+    let offset = match offset {
+        "Z" | "z" => 0,
+        _ => {
+            let sign = match offset.as_bytes().first()? {
+                b'+' => 1,
+                b'-' => -1,
+                _ => return None,
+            };
+            if offset.len() != 6 || offset.as_bytes()[3] != b':' {
+                return None;
+            }
+            sign * (part(1, 3, offset)? * 60 + part(4, 6, offset)?)
+        }
+    };
+    Some((((days * 24 + hour) * 60 + minute - offset) * 60 + second) * 1000 + fraction)
+}
+
+/// About how many days a date is after 1970-01-01, if it exists.
+fn days_of(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month <= 2 { (year - 1, month + 12) } else { (year, month) };
+    365 * year + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
+        + (153 * (month - 3) + 2) / 5
+        + day
+        - 719_469
+}
+
 pub fn milliseconds(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -34,6 +89,36 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for ms in [0, 1, 951_782_400_000, 1_709_164_800_123, 4_102_444_799_999, -1, 1_000_000_000_000] {
+            assert_eq!(parse(&rfc3339(ms)), Some(ms), "{}", rfc3339(ms));
+        }
+        for (text, ms) in [
+            ("2026-01-31T12:00:00Z", 1_769_860_800_000),
+            ("2026-01-31T14:00:00.5+02:00", 1_769_860_800_500),
+            ("2026-01-31 07:30:00-04:30", 1_769_860_800_000),
+        ] {
+            assert_eq!(parse(text), Some(ms), "{text}");
+        }
+        for wrong in [
+            "",
+            "2026",
+            "2026-01-31",
+            "2026-02-30T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-01-31T24:00:00Z",
+            "2026-01-31T12:00:00",
+            "2026-01-31T12:00:00+2",
+            "2026-01-31T12:00:00.Z",
+            "2026/01/31T12:00:00Z",
+            "1769860800",
+            "2026-01-31T12:00:0éZ",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn times_are_written_in_utc() {

@@ -32,6 +32,8 @@ type WriteWatcher = Box<dyn Fn(Duration) + Send + Sync>;
 pub(super) struct HealthSender {
     state: watch::Sender<Health>,
     writes: Arc<WriteReports>,
+    /// Whether somebody else reports failures.
+    is_quiet: bool,
 }
 
 #[derive(Default)]
@@ -44,13 +46,18 @@ impl Debug for WriteReports {
 }
 
 impl HealthSender {
+    /// For what is not a change: whoever writes it reports that it failed.
+    pub(super) fn quiet() -> Self {
+        Self { is_quiet: true, ..Self::default() }
+    }
+
     pub(super) fn fail(&self, error: &sqlx::Error) {
         self.fail_because(&describe(error));
     }
 
     pub(super) fn fail_because(&self, reason: &str) {
         self.state.send_modify(|health| {
-            if health.is_ok() {
+            if health.is_ok() && !self.is_quiet {
                 tracing::error!(reason, "the database failed to store a change");
             }
             health.failures += 1;

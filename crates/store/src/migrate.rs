@@ -33,6 +33,10 @@ pub(super) const MIGRATIONS: [MigrationText; 16] = [
     (16, "homes", include_str!("../../../migrations/0016_homes.sql")),
 ];
 
+/// The tables of records. On a server they are beside all others; on SQLite they have a file of their own.
+pub(super) const RECORDS: [MigrationText; 1] =
+    [(17, "calls", include_str!("../../../migrations/0017_calls.sql"))];
+
 /// Taken by whoever migrates a database on a server, so that many gateways can start at once.
 const LOCK: i64 = 0x746f_6f6c_6761_7465;
 const TAKE_LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
@@ -78,7 +82,7 @@ async fn run_locked(
     quieted.map_err(|cause| OpenStoreError::from_sqlx(address, cause))?;
     take_lock(tx, address).await?;
     admission::check(tx, address, seal, origin).await?;
-    let mut migrator = migrator_within();
+    let mut migrator = migrator_within(tx);
     // A newer gateway may have run further ones: each keeps the version before it working.
     migrator.set_ignore_missing(true);
     run_in(tx, &migrator, address).await
@@ -90,7 +94,7 @@ pub(super) async fn run_within(tx: &mut Tx, address: &DatabaseAddress) -> Result
         admission::check_version(tx, address).await?;
         take_lock(tx, address).await?;
     }
-    run_in(tx, &migrator_within(), address).await
+    run_in(tx, &migrator_within(tx), address).await
 }
 
 async fn take_lock(tx: &mut Tx, address: &DatabaseAddress) -> Result<(), OpenStoreError> {
@@ -119,8 +123,11 @@ fn failed(address: &DatabaseAddress, error: MigrateError) -> OpenStoreError {
 }
 
 /// Migrations that are a part of a transaction.
-fn migrator_within() -> Migrator {
-    let mut migrator = migrator(&MIGRATIONS);
+fn migrator_within(tx: &Tx) -> Migrator {
+    let mut migrator = match tx {
+        Tx::Sqlite(_) => migrator(&MIGRATIONS),
+        Tx::Postgres(_) => migrator(&[&MIGRATIONS[..], &RECORDS].concat()),
+    };
     for migration in migrator.migrations.to_mut() {
         migration.no_tx = true;
     }

@@ -108,6 +108,11 @@ impl Postgres {
         Ok(())
     }
 
+    /// The same connections, for what is not a change.
+    pub(super) fn apart(&self) -> Self {
+        Self { health: HealthSender::quiet(), ..self.clone() }
+    }
+
     /// A connection for what is done outside of the transactions of the store.
     pub(super) async fn lend(&self) -> Result<Lent, sqlx::Error> {
         Ok(Lent(Some(self.pool.acquire().await?)))

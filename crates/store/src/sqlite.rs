@@ -51,11 +51,24 @@ struct ConnectionSlot {
 impl Sqlite {
     /// Opens the database. If the disk has no room for that, a connection that only reads is enough.
     pub(super) async fn open(database: &Path, health: HealthSender) -> Result<Self, sqlx::Error> {
+        // A confirmed write must survive a power cut.
+        Self::open_with(database, SqliteSynchronous::Full, health).await
+    }
+
+    /// The same for records: what was written last may be lost in a power cut, but not if this process is killed.
+    pub(super) async fn open_records(file: &Path, health: HealthSender) -> Result<Self, sqlx::Error> {
+        Self::open_with(file, SqliteSynchronous::Normal, health).await
+    }
+
+    async fn open_with(
+        file: &Path,
+        synchronous: SqliteSynchronous,
+        health: HealthSender,
+    ) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
-            .filename(database)
+            .filename(file)
             .journal_mode(SqliteJournalMode::Wal)
-            // A confirmed write must survive a power cut.
-            .synchronous(SqliteSynchronous::Full)
+            .synchronous(synchronous)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT);
         let mut slot = ConnectionSlot::default();
@@ -90,6 +103,10 @@ impl Sqlite {
         let slot = ConnectionSlot { live: Some(connection), ..ConnectionSlot::default() };
         let health = HealthSender::default();
         Ok((database, Self { options: Arc::new(options), slot: Arc::new(Mutex::new(slot)), health }))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.options.get_filename()
     }
 
     /// The first column of the rows that a statement returns.

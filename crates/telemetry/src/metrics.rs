@@ -68,6 +68,10 @@ pub struct GatewayState {
     pub is_store_writable: bool,
     /// The number of writes that have failed since the start.
     pub store_failures: u64,
+    /// Whether records of calls can be written, or are off.
+    pub are_records_written: bool,
+    /// How many calls have no record although they should.
+    pub records_dropped: u64,
     /// The number of live tasks of the runtime.
     pub tasks: u64,
     /// Sessions of clients that hold something.
@@ -93,8 +97,11 @@ pub struct GatewayState {
 /// A gauge without labels: name, description, and its value.
 type PlainGauge = (&'static str, &'static str, fn(&GatewayState) -> u64);
 
-const GAUGES: [PlainGauge; 7] = [
+const GAUGES: [PlainGauge; 8] = [
     ("store_writable", "1 while changes can be stored, else 0", |state| state.is_store_writable.into()),
+    ("records_writable", "1 while records of calls can be written, else 0", |state| {
+        state.are_records_written.into()
+    }),
     ("runtime_tasks", "Live tasks of the runtime", |state| state.tasks),
     ("sessions", "Sessions of clients that hold something", |state| state.sessions),
     ("streams", "Open event streams of clients", |state| state.streams),
@@ -115,6 +122,7 @@ pub struct Metrics {
     refused_tokens: Counter,
     store_times: Histogram,
     store_failures: Counter,
+    records_dropped: Counter,
     gauges: [Gauge<u64, AtomicU64>; GAUGES.len()],
     links: Family<StateLabel, Gauge<u64, AtomicU64>>,
     catalog: Family<KindLabel, Gauge<u64, AtomicU64>>,
@@ -178,6 +186,8 @@ impl Metrics {
         registry.register("store_seconds", "Time of writes to the database", store_times.clone());
         let store_failures = Counter::default();
         registry.register("store_failures", "Writes to the database that failed", store_failures.clone());
+        let records_dropped = Counter::default();
+        registry.register("records_dropped", "Calls without a record", records_dropped.clone());
         let gauges = GAUGES.map(|(name, help, _)| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -200,6 +210,7 @@ impl Metrics {
             refused_tokens: counter(SignIn::Refused),
             store_times,
             store_failures,
+            records_dropped,
             gauges,
             links,
             catalog,
@@ -265,6 +276,7 @@ impl Metrics {
             gauge.set(value(state));
         }
         self.store_failures.inner().store(state.store_failures, Ordering::Relaxed);
+        self.records_dropped.inner().store(state.records_dropped, Ordering::Relaxed);
         for &(state, count) in &state.links {
             self.links.get_or_create(&StateLabel { state }).set(count);
         }

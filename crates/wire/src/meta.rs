@@ -12,6 +12,8 @@ pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilitie
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// The trace that a request belongs to, as in the HTTP header of that name.
+pub const TRACEPARENT: &str = "traceparent";
 pub const PROGRESS_TOKEN: &str = "progressToken";
 /// The task that a message of revision 2025-11-25 belongs to, as an object with its id.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";

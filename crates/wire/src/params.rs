@@ -31,6 +31,7 @@ const META_KEYS: &[&str] = &[
     meta::SUBSCRIPTION_ID,
     meta::PROGRESS_TOKEN,
     meta::RELATED_TASK,
+    meta::TRACEPARENT,
 ];
 const REFERENCE_KEYS: &[&str] = &["type", "name", "uri"];
 
@@ -82,6 +83,7 @@ pub struct Meta<'a> {
     pub log_level: Option<Text<'a>>,
     pub subscription_id: Option<Id<'a>>,
     pub progress_token: Option<Id<'a>>,
+    pub traceparent: Option<Text<'a>>,
     /// An object.
     pub related_task: Option<Span>,
 }
@@ -156,6 +158,8 @@ impl<'a> Meta<'a> {
                 meta::LOG_LEVEL => read.log_level = member.text(mistyped),
                 meta::SUBSCRIPTION_ID => read.subscription_id = member.id(mistyped),
                 meta::RELATED_TASK => read.related_task = member.object(mistyped),
+                // Whatever it is, the request is served.
+                meta::TRACEPARENT => read.traceparent = member.text(&mut Vec::new()),
                 _ => read.progress_token = member.id(mistyped),
             }
             Ok(())

@@ -1,6 +1,6 @@
 //! `/api/v0/prompts`: listing, rendering, enabling and disabling prompts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -11,10 +11,12 @@ use utoipa::ToSchema;
 use super::{coverage, entity};
 use crate::http::Face;
 use crate::http::access::CurrentPrincipal;
-use crate::http::error::HandlerResult;
+use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Query, json_object};
 use crate::http::record::PromptRecord;
 use crate::http::reply::{Json, Written};
+use crate::http::trail::{Arrived, recorded};
+use gateway::trail::Trail;
 use model::Fields;
 
 /// The prompt to render, and its arguments.
@@ -72,13 +74,27 @@ pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Respon
 pub async fn render(
     State(face): State<Face>,
     caller: CurrentPrincipal,
+    arrived: Arrived,
     body: Bytes,
-) -> HandlerResult<Written> {
+) -> HandlerResult<Response> {
     let mut fields = Fields::new(json_object(&body)?);
     let name = fields.required_text("name")?;
     let arguments = fields.text_map("arguments")?.unwrap_or_default();
     fields.finish()?;
-    Ok(Written(face.gateway.render(caller.owner(), &name, &arguments).await?))
+    let trail = arrived.begin(&face, "prompts/get", body.len());
+    Ok(run(&face, &caller, &name, &arguments, trail).await)
+}
+
+/// Renders a prompt for a person.
+pub async fn run(
+    face: &Face,
+    caller: &CurrentPrincipal,
+    name: &str,
+    arguments: &BTreeMap<String, String>,
+    trail: Trail,
+) -> Response {
+    let rendered = face.gateway.render(caller.owner(), name, arguments, &trail).await;
+    recorded(rendered.map(Written).map_err(ErrorResponse::from), trail)
 }
 
 /// Enables a prompt, or all prompts of a server, and returns the full names that changed.

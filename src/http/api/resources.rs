@@ -13,6 +13,7 @@ use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Query, json_object};
 use crate::http::record::{ResourceRecord, TemplateRecord};
 use crate::http::reply::{Json, Written};
+use crate::http::trail::{Arrived, recorded};
 use model::{FieldError, Fields};
 
 /// The resource to return or read.
@@ -69,8 +70,16 @@ pub async fn get(State(face): State<Face>, body: Bytes) -> HandlerResult<Respons
 /// Reads a resource and returns its contents.
 #[utoipa::path(post, path = "/api/v0/resources/read", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(State(face): State<Face>, caller: CurrentPrincipal, body: Bytes) -> HandlerResult<Written> {
-    Ok(Written(face.gateway.read_resource(caller.owner(), &uri(&body)?).await?))
+pub async fn read(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    arrived: Arrived,
+    body: Bytes,
+) -> HandlerResult<Response> {
+    let uri = uri(&body)?;
+    let trail = arrived.begin(&face, "resources/read", body.len());
+    let contents = face.gateway.read_resource(caller.owner(), &uri, &trail).await;
+    Ok(recorded(contents.map(Written).map_err(ErrorResponse::from), trail))
 }
 
 fn uri(body: &Bytes) -> Result<String, ErrorResponse> {

@@ -22,9 +22,11 @@ use crate::http::extract::{Name, Query};
 use crate::http::record::ToolRecord;
 use crate::http::reply::{Json, Written};
 use crate::http::stream::SseBody;
+use crate::http::trail::{Arrived, recorded};
 use gateway::ErrorKind;
 use gateway::caller::Logs;
 use gateway::interview::{Answering, CallEvent, CallListener, PersonsAnswer};
+use gateway::trail::Trail;
 use gateway::why::{AskedViewer, HiddenTool, Remark, ToolsVisibility, Visibility};
 use model::{FieldError, LogLevel};
 use wire::{Span, authored, sse, text, walk};
@@ -190,6 +192,7 @@ pub async fn disable(
 pub async fn invoke(
     State(face): State<Face>,
     caller: CurrentPrincipal,
+    arrived: Arrived,
     query: Query,
     headers: HeaderMap,
     body: Bytes,
@@ -198,7 +201,8 @@ pub async fn invoke(
         face.gateway.catalog().tool(name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
     };
     let call = InvokeRequest::parse(&body, nests)?;
-    run(face, caller, &query, &headers, call).await
+    let trail = arrived.begin(&face, "tools/call", body.len());
+    Ok(recorded(run(face, caller, &query, &headers, call, &trail).await, trail))
 }
 
 /// The keys of the requests for input that are still open.
@@ -243,13 +247,14 @@ pub async fn run(
     query: &Query,
     headers: &HeaderMap,
     call: InvokeRequest,
+    trail: &Trail,
 ) -> HandlerResult<Response> {
     if !wants_events(headers) {
-        let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None).await?;
+        let result = face.gateway.invoke(caller.owner(), &call.name, &call.arguments, None, trail).await?;
         return Ok(Written(result.to_json()).into_response());
     }
     // Errors in the request itself get a status code, which is possible only before the stream begins.
-    face.gateway.check_callable(&call.name)?;
+    face.gateway.check_callable(&call.name, trail)?;
     face.gateway.check_home_of_call(caller.owner(), &call.name).await?;
     let answers = match (query.text("input"), query.flag("input")?) {
         (None, _) => Answering::WhenAsked,
@@ -264,8 +269,9 @@ pub async fn run(
         Some(level) => Logs::From(LogLevel::parse(level).ok_or_else(unknown)?),
     };
     let listener = CallListener { events: sender, answers, logs };
+    let (running, recorded) = (trail.clone(), trail.clone());
     let mut invoked = Box::pin(async move {
-        face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(listener)).await
+        face.gateway.invoke(caller.owner(), &call.name, &call.arguments, Some(listener), &running).await
     });
     // Most limits refuse a call when it begins.
     let mut ended = match poll_fn(|context| Poll::Ready(invoked.as_mut().poll(context))).await {
@@ -288,13 +294,15 @@ pub async fn run(
         while let Ok(event) = events.try_recv() {
             pass(event, &frames).await;
         }
-        match invoked {
+        let last = match invoked {
             Ok(result) => sse::frame(Some("result"), &result.to_json()),
             Err(error) => {
                 let error = text::quote(&error.to_string());
                 sse::frame(Some("error"), &authored::object(&[("error", &error)]))
             }
-        }
+        };
+        recorded.answered(last.len());
+        last
     };
     Ok(SseBody::response(work, notices))
 }

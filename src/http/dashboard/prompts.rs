@@ -16,10 +16,12 @@ use super::{Home, SwitchInput, SwitchedItem};
 use crate::http::Face;
 use crate::http::access::CurrentPrincipal;
 use crate::http::address::base_url;
+use crate::http::api::prompts;
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
 use crate::http::record::{PromptArgumentBody, PromptRecord};
-use crate::http::reply::{Json, Written};
+use crate::http::reply::Json;
+use crate::http::trail::Arrived;
 use gateway::catalog::Catalog;
 use model::Fields;
 
@@ -92,11 +94,13 @@ pub async fn switch(
 pub async fn render(
     State(face): State<Face>,
     caller: CurrentPrincipal,
+    arrived: Arrived,
     Name(name): Name,
     body: Bytes,
-) -> HandlerResult<Written> {
-    face.gateway.catalog().prompt(&name)?;
-    Ok(Written(face.gateway.render(caller.owner(), &name, &arguments(&body)?).await?))
+) -> HandlerResult<Response> {
+    let arguments = arguments(&body)?;
+    let trail = arrived.begin(&face, "prompts/get", body.len());
+    Ok(prompts::run(&face, &caller, &name, &arguments, trail).await)
 }
 
 fn arguments(body: &Bytes) -> Result<BTreeMap<String, String>, ErrorResponse> {

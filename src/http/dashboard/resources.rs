@@ -16,7 +16,8 @@ use crate::http::address::base_url;
 use crate::http::api::resources::{self, ResourceContents, ResourceInput};
 use crate::http::error::HandlerResult;
 use crate::http::record::ResourceRecord;
-use crate::http::reply::{Json, Written};
+use crate::http::reply::Json;
+use crate::http::trail::Arrived;
 use gateway::catalog::Catalog;
 
 /// All resources, and the empty state if there are none.
@@ -66,8 +67,13 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
 /// Reads a resource and returns its contents.
 #[utoipa::path(post, path = "/api/dashboard/resources/read", tag = "dashboard",
     request_body = ResourceInput, responses((status = 200, body = ResourceContents)))]
-pub async fn read(face: State<Face>, caller: CurrentPrincipal, body: Bytes) -> HandlerResult<Written> {
-    resources::read(face, caller, body).await
+pub async fn read(
+    face: State<Face>,
+    caller: CurrentPrincipal,
+    arrived: Arrived,
+    body: Bytes,
+) -> HandlerResult<Response> {
+    resources::read(face, caller, arrived, body).await
 }
 
 fn records(catalog: &Catalog) -> Vec<DashboardResource<'_>> {

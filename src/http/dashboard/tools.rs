@@ -21,6 +21,7 @@ use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, Query};
 use crate::http::record::ToolRecord;
 use crate::http::reply::Json;
+use crate::http::trail::{Arrived, recorded};
 use gateway::catalog::Catalog;
 use model::deep_json;
 use wire::walk;
@@ -104,15 +105,24 @@ pub async fn switch(
 pub async fn invoke(
     State(face): State<Face>,
     caller: CurrentPrincipal,
+    arrived: Arrived,
     Name(name): Name,
     query: Query,
     headers: HeaderMap,
     body: Bytes,
 ) -> HandlerResult<Response> {
-    face.gateway.check_callable(&name)?;
-    let arguments =
-        if body.iter().all(u8::is_ascii_whitespace) { Cow::Borrowed(&b"{}"[..]) } else { object(&body)? };
-    run(face, caller, &query, &headers, InvokeRequest { name, arguments: arguments.into_owned() }).await
+    let trail = arrived.begin(&face, "tools/call", body.len());
+    let checked = face.gateway.check_callable(&name, &trail).map_err(ErrorResponse::from);
+    let arguments = || match body.iter().all(u8::is_ascii_whitespace) {
+        true => Ok(Cow::Borrowed(&b"{}"[..])),
+        false => object(&body),
+    };
+    let call = checked.and_then(|()| Ok(InvokeRequest { name, arguments: arguments()?.into_owned() }));
+    let result = match call {
+        Ok(call) => run(face, caller, &query, &headers, call, &trail).await,
+        Err(error) => Err(error),
+    };
+    Ok(recorded(result, trail))
 }
 
 /// Returns the JSON object in a body, byte for byte.

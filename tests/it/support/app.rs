@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway::recorder::Recording;
 use model::Mode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -211,6 +212,12 @@ impl TestApp {
         self.send("DELETE", path, &[], "").await
     }
 
+    /// Opens an event stream with a GET.
+    pub async fn events(&self, path: &str) -> Events {
+        let headers = self.signed(&[("accept", "text/event-stream")]);
+        Events::new(client::open(&self.address, "GET", path, &headers, vec![]).await)
+    }
+
     /// Opens an event stream with a POST.
     pub async fn post_for_events(&self, path: &str, body: Value) -> Events {
         let headers = [("accept", "text/event-stream")];
@@ -329,6 +336,7 @@ pub fn config(folder: &Path) -> Config {
         oauth_session_life: Duration::from_secs(600),
         internal_url: None,
         stale_rights: Duration::from_secs(300),
+        recording: Recording::default(),
         telemetry: false,
         child_env: std::env::vars_os().collect(),
         stdio_user: None,

@@ -409,6 +409,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/calls": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists calls, newest first. Users who are not admins see their own. */
+        get: operations["get_api_v0_calls"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/calls/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Streams calls as they end, each as an event `call`. */
+        get: operations["get_api_v0_calls_stream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/calls/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a call. */
+        get: operations["get_api_v0_calls_id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v0/clients": {
         parameters: {
             query?: never;
@@ -755,6 +806,23 @@ export interface paths {
         put?: never;
         /** Reads the lists of a server again, now. */
         post: operations["post_api_v0_servers_name_refresh"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns statistics of the calls in a window. */
+        get: operations["get_api_v0_stats"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1380,6 +1448,101 @@ export interface components {
         /** @description A person must authorize the server first. */
         AuthorizationRequired: {
             authorization_required: components["schemas"]["PendingAuthorization"];
+        };
+        /** @description A call. */
+        Call: {
+            /** @description The name and version that the MCP client gave. */
+            agent?: string | null;
+            /** @description When the first byte of the request arrived. */
+            at: string;
+            /**
+             * Format: int32
+             * @description How often it was sent to the server.
+             */
+            attempts: number;
+            /** @description `legacy` or `modern`; `null` for calls over REST. */
+            client_era?: string | null;
+            /** @description Why it failed; only for admins. */
+            detail?: string | null;
+            /** Format: double */
+            duration_ms: number;
+            endpoint: string;
+            /** @description The error as the caller saw it. */
+            error?: string | null;
+            /**
+             * Format: double
+             * @description The gateway's own time: what is left of the duration.
+             */
+            gateway_ms: number;
+            /** @description Later calls have greater ids. */
+            id: string;
+            /**
+             * Format: double
+             * @description Waiting for input of a person.
+             */
+            input_ms: number;
+            /** @description Notices and requests for input during the call. */
+            marks: components["schemas"]["CallMark"][];
+            /** @description `tools/call`, `prompts/get` or `resources/read`. */
+            method: string;
+            /** @description The native name of the tool or prompt, or the URI. */
+            name: string;
+            /** @description `ok`, `tool_error`, `upstream_error`, `timed_out`, `cancelled`, `denied` or `limited`. */
+            outcome: string;
+            principal: components["schemas"]["CallPrincipal"];
+            /**
+             * Format: double
+             * @description Waiting for a slot of `max_concurrency`.
+             */
+            queue_ms: number;
+            /** Format: int64 */
+            request_bytes: number;
+            /** Format: int64 */
+            response_bytes: number;
+            /**
+             * Format: int32
+             * @description How often the server asked for input.
+             */
+            rounds: number;
+            server?: string | null;
+            server_era?: string | null;
+            trace_id?: string | null;
+            /**
+             * Format: double
+             * @description Waiting for the server.
+             */
+            upstream_ms: number;
+            /** @description `mcp`, `sse`, `rest` or `dashboard`. */
+            via: string;
+        };
+        /** @description A call with what was kept of its arguments and its result. */
+        CallDetails: components["schemas"]["Call"] & {
+            /** @description Present if `CALL_LOG` was `full`. A text if they were cut after 64 KiB. */
+            arguments?: unknown;
+            /** @description The same for the response of the server. */
+            result?: unknown;
+        };
+        /** @description Something that happened during a call. */
+        CallMark: {
+            /**
+             * Format: double
+             * @description Milliseconds since the call arrived.
+             */
+            at_ms: number;
+            /** @description `notice` or `input`. */
+            kind: string;
+        };
+        /** @description The user or client that made a call. */
+        CallPrincipal: {
+            /** @description `client`, `user` or `anonymous`. */
+            kind: string;
+            name: string;
+        };
+        /** @description Calls, newest first. */
+        Calls: {
+            calls: components["schemas"]["Call"][];
+            /** @description The `before` of the next page; `null` if there is none. */
+            next?: string | null;
         };
         /** @description The fields of a client; `name` is used only on creation. */
         ClientInput: {
@@ -2126,6 +2289,51 @@ export interface components {
             session_id: string;
             /** @description `pending`, `completed`, `failed` or `expired`. */
             status: string;
+        };
+        /** @description How many calls there were, and how long they took. */
+        Stats: {
+            /** @description Those with most calls first. */
+            rows: components["schemas"]["StatsRow"][];
+            /** @description 60 points, the oldest first. */
+            series: components["schemas"]["StatsPoint"][];
+        };
+        /** @description The calls of a 60th of the window. */
+        StatsPoint: {
+            /** @description When it begins. */
+            at: string;
+            /** Format: int64 */
+            calls: number;
+            /** Format: int64 */
+            errors: number;
+            /** Format: double */
+            p50_ms: number;
+            /** Format: double */
+            p95_ms: number;
+        };
+        /** @description The calls of one server, tool or principal. */
+        StatsRow: {
+            /**
+             * Format: int64
+             * @description Of requests and responses.
+             */
+            bytes: number;
+            /** Format: int64 */
+            calls: number;
+            /** Format: int64 */
+            errors: number;
+            /**
+             * Format: double
+             * @description The median of the gateway's own time.
+             */
+            gateway_p50_ms: number;
+            /** @description The name of a server, user or client, or the full name of a tool. */
+            key: string;
+            /** Format: double */
+            p50_ms: number;
+            /** Format: double */
+            p95_ms: number;
+            /** Format: double */
+            p99_ms: number;
         };
         /** @description The new value of a flag. */
         SwitchInput: {
@@ -3215,6 +3423,134 @@ export interface operations {
             };
         };
     };
+    get_api_v0_calls: {
+        parameters: {
+            query?: {
+                /** @description Only calls to this server */
+                server?: string;
+                /** @description Only calls to the tool, prompt or URI with this native name */
+                name?: string;
+                /** @description Only calls of the user or client with this name */
+                principal?: string;
+                /** @description Only calls with this outcome */
+                outcome?: string;
+                /** @description Only calls over `mcp`, `sse`, `rest` or `dashboard` */
+                via?: string;
+                /** @description Only calls from this time on, such as 2026-01-31T12:00:00Z */
+                since?: string;
+                /** @description Only calls until this time */
+                until?: string;
+                /** @description Only calls with this text in a name, agent, endpoint or error */
+                q?: string;
+                /** @description The most calls to return, up to 1000; 100 if omitted */
+                limit?: number;
+                /** @description Only calls with smaller ids than this one */
+                before?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Calls"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_calls_stream: {
+        parameters: {
+            query?: {
+                /** @description Only calls to this server */
+                server?: string;
+                /** @description Only calls to the tool, prompt or URI with this native name */
+                name?: string;
+                /** @description Only calls of the user or client with this name */
+                principal?: string;
+                /** @description Only calls with this outcome */
+                outcome?: string;
+                /** @description Only calls over `mcp`, `sse`, `rest` or `dashboard` */
+                via?: string;
+                /** @description Only calls from this time on, such as 2026-01-31T12:00:00Z */
+                since?: string;
+                /** @description Only calls until this time */
+                until?: string;
+                /** @description Only calls with this text in a name, agent, endpoint or error */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_calls_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the call */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallDetails"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_api_v0_clients: {
         parameters: {
             query?: never;
@@ -4045,6 +4381,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["OneServer"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_stats: {
+        parameters: {
+            query?: {
+                /** @description `server`, `tool` or `principal`; `server` if omitted */
+                by?: string;
+                /** @description `1h`, `24h`, `7d` or `30d`; `1h` if omitted */
+                window?: string;
+                /** @description Only this server, or only the tools of this server */
+                server?: string;
+                /** @description Only the tool with this full name; with `by=tool` */
+                name?: string;
+                /** @description Only this user or client; with `by=principal` */
+                principal?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stats"];
                 };
             };
             /** @description An error, with a message that says what is wrong */

@@ -191,7 +191,7 @@ struct Stage {
 impl Stage {
     async fn prepare(scene: Scene, toolgate: &Path) -> Result<Self> {
         let mode = if scene == Scene::Enterprise { "enterprise" } else { "development" };
-        let launch = Launch::new(toolgate, mode)?;
+        let launch = Launch::new(toolgate, mode)?.without_records();
         let gateway = Gateway::start(launch.clone()).await?;
         let tools = if scene == Scene::ManyTools { MANY_TOOLS } else { LEGACY_TOOLS };
         gateway.register("up", &serve(tools, false).await?).await?;

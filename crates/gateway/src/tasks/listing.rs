@@ -12,6 +12,7 @@ use crate::audience::Extent;
 use crate::caller::{Profile, Viewer};
 use crate::catalog::Entry;
 use crate::request::OwnRequest;
+use crate::trail::Trail;
 use model::{Offering, deep_json};
 use wire::{Era, Patch, Span, Version, text, walk};
 
@@ -68,6 +69,7 @@ impl Gateway {
                 is_repeatable: true,
                 listener: None,
                 profile: profile.clone(),
+                trail: Trail::default(),
             };
             let page = self.ask(entry, request).await.map_err(|failed| format!("{failed:?}"))?;
             let whole = 0..page.len();

@@ -1,0 +1,445 @@
+//! `/api/v0/calls` and `/api/v0/stats`: what is recorded of calls.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::broadcast;
+use tokio::sync::mpsc;
+use utoipa::ToSchema;
+
+use crate::http::Face;
+use crate::http::access::CurrentPrincipal;
+use crate::http::error::{ErrorResponse, HandlerResult};
+use crate::http::extract::{Name, Query};
+use crate::http::reply::Json;
+use crate::http::stream::SseBody;
+use gateway::Error;
+use gateway::principals::Principal;
+use gateway::recorder::{CallFilter, CountedKind, KeptCall, Sum, Window};
+use model::{CallRecord, Door, FieldError, Role, time};
+use telemetry::Outcome;
+use wire::sse;
+
+/// How many calls are returned if the request does not say, and at most.
+const USUAL: u32 = 100;
+const MOST: u32 = 1000;
+/// How many events are queued for a slow reader of the stream.
+const EVENT_BACKLOG: usize = 256;
+
+/// The parameters that select calls.
+const FILTERS: [&str; 10] =
+    ["server", "name", "principal", "outcome", "via", "since", "until", "q", "limit", "before"];
+
+/// A call.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Call)]
+pub struct CallBody {
+    /// Later calls have greater ids.
+    id: String,
+    /// When the first byte of the request arrived.
+    at: String,
+    principal: PrincipalBody,
+    /// The name and version that the MCP client gave.
+    agent: Option<String>,
+    /// `mcp`, `sse`, `rest` or `dashboard`.
+    via: String,
+    endpoint: String,
+    /// `tools/call`, `prompts/get` or `resources/read`.
+    method: String,
+    server: Option<String>,
+    /// The native name of the tool or prompt, or the URI.
+    name: String,
+    /// `ok`, `tool_error`, `upstream_error`, `timed_out`, `cancelled`, `denied` or `limited`.
+    outcome: String,
+    /// The error as the caller saw it.
+    error: Option<String>,
+    /// Why it failed; only for admins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    duration_ms: f64,
+    /// Waiting for the server.
+    upstream_ms: f64,
+    /// Waiting for a slot of `max_concurrency`.
+    queue_ms: f64,
+    /// Waiting for input of a person.
+    input_ms: f64,
+    /// The gateway's own time: what is left of the duration.
+    gateway_ms: f64,
+    request_bytes: u64,
+    response_bytes: u64,
+    /// How often it was sent to the server.
+    attempts: u32,
+    /// `legacy` or `modern`; `null` for calls over REST.
+    client_era: Option<String>,
+    server_era: Option<String>,
+    trace_id: Option<String>,
+    /// How often the server asked for input.
+    rounds: u32,
+    /// Notices and requests for input during the call.
+    marks: Vec<MarkBody>,
+}
+
+/// The user or client that made a call.
+#[derive(Serialize, ToSchema)]
+#[schema(as = CallPrincipal)]
+pub struct PrincipalBody {
+    /// `client`, `user` or `anonymous`.
+    kind: String,
+    name: String,
+}
+
+/// Something that happened during a call.
+#[derive(Serialize, ToSchema)]
+#[schema(as = CallMark)]
+pub struct MarkBody {
+    /// `notice` or `input`.
+    kind: String,
+    /// Milliseconds since the call arrived.
+    at_ms: f64,
+}
+
+impl CallBody {
+    fn of(record: CallRecord, sees_details: bool) -> Self {
+        let given = |text: String| Some(text).filter(|text| !text.is_empty());
+        Self {
+            id: record.id,
+            at: time::rfc3339(record.at_ms),
+            principal: PrincipalBody { kind: record.principal.kind, name: record.principal.name },
+            agent: given(record.agent),
+            via: record.via,
+            endpoint: record.endpoint,
+            method: record.method,
+            server: given(record.server),
+            name: record.name,
+            outcome: record.outcome,
+            error: record.error,
+            detail: record.detail.filter(|_| sees_details),
+            duration_ms: record.duration_ms,
+            upstream_ms: record.upstream_ms,
+            queue_ms: record.queue_ms,
+            input_ms: record.input_ms,
+            gateway_ms: record.gateway_ms,
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            attempts: record.attempts,
+            client_era: given(record.client_era),
+            server_era: given(record.server_era),
+            trace_id: record.trace_id,
+            rounds: record.rounds,
+            marks: record
+                .marks
+                .into_iter()
+                .map(|mark| MarkBody { kind: mark.kind, at_ms: mark.at_ms })
+                .collect(),
+        }
+    }
+}
+
+/// Calls, newest first.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Calls)]
+pub struct CallsBody {
+    calls: Vec<CallBody>,
+    /// The `before` of the next page; `null` if there is none.
+    next: Option<String>,
+}
+
+/// Lists calls, newest first. Users who are not admins see their own.
+#[utoipa::path(get, path = "/api/v0/calls", tag = "calls",
+    params(
+        ("server" = Option<String>, Query, description = "Only calls to this server"),
+        ("name" = Option<String>, Query, description = "Only calls to the tool, prompt or URI with this native name"),
+        ("principal" = Option<String>, Query, description = "Only calls of the user or client with this name"),
+        ("outcome" = Option<String>, Query, description = "Only calls with this outcome"),
+        ("via" = Option<String>, Query, description = "Only calls over `mcp`, `sse`, `rest` or `dashboard`"),
+        ("since" = Option<String>, Query, description = "Only calls from this time on, such as 2026-01-31T12:00:00Z"),
+        ("until" = Option<String>, Query, description = "Only calls until this time"),
+        ("q" = Option<String>, Query, description = "Only calls with this text in a name, agent, endpoint or error"),
+        ("limit" = Option<u32>, Query, description = "The most calls to return, up to 1000; 100 if omitted"),
+        ("before" = Option<String>, Query, description = "Only calls with smaller ids than this one"),
+    ), responses((status = 200, body = CallsBody)))]
+pub async fn list(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    query: Query,
+) -> HandlerResult<Json<CallsBody>> {
+    let filter = filter(&query, &caller)?;
+    let mut wanted = filter.clone();
+    // One more tells whether there is another page.
+    wanted.limit += 1;
+    let mut records = face.gateway.recorder.calls(&wanted).await.map_err(Error::from)?;
+    let has_more = records.len() > filter.limit as usize;
+    records.truncate(filter.limit as usize);
+    let next = records.last().map(|record| record.id.clone()).filter(|_| has_more);
+    let sees_details = sees_all(&caller);
+    let calls = records.into_iter().map(|record| CallBody::of(record, sees_details)).collect();
+    Ok(Json(CallsBody { calls, next }))
+}
+
+/// A call with what was kept of its arguments and its result.
+#[derive(Serialize, ToSchema)]
+#[schema(as = CallDetails)]
+pub struct CallDetailsBody {
+    #[serde(flatten)]
+    call: CallBody,
+    /// Present if `CALL_LOG` was `full`. A text if they were cut after 64 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    arguments: Option<Box<RawValue>>,
+    /// The same for the response of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    result: Option<Box<RawValue>>,
+}
+
+/// Returns a call.
+#[utoipa::path(get, path = "/api/v0/calls/{id}", tag = "calls",
+    params(("id" = String, Path, description = "The id of the call")),
+    responses((status = 200, body = CallDetailsBody)))]
+pub async fn get(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    Name(id): Name,
+) -> HandlerResult<Json<CallDetailsBody>> {
+    let kept = face.gateway.recorder.call(&id).await.map_err(Error::from)?;
+    let own = filter_of(&caller);
+    let kept = kept.filter(|kept| own.fits(&kept.record));
+    let unknown = || Error::not_found(format!("there is no record of a call {id:?}"));
+    let KeptCall { record, arguments, result } = kept.ok_or_else(unknown)?;
+    let call = CallBody::of(record, sees_all(&caller));
+    Ok(Json(CallDetailsBody { call, arguments: arguments.map(json), result: result.map(json) }))
+}
+
+/// JSON as it was, or a text of what is left of it.
+fn json(kept: Vec<u8>) -> Box<RawValue> {
+    let text = String::from_utf8_lossy(&kept).into_owned();
+    let quoted = |text: &str| serde_json::value::to_raw_value(text).expect("a text is JSON");
+    serde_json::from_str::<&RawValue>(&text).map_or_else(|_| quoted(&text), ToOwned::to_owned)
+}
+
+/// Streams calls as they end, each as an event `call`.
+#[utoipa::path(get, path = "/api/v0/calls/stream", tag = "calls",
+    params(
+        ("server" = Option<String>, Query, description = "Only calls to this server"),
+        ("name" = Option<String>, Query, description = "Only calls to the tool, prompt or URI with this native name"),
+        ("principal" = Option<String>, Query, description = "Only calls of the user or client with this name"),
+        ("outcome" = Option<String>, Query, description = "Only calls with this outcome"),
+        ("via" = Option<String>, Query, description = "Only calls over `mcp`, `sse`, `rest` or `dashboard`"),
+        ("since" = Option<String>, Query, description = "Only calls from this time on, such as 2026-01-31T12:00:00Z"),
+        ("until" = Option<String>, Query, description = "Only calls until this time"),
+        ("q" = Option<String>, Query, description = "Only calls with this text in a name, agent, endpoint or error"),
+    ), responses((status = 200, content_type = "text/event-stream", body = String)))]
+pub async fn stream(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    query: Query,
+) -> HandlerResult<Response> {
+    let filter = filter(&query, &caller)?;
+    let sees_details = sees_all(&caller);
+    let slot = face.gateway.usage(caller.0.as_ref().map(Principal::id)).streams.take(1);
+    let slot = slot.map_err(|exceeded| ErrorResponse::too_many_streams(&exceeded))?;
+    let mut ended = face.gateway.recorder.watch();
+    let (frames, events) = mpsc::channel(EVENT_BACKLOG);
+    let closing = face.closing.clone();
+    let work = async move {
+        let _slot = slot;
+        let pass = async {
+            loop {
+                let record = match ended.recv().await {
+                    Ok(record) if filter.fits(&record) => record,
+                    // A reader that is too slow misses some; the list has them.
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
+                    Err(broadcast::error::RecvError::Closed) => return,
+                };
+                if frames.send(event(&record, sees_details)).await.is_err() {
+                    return;
+                }
+            }
+        };
+        closing.run_until_cancelled(pass).await;
+        Bytes::new()
+    };
+    Ok(SseBody::response(work, events))
+}
+
+fn event(record: &Arc<CallRecord>, sees_details: bool) -> Bytes {
+    let body = CallBody::of(CallRecord::clone(record), sees_details);
+    sse::frame(Some("call"), &serde_json::to_vec(&body).expect("a call is JSON"))
+}
+
+/// Whether the caller sees the calls of everybody.
+fn sees_all(caller: &CurrentPrincipal) -> bool {
+    caller.0.is_none() || caller.role() == Some(Role::Admin)
+}
+
+/// What the caller may see.
+fn filter_of(caller: &CurrentPrincipal) -> CallFilter {
+    let mut filter = CallFilter { limit: USUAL, ..CallFilter::default() };
+    if let (Some(principal), false) = (&caller.0, sees_all(caller)) {
+        filter.principal = principal.name().to_string();
+        filter.principal_kind = match principal {
+            Principal::User(_) => "user".to_owned(),
+            Principal::Client(_) => "client".to_owned(),
+        };
+    }
+    filter
+}
+
+fn filter(query: &Query, caller: &CurrentPrincipal) -> Result<CallFilter, ErrorResponse> {
+    query.only(&FILTERS)?;
+    let own = filter_of(caller);
+    let text = |key: &str| query.text(key).unwrap_or_default().to_owned();
+    let one_of = |key: &str, known: &[&str]| match query.text(key) {
+        Some(value) if !known.contains(&value) => {
+            Err(FieldError::new(key, format!("must be one of {}", known.join(", "))))
+        }
+        value => Ok(value.unwrap_or_default().to_owned()),
+    };
+    let time = |key: &str| {
+        let wrong = || FieldError::new(key, "must be a time such as 2026-01-31T12:00:00Z");
+        query.text(key).map(|text| time::parse(text).ok_or_else(wrong)).transpose()
+    };
+    let limit = match query.text("limit") {
+        None => USUAL,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|limit| (1..=MOST).contains(limit))
+            .ok_or_else(|| FieldError::new("limit", format!("must be a number from 1 to {MOST}")))?,
+    };
+    let before = text("before");
+    if !before.is_empty() && !(before.len() == 24 && before.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+        return Err(FieldError::new("before", "must be the id of a call").into());
+    }
+    let (since_ms, until_ms) = (time("since")?, time("until")?);
+    if since_ms.zip(until_ms).is_some_and(|(since, until)| since > until) {
+        return Err(FieldError::new("until", "must not be before since").into());
+    }
+    let asked = text("principal");
+    if !own.principal.is_empty() && !asked.is_empty() && asked != own.principal {
+        return Err(ErrorResponse::forbidden("users who are not admins see only their own calls"));
+    }
+    Ok(CallFilter {
+        server: text("server"),
+        name: text("name"),
+        principal: if own.principal.is_empty() { asked } else { own.principal },
+        principal_kind: own.principal_kind,
+        outcome: one_of("outcome", &Outcome::ALL.map(Outcome::as_str))?,
+        via: one_of("via", &Door::ALL.map(Door::as_str))?,
+        since_ms,
+        until_ms,
+        text: text("q"),
+        before,
+        limit,
+    })
+}
+
+/// How many calls there were, and how long they took.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Stats)]
+pub struct StatsBody {
+    /// Those with most calls first.
+    rows: Vec<StatsRow>,
+    /// 60 points, the oldest first.
+    series: Vec<StatsPoint>,
+}
+
+/// The calls of one server, tool or principal.
+#[derive(Serialize, ToSchema)]
+pub struct StatsRow {
+    /// The name of a server, user or client, or the full name of a tool.
+    key: String,
+    calls: u64,
+    errors: u64,
+    p50_ms: f64,
+    p95_ms: f64,
+    p99_ms: f64,
+    /// The median of the gateway's own time.
+    gateway_p50_ms: f64,
+    /// Of requests and responses.
+    bytes: u64,
+}
+
+/// The calls of a 60th of the window.
+#[derive(Serialize, ToSchema)]
+pub struct StatsPoint {
+    /// When it begins.
+    at: String,
+    calls: u64,
+    errors: u64,
+    p50_ms: f64,
+    p95_ms: f64,
+}
+
+/// Returns statistics of the calls in a window.
+#[utoipa::path(get, path = "/api/v0/stats", tag = "calls",
+    params(
+        ("by" = Option<String>, Query, description = "`server`, `tool` or `principal`; `server` if omitted"),
+        ("window" = Option<String>, Query, description = "`1h`, `24h`, `7d` or `30d`; `1h` if omitted"),
+        ("server" = Option<String>, Query, description = "Only this server, or only the tools of this server"),
+        ("name" = Option<String>, Query, description = "Only the tool with this full name; with `by=tool`"),
+        ("principal" = Option<String>, Query, description = "Only this user or client; with `by=principal`"),
+    ), responses((status = 200, body = StatsBody)))]
+pub async fn stats(State(face): State<Face>, query: Query) -> HandlerResult<Json<StatsBody>> {
+    query.only(&["by", "window", "server", "name", "principal"])?;
+    let (server, name, principal) = (query.text("server"), query.text("name"), query.text("principal"));
+    let kind = match query.text("by") {
+        None | Some("server") => CountedKind::Server,
+        Some("tool") => CountedKind::Tool,
+        Some("principal") => CountedKind::Principal,
+        Some(_) => return Err(FieldError::new("by", "must be server, tool or principal").into()),
+    };
+    let window = query.text("window").map_or(Some(Window::Hour), Window::parse);
+    let window = window.ok_or_else(|| FieldError::new("window", "must be 1h, 24h, 7d or 30d"))?;
+    let only_with = |key: &str, by: &str| FieldError::new(key, format!("can be given only with by={by}"));
+    match kind {
+        CountedKind::Principal if server.is_some() => {
+            return Err(FieldError::new("server", "cannot be given with by=principal").into());
+        }
+        CountedKind::Server | CountedKind::Tool if principal.is_some() => {
+            return Err(only_with("principal", "principal").into());
+        }
+        CountedKind::Server | CountedKind::Principal if name.is_some() => {
+            return Err(only_with("name", "tool").into());
+        }
+        CountedKind::Server | CountedKind::Tool | CountedKind::Principal => {}
+    }
+    let prefix = server.map(|server| format!("{server}__"));
+    let fits = |key: &str| match kind {
+        CountedKind::Server => server.is_none_or(|server| server == key),
+        CountedKind::Tool => {
+            prefix.as_deref().is_none_or(|prefix| key.starts_with(prefix))
+                && name.is_none_or(|name| name == key)
+        }
+        CountedKind::Principal => principal.is_none_or(|principal| principal == key),
+    };
+    let stats = face.gateway.recorder.stats(window, kind, fits).await.map_err(Error::from)?;
+    let milliseconds = |histogram: &model::Histogram, part: f64| {
+        (histogram.quantile(part).as_secs_f64() * 1e6).round() / 1e3
+    };
+    let row = |(key, sum): (String, Sum)| StatsRow {
+        key,
+        calls: sum.calls,
+        errors: sum.errors,
+        p50_ms: milliseconds(&sum.durations, 0.5),
+        p95_ms: milliseconds(&sum.durations, 0.95),
+        p99_ms: milliseconds(&sum.durations, 0.99),
+        gateway_p50_ms: milliseconds(&sum.own_times, 0.5),
+        bytes: sum.bytes,
+    };
+    let point = |(at_ms, sum): (i64, Sum)| StatsPoint {
+        at: time::rfc3339(at_ms),
+        calls: sum.calls,
+        errors: sum.errors,
+        p50_ms: milliseconds(&sum.durations, 0.5),
+        p95_ms: milliseconds(&sum.durations, 0.95),
+    };
+    Ok(Json(StatsBody {
+        rows: stats.rows.into_iter().map(row).collect(),
+        series: stats.series.into_iter().map(point).collect(),
+    }))
+}
