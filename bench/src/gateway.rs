@@ -23,6 +23,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 const CALM: usize = 5;
 const STOPPING: Duration = Duration::from_secs(120);
 
+/// What a gateway records of calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Recording {
+    /// What it records if nothing else is said.
+    Usual,
+    /// It counts all, and writes the records of few. Records are written at their own pace, which differs from run to run.
+    Counting,
+    Off,
+}
+
 /// How a gateway is started. Gateways started with clones of it share a folder, and so a database.
 #[derive(Clone)]
 pub struct Launch {
@@ -31,8 +41,7 @@ pub struct Launch {
     /// A command line in front of the program, such as that of a profiler.
     wrapper: Vec<String>,
     folder: Arc<TempDir>,
-    /// The value of `CALL_LOG`.
-    call_log: &'static str,
+    recording: Recording,
 }
 
 impl Launch {
@@ -40,12 +49,11 @@ impl Launch {
         let program: PathBuf = program.into();
         let program = program.canonicalize().with_context(|| format!("there is no {}", program.display()))?;
         let folder = Arc::new(tempfile::tempdir()?);
-        Ok(Self { program, mode, wrapper: Vec::new(), folder, call_log: "summary" })
+        Ok(Self { program, mode, wrapper: Vec::new(), folder, recording: Recording::Usual })
     }
 
-    /// Records nothing of calls. Records are written at their own pace, which differs from run to run.
-    pub fn without_records(mut self) -> Self {
-        self.call_log = "off";
+    pub fn recording(mut self, recording: Recording) -> Self {
+        self.recording = recording;
         self
     }
 
@@ -69,8 +77,16 @@ impl Launch {
             ("HOST", "127.0.0.1"),
             ("SERVER_MODE", self.mode),
             ("RUST_LOG", "error"),
-            ("CALL_LOG", self.call_log),
         ]);
+        match self.recording {
+            Recording::Usual => {}
+            Recording::Counting => {
+                command.env("CALL_LOG_RATE", "1");
+            }
+            Recording::Off => {
+                command.env("CALL_LOG", "off");
+            }
+        }
         command.env("HOME", self.folder.path()).env("PATH", env::var_os("PATH").unwrap_or_default());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command

@@ -118,9 +118,9 @@ pub enum ResponseBody {
 impl ResponseBody {
     /// Keeps what is recorded of a call until the body has been sent.
     pub fn recorded(self, trail: Trail) -> Self {
-        match trail.id() {
-            Some(_) => ResponseBody::Recorded { body: Box::new(self), _until_sent: trail },
-            None => self,
+        match trail.is_recorded() {
+            true => ResponseBody::Recorded { body: Box::new(self), _until_sent: trail },
+            false => self,
         }
     }
 }

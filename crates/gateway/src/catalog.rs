@@ -264,7 +264,7 @@ struct ToolUse {
 }
 
 /// The position of a tool in the lists of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ToolPosition(usize);
 
 impl Entry {

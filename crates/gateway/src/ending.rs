@@ -73,7 +73,7 @@ impl Ending {
     /// Sets the outcome, replacing any earlier one.
     pub fn set(&mut self, outcome: Outcome, reason: impl FnOnce() -> String) {
         self.outcome = outcome;
-        let is_told = self.tool.is_some() || self.trail.id().is_some();
+        let is_told = self.tool.is_some() || self.trail.is_recorded();
         self.reason = is_told.then(reason);
     }
 
@@ -100,6 +100,8 @@ impl Ending {
             attempts: self.attempts,
             rounds: self.rounds,
             server_era: self.server_era,
+            sent: self.watch.sent,
+            heard: self.watch.heard,
         });
     }
 

@@ -97,6 +97,8 @@ pub enum Failure {
     Revoked,
     /// A limit was reached.
     Throttled(Throttled),
+    /// The caller did not give the input that the server asked for in time.
+    Unanswered(CallError),
     Call(CallError),
 }
 
@@ -215,12 +217,28 @@ impl Call {
             within(deadline, clock.as_deref(), limit, revoked.as_ref(), pin!(self.receive())).await;
         match received {
             Ok(Inbound::Answer(answer)) => {
+                self.note_heard();
                 self.ending.watch.stop_waiting();
                 self.ending.answered(&answer);
                 Ok(Inbound::Answer(answer))
             }
-            Ok(inbound) => Ok(inbound),
+            Ok(Inbound::Notice(notice)) => {
+                self.note_heard();
+                self.request.trail.mark(|| mark_of(&notice));
+                Ok(Inbound::Notice(notice))
+            }
+            Ok(Inbound::Request(request)) => {
+                self.note_heard();
+                Ok(Inbound::Request(request))
+            }
             Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    /// Notes when the server was first heard, if that is recorded.
+    fn note_heard(&mut self) {
+        if self.request.trail.is_recorded() {
+            self.ending.watch.note_heard();
         }
     }
 
@@ -249,8 +267,14 @@ impl Call {
             let link = self.upstream.link_for(&self.request.profile).await?;
             let era = if link.is_modern() { Era::Modern } else { Era::Legacy };
             (self.ending.server_era, self.ending.attempts) = (Some(era), self.ending.attempts + 1);
+            if self.request.trail.is_recorded() {
+                self.ending.watch.note_sent();
+            }
             match self.request.wording.send(&link, head).await {
                 Ok(exchange) => {
+                    if exchange.has_begun() {
+                        self.note_heard();
+                    }
                     self.attempt = Some((link, exchange));
                     return Ok(());
                 }
@@ -283,7 +307,7 @@ impl Call {
     fn fail(&mut self, failure: Failure) -> Failure {
         self.ending.watch.stop_waiting();
         match &failure {
-            Failure::Call(error @ CallError::TimedOut(_)) => {
+            Failure::Unanswered(error) | Failure::Call(error @ CallError::TimedOut(_)) => {
                 self.ending.set(Outcome::TimedOut, || error.to_string());
             }
             Failure::Call(error) => self.ending.set(Outcome::UpstreamError, || error.to_string()),
@@ -293,6 +317,11 @@ impl Call {
             Failure::Revoked => {}
         }
         failure
+    }
+
+    /// Counts the call as timed out, since the caller did not come back to it.
+    pub fn is_abandoned(&mut self) {
+        self.ending.set(Outcome::TimedOut, || "the caller did not come back in time".to_owned());
     }
 
     /// Counts the call as failed although the server responded, since the caller cannot use the response.
@@ -335,7 +364,7 @@ impl Call {
 
     fn note_round(&mut self) {
         self.ending.rounds += 1;
-        self.request.trail.mark("input");
+        self.request.trail.mark(|| "input");
     }
 
     /// The input that a response asks for, if the gateway may send the request again with it. The error is a sentence.
@@ -383,6 +412,15 @@ impl Call {
     }
 }
 
+/// What a notice of a server is called in the record of its call.
+fn mark_of(notice: &[u8]) -> &'static str {
+    let head = Head::parse(notice).ok();
+    match head.as_ref().and_then(|head| head.method.as_deref()) {
+        Some("notifications/progress") => "progress",
+        _ => "notice",
+    }
+}
+
 async fn within<T>(
     deadline: Option<Instant>,
     clock: Option<&Clock>,
@@ -398,7 +436,9 @@ async fn within<T>(
                 done = work => done,
                 overdue = clock.overdue() => Err(match overdue {
                     Overdue::Server => late(),
-                    Overdue::Caller(exceeded) => Failure::Call(CallError::Exceeded(exceeded.to_string())),
+                    Overdue::Caller(exceeded) => {
+                        Failure::Unanswered(CallError::Exceeded(exceeded.to_string()))
+                    }
                 }),
             },
             (None, None) => work.await,

@@ -125,7 +125,7 @@ impl Gateway {
             only_waits,
             trail: trail.clone(),
         };
-        if destination.tool.is_none() && trail.id().is_some() {
+        if destination.tool.is_none() && trail.is_recorded() {
             let read = destination.reads.as_ref().map(|reading| reading.known_as.as_str());
             let name = read.map_or_else(|| native_name(&entry, head), str::to_owned);
             trail.found(&entry, CalledTool::Unlisted(name));
@@ -211,7 +211,6 @@ impl Forward {
                 Ok(Inbound::Answer(answer)) => return self.finish(answer),
                 Ok(Inbound::Notice(notice)) => {
                     if let Some(notice) = self.for_caller(notice) {
-                        self.trail.mark("notice");
                         return Ok(Outbound::Notice(notice));
                     }
                 }
@@ -323,6 +322,11 @@ impl Forward {
         self.call.give_back();
     }
 
+    /// Counts the call as timed out, since the caller did not come back to it.
+    pub fn is_abandoned(&mut self) {
+        self.call.is_abandoned();
+    }
+
     /// Counts the call as failed, since the caller cannot give what the server asks for.
     pub fn fails_because(&mut self, refusal: &Refusal) {
         self.trail.refused(refusal);
@@ -349,7 +353,7 @@ impl Forward {
 }
 
 /// The name or URI that a request asks for.
-fn asked_name<'a>(head: &'a Head<'_>) -> Option<&'a str> {
+pub fn asked_name<'a>(head: &'a Head<'_>) -> Option<&'a str> {
     let params = head.params.as_ref()?;
     params.name.as_ref().or(params.uri.as_ref()).map(|asked| asked.value.as_ref())
 }
@@ -380,7 +384,7 @@ fn explain(entry: &Entry, failure: Failure, disclosure: Disclosure) -> Refusal {
         Failure::Revoked => return Refusal::Revoked,
         Failure::Throttled(throttled) => return Refusal::Throttled(throttled),
         Failure::Disabled => return Refusal::Upstream("the server is disabled".into()),
-        Failure::Call(error) => error,
+        Failure::Unanswered(error) | Failure::Call(error) => error,
     };
     Refusal::Upstream(disclosure.sentence(&format!("server {:?}", entry.name().as_str()), &error, entry))
 }

@@ -1,5 +1,7 @@
 //! Calling a tool over REST, and its result.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 
 use super::caller::{Owner, Profile};
@@ -33,8 +35,8 @@ impl Gateway {
         listener: Option<CallListener>,
         trail: &Trail,
     ) -> Result<InvokedResult, Error> {
-        let invoked = self.call_tool(owner, full_name, arguments, listener, trail).await;
-        trail.settle(full_name, invoked)
+        let invoked = pin!(self.call_tool(owner, full_name, arguments, listener, trail));
+        trail.settle(full_name, trail.within(invoked).await)
     }
 
     async fn call_tool(

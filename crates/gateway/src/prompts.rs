@@ -1,6 +1,7 @@
 //! Prompts, as people manage and render them.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::caller::{Owner, Profile};
@@ -38,8 +39,8 @@ impl Gateway {
         arguments: &BTreeMap<String, String>,
         trail: &Trail,
     ) -> Result<Vec<u8>, Error> {
-        let rendered = self.get_prompt(owner, full_name, arguments, trail).await;
-        trail.settle(full_name, rendered)
+        let rendered = pin!(self.get_prompt(owner, full_name, arguments, trail));
+        trail.settle(full_name, trail.within(rendered).await)
     }
 
     async fn get_prompt(

@@ -1,9 +1,9 @@
-//! Writes what is recorded of calls: they come through a queue with a limit, and one task writes them in batches. A slow or
-//! full disk costs records, never calls.
+//! Writes what is recorded of calls: a call that ends is counted and put into a queue with a limit, and one task writes in
+//! batches. A slow or full disk costs records, never calls.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -12,10 +12,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::trail::EndedCall;
+use super::catalog::{Entry, ToolPosition};
+use super::trail::{EndedCall, Trail};
 use super::{now_ms, random_id};
-use model::{CallRecord, Histogram};
+use model::{CallRecord, Histogram, PrincipalId};
 use store::{CallCount, CallRow, Kept, Records, SPANS, StoreError};
+use telemetry::CallId;
 
 pub use store::{CallFilter, CountedKind, KeptCall, Retention};
 
@@ -26,6 +28,8 @@ const TRIMMING: Duration = Duration::from_secs(10);
 const COUNTING: Duration = Duration::from_secs(300);
 /// How many calls wait to be written at most.
 const QUEUE: usize = 20_000;
+/// How many calls wait for another request of their client at most; others are recorded at once.
+const MOST_PAUSED: usize = 10_000;
 /// How many calls a slow reader of the live list may be behind.
 const LIVE_BACKLOG: usize = 1024;
 /// How long the last records may take to be written.
@@ -73,7 +77,8 @@ impl Default for Recording {
 pub struct Recorder {
     pub recording: Recording,
     records: Records,
-    queue: Mutex<Vec<EndedCall>>,
+    intake: Mutex<Intake>,
+    paused: Mutex<Paused>,
     dropped: AtomicU64,
     /// Why records cannot be written at the moment.
     failure: ArcSwapOption<String>,
@@ -89,7 +94,8 @@ impl Recorder {
         Self {
             recording,
             records,
-            queue: Mutex::default(),
+            intake: Mutex::new(Intake::new(recording.rate)),
+            paused: Mutex::default(),
             dropped: AtomicU64::new(0),
             failure: ArcSwapOption::empty(),
             live: broadcast::Sender::new(LIVE_BACKLOG),
@@ -108,6 +114,7 @@ impl Recorder {
 
     /// Writes what has arrived, and ends.
     pub(super) async fn stop(&self) {
+        drop(std::mem::take(&mut *self.lock_paused()));
         self.ending.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -132,8 +139,8 @@ impl Recorder {
         self.failure.load_full()
     }
 
-    pub(super) fn next_id(&self) -> CallId {
-        self.ids.next()
+    pub(super) fn next_id(&self, now_ms: i64) -> CallId {
+        self.ids.next(now_ms)
     }
 
     /// The calls that end from now on.
@@ -142,23 +149,42 @@ impl Recorder {
     }
 
     /// Takes a call that ended. It never waits.
-    pub(super) fn add(&self, call: EndedCall) {
-        if !self.is_on() {
-            return;
-        }
-        let mut queue = self.queue.lock().expect("no code panics while it holds the queue");
-        match queue.len() < QUEUE {
-            true => queue.push(call),
-            false => self.drop_records(1),
+    pub(super) fn add(&self, call: EndedCall, now: std::time::Instant) {
+        let is_kept = self.lock_intake().add(call, now);
+        if !is_kept {
+            self.drop_record();
         }
     }
 
-    fn drop_records(&self, count: usize) {
-        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+    fn drop_record(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn take_queue(&self) -> Vec<EndedCall> {
-        std::mem::take(&mut *self.queue.lock().expect("no code panics while it holds the queue"))
+    fn lock_intake(&self) -> MutexGuard<'_, Intake> {
+        self.intake.lock().expect("no code panics while it holds the intake")
+    }
+
+    fn lock_paused(&self) -> MutexGuard<'_, Paused> {
+        self.paused.lock().expect("no code panics while it holds what is paused")
+    }
+
+    /// Keeps the trail of a call until its client sends its request again.
+    pub(super) fn pause(&self, key: Vec<u8>, trail: Trail, limit: Duration) {
+        self.lock_paused().add(key, trail, Instant::now() + limit);
+    }
+
+    /// The trail of the call that waits longest under this key.
+    pub(super) fn resume(&self, key: &[u8]) -> Option<Trail> {
+        self.lock_paused().take(key)
+    }
+
+    /// Gives calls up whose clients did not come back in time.
+    fn end_paused(&self, now: Instant) {
+        loop {
+            let given_up = self.lock_paused().take_before(now);
+            let Some(trail) = given_up else { return };
+            trail.abandon();
+        }
     }
 
     /// The calls that fit, newest first.
@@ -220,6 +246,96 @@ impl Recorder {
     }
 }
 
+/// Calls that wait for another request of their client.
+#[derive(Default)]
+struct Paused {
+    /// By the time until which they wait, and a number.
+    trails: BTreeMap<(Instant, u64), (Vec<u8>, Trail)>,
+    /// The same times and numbers for each key, in order.
+    by_key: HashMap<Vec<u8>, VecDeque<(Instant, u64)>>,
+    last: u64,
+}
+
+impl Paused {
+    fn add(&mut self, key: Vec<u8>, trail: Trail, until: Instant) {
+        if self.trails.len() < MOST_PAUSED {
+            self.last += 1;
+            self.by_key.entry(key.clone()).or_default().push_back((until, self.last));
+            self.trails.insert((until, self.last), (key, trail));
+        }
+    }
+
+    /// Takes out the one that has waited longest under this key.
+    fn take(&mut self, key: &[u8]) -> Option<Trail> {
+        let waiting = self.by_key.get_mut(key)?;
+        let first = waiting.pop_front();
+        if waiting.is_empty() {
+            self.by_key.remove(key);
+        }
+        self.trails.remove(&first?).map(|(_, trail)| trail)
+    }
+
+    /// Takes out one whose time is over.
+    fn take_before(&mut self, now: Instant) -> Option<Trail> {
+        let (_, (key, _)) = self.trails.first_key_value().filter(|((until, _), _)| *until <= now)?;
+        // All of a key wait equally long, so it is the first of them.
+        let key = key.clone();
+        self.take(&key)
+    }
+}
+
+/// What has ended since the task that writes last looked.
+struct Intake {
+    counts: HashMap<CountKey, Group>,
+    queue: Vec<EndedCall>,
+    /// How many calls per second get a record, and how many may get one now.
+    rate: f64,
+    allowance: f64,
+    filled: std::time::Instant,
+}
+
+/// What calls have in common that are counted under the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct CountKey {
+    /// The address of the entry in the catalog.
+    pub entry: usize,
+    pub tool: Option<ToolPosition>,
+    pub principal: Option<PrincipalId>,
+}
+
+/// Calls that are counted under the same names.
+struct Group {
+    names: Vec<(CountedKind, String)>,
+    sum: Sum,
+    /// As long as it is held, no other entry has its address.
+    _entry: Option<Arc<Entry>>,
+}
+
+impl Intake {
+    fn new(rate: u32) -> Self {
+        let rate = f64::from(rate);
+        let filled = std::time::Instant::now();
+        Self { counts: HashMap::new(), queue: Vec::new(), rate, allowance: rate, filled }
+    }
+
+    /// Counts a call, and keeps it for the task that writes if there is room; returns whether it was kept.
+    fn add(&mut self, call: EndedCall, now: std::time::Instant) -> bool {
+        let group = self.counts.entry(call.count_key()).or_insert_with(|| {
+            let (names, entry) = call.counted_under();
+            Group { names, sum: Sum::default(), _entry: entry }
+        });
+        group.sum.add_one(call.counted());
+        let gained = self.rate * now.saturating_duration_since(self.filled).as_secs_f64();
+        (self.allowance, self.filled) = ((self.allowance + gained).min(self.rate), now.max(self.filled));
+        let is_kept = self.allowance >= 1.0 && self.queue.len() < QUEUE;
+        if is_kept {
+            self.allowance -= 1.0;
+            self.queue.push(call);
+        }
+        is_kept
+    }
+}
+
 /// What the task that writes knows.
 struct Writer {
     /// Tells what this process counted from what others did.
@@ -227,10 +343,7 @@ struct Writer {
     /// Calls that have not been written.
     rows: Vec<CallRow>,
     /// The counts of spans that have not ended, or have not been written.
-    counts: HashMap<CountKey, (CallCount, bool)>,
-    /// How many calls may be written now.
-    allowance: f64,
-    filled: Instant,
+    counts: HashMap<SpanKey, (CallCount, bool)>,
     kept: Kept,
     counted: Option<Instant>,
     trimmed: Instant,
@@ -239,7 +352,7 @@ struct Writer {
     pause: Duration,
 }
 
-type CountKey = (i64, i64, CountedKind, String);
+type SpanKey = (i64, i64, CountedKind, String);
 
 impl Writer {
     fn new() -> Self {
@@ -248,8 +361,6 @@ impl Writer {
             name: random_id(),
             rows: Vec::new(),
             counts: HashMap::new(),
-            allowance: f64::MAX,
-            filled: now,
             kept: Kept::default(),
             counted: None,
             trimmed: now,
@@ -260,6 +371,7 @@ impl Writer {
 
     async fn work(&mut self, recorder: &Recorder) {
         let now = Instant::now();
+        recorder.end_paused(now);
         self.flush(recorder, now).await;
         if self.retry.is_none() && now.duration_since(self.trimmed) >= TRIMMING {
             self.trimmed = now;
@@ -270,7 +382,7 @@ impl Writer {
     }
 
     async fn flush(&mut self, recorder: &Recorder, now: Instant) {
-        self.take(recorder, now);
+        self.take(recorder);
         if self.retry.is_some_and(|at| now < at) {
             return;
         }
@@ -301,29 +413,28 @@ impl Writer {
         }
     }
 
-    /// Takes what is in the queue: counts all of it, and keeps as many records as may be written.
-    fn take(&mut self, recorder: &Recorder, now: Instant) {
-        let rate = f64::from(recorder.recording.rate);
-        self.allowance = (self.allowance + rate * now.duration_since(self.filled).as_secs_f64()).min(rate);
-        self.filled = now;
-        let ended = recorder.take_queue();
-        if ended.is_empty() {
-            return;
-        }
-        let mut sums: HashMap<(CountedKind, String), Sum> = HashMap::new();
+    /// Takes what has ended: as many records as there is room for, and all counts.
+    fn take(&mut self, recorder: &Recorder) {
+        let (ended, groups) = {
+            let mut intake = recorder.lock_intake();
+            (std::mem::take(&mut intake.queue), std::mem::take(&mut intake.counts))
+        };
         for call in ended {
-            call.count(|kind, name, counted| sums.entry((kind, name)).or_default().add_one(counted));
-            let has_room = self.rows.len() < QUEUE && self.allowance >= 1.0;
-            if !has_room {
-                recorder.drop_records(1);
+            if self.rows.len() >= QUEUE {
+                recorder.drop_record();
                 continue;
             }
-            self.allowance -= 1.0;
             let row = call.into_row(recorder.keeps_contents());
             if recorder.live.receiver_count() > 0 {
                 let _ = recorder.live.send(Arc::new(row.record.clone()));
             }
             self.rows.push(row);
+        }
+        let mut sums: HashMap<(CountedKind, String), Sum> = HashMap::new();
+        for Group { names, sum, .. } in groups.into_values() {
+            for name in names {
+                sums.entry(name).or_default().merge(&sum);
+            }
         }
         let now_ms = now_ms();
         for ((kind, name), sum) in sums {
@@ -384,6 +495,14 @@ impl Sum {
         self.bytes += counted.bytes;
         self.durations.add(counted.duration);
         self.own_times.add(counted.own_time);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.bytes += other.bytes;
+        self.durations.merge(&other.durations);
+        self.own_times.merge(&other.own_times);
     }
 
     fn add(&mut self, count: &CallCount) {
@@ -447,20 +566,7 @@ pub struct Stats {
     pub series: Vec<(i64, Sum)>,
 }
 
-/// The number of a call: later ones are greater, even if the clock jumps back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CallId {
-    number: u64,
-    /// Tells apart what several gateways number alike.
-    writer: u32,
-}
-
-impl std::fmt::Display for CallId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}{:08x}", self.number, self.writer)
-    }
-}
-
+/// Numbers calls.
 #[derive(Debug)]
 struct CallIds {
     last: AtomicU64,
@@ -477,8 +583,8 @@ impl CallIds {
         Self { last: AtomicU64::new(0), writer: u32::from_le_bytes(writer) }
     }
 
-    fn next(&self) -> CallId {
-        let now = now_ms().unsigned_abs() << COUNT_BITS;
+    fn next(&self, now_ms: i64) -> CallId {
+        let now = now_ms.unsigned_abs() << COUNT_BITS;
         let after = |last: u64| Some((last + 1).max(now));
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
         CallId { number: (last.unwrap_or_default() + 1).max(now), writer: self.writer }
@@ -498,15 +604,15 @@ mod tests {
     #[test]
     fn ids_grow_even_if_the_clock_jumps_back() {
         let ids = CallIds::new();
-        let first = ids.next();
+        let first = ids.next(now_ms());
         let far_ahead = (now_ms() + 1_000_000).unsigned_abs() << COUNT_BITS;
         ids.last.store(far_ahead, Ordering::Relaxed);
-        let (second, third) = (ids.next(), ids.next());
+        let (second, third) = (ids.next(now_ms()), ids.next(now_ms()));
         assert!(first < second && second < third);
         assert!(first.to_string() < second.to_string() && second.to_string() < third.to_string());
         let restarted = CallIds::new();
         restarted.go_on_after(Some(third.to_string()));
-        assert!(restarted.next().to_string()[..16] > third.to_string()[..16]);
+        assert!(restarted.next(now_ms()).to_string()[..16] > third.to_string()[..16]);
         restarted.go_on_after(Some("x".into()));
     }
 }

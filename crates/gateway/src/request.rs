@@ -269,7 +269,9 @@ impl NoResult {
             NoResult::Failed(Failure::Throttled(throttled)) => return throttled.into(),
             NoResult::Failed(Failure::Revoked) => format!("{what} was cancelled: the token was revoked"),
             NoResult::Failed(Failure::Call(CallError::NoRoom(exceeded))) => return Error::no_room(exceeded),
-            NoResult::Failed(Failure::Call(error)) => disclosure.sentence(what, &error, entry),
+            NoResult::Failed(Failure::Unanswered(error) | Failure::Call(error)) => {
+                disclosure.sentence(what, &error, entry)
+            }
             NoResult::Rpc { code, message, .. } => format!("{what} failed: {message} (code {code})"),
             NoResult::NeedsInput(wanted) => format!(
                 "{what} asks for input while it runs: {wanted}; that needs an MCP client, connected to /mcp, or a \

@@ -1,6 +1,7 @@
 //! Resources: the lists, the server that a URI belongs to, and reading. If several servers have a URI, none is guessed:
 //! the error names the qualified URIs to choose from.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::caller::{Owner, Profile};
@@ -166,8 +167,8 @@ impl Gateway {
 
     /// Reads a resource: `contents` as the upstream sent them.
     pub async fn read_resource(&self, owner: Owner, text: &str, trail: &Trail) -> Result<Vec<u8>, Error> {
-        let contents = self.contents_of(owner, text, trail).await;
-        trail.settle(text, contents)
+        let contents = pin!(self.contents_of(owner, text, trail));
+        trail.settle(text, trail.within(contents).await)
     }
 
     async fn contents_of(&self, owner: Owner, text: &str, trail: &Trail) -> Result<Vec<u8>, Error> {

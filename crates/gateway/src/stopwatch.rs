@@ -18,6 +18,9 @@ pub struct Stopwatch {
     upstream: Duration,
     /// Knows how long the caller owed answers; `None` as long as it was not asked anything.
     asked: Option<Arc<Clock>>,
+    /// When the request was handed to a link for the last time, and when the server was first heard after that.
+    pub sent: Option<Instant>,
+    pub heard: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +48,32 @@ pub struct Spent {
     pub gateway: Duration,
 }
 
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.total += other.total;
+        self.queue += other.queue;
+        self.upstream += other.upstream;
+        self.input += other.input;
+        self.gateway += other.gateway;
+    }
+}
+
 impl Stopwatch {
     pub fn start() -> Self {
         let begun = Instant::now();
         let (input_before, queue, upstream) = Default::default();
-        Self { begun, phase: Phase::Own, since: begun, input_before, queue, upstream, asked: None }
+        let (sent, heard) = (None, None);
+        Self {
+            begun,
+            phase: Phase::Own,
+            since: begun,
+            input_before,
+            queue,
+            upstream,
+            asked: None,
+            sent,
+            heard,
+        }
     }
 
     /// When the call started.
@@ -70,6 +94,18 @@ impl Stopwatch {
     /// The call waits for its server or a slot no longer.
     pub fn stop_waiting(&mut self) {
         self.enter(Phase::Own);
+    }
+
+    /// The request is handed to a link.
+    pub fn note_sent(&mut self) {
+        (self.sent, self.heard) = (Some(Instant::now()), None);
+    }
+
+    /// The server sends something.
+    pub fn note_heard(&mut self) {
+        if self.heard.is_none() {
+            self.heard = Some(Instant::now());
+        }
     }
 
     /// The caller is asked for input. The clock, always the same one, says for how long answers are owed.

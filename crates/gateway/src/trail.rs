@@ -2,6 +2,7 @@
 //! socket. Whoever takes part in the call holds it; when the last one lets go of it, the call becomes a record. So every call has
 //! exactly one, whatever happened to it.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -11,14 +12,14 @@ use super::caller::{Caller, Scope};
 use super::catalog::Entry;
 use super::ending::CalledTool;
 use super::principals::Principal;
-use super::recorder::{CallId, Counted, Recorder};
+use super::recorder::{CountKey, Counted, Recorder};
 use super::refusal::Refusal;
 use super::stopwatch::Spent;
 use super::{Error, ErrorKind, Gateway, now_ms};
 use model::call_record::CallMark;
 use model::{CallRecord, Door, RecordedPrincipal};
 use store::{CallRow, CountedKind};
-use telemetry::Outcome;
+use telemetry::{CallId, Outcome};
 use wire::Era;
 
 /// How much is kept of arguments, and of a result.
@@ -97,7 +98,19 @@ impl CallMethod {
 enum Origin {
     Agent(Arc<Caller>),
     /// A person, at this path of the REST API or of the dashboard.
-    Person(Box<str>),
+    Person {
+        arrival: Arrival,
+        path: Box<str>,
+    },
+}
+
+impl Origin {
+    fn arrival(&self) -> &Arrival {
+        match self {
+            Origin::Agent(caller) => &caller.arrival,
+            Origin::Person { arrival, .. } => arrival,
+        }
+    }
 }
 
 /// The trail of one call; empty for requests that are not recorded.
@@ -114,8 +127,9 @@ impl Drop for Held {
     fn drop(&mut self) {
         let call = self.call.get_mut().ok().and_then(Option::take);
         if let Some(mut call) = call {
-            call.total = call.arrival.at.elapsed();
-            self.recorder.add(call);
+            let now = Instant::now();
+            call.total = now.saturating_duration_since(call.origin.arrival().at);
+            self.recorder.add(call, now);
         }
     }
 }
@@ -124,8 +138,9 @@ impl Drop for Held {
 pub(super) struct EndedCall {
     id: CallId,
     at_ms: i64,
-    arrival: Arrival,
     origin: Origin,
+    /// The trace that the message itself names.
+    trace: Option<TraceId>,
     method: CallMethod,
     /// Empty if its session knows it, or nobody does.
     agent: String,
@@ -141,6 +156,10 @@ pub(super) struct EndedCall {
     attempts: u32,
     rounds: u32,
     server_era: Option<Era>,
+    sent: Option<Instant>,
+    heard: Option<Instant>,
+    /// Since when it waits for another request of its client, with the input that the server asked for.
+    paused: Option<Instant>,
     marks: Vec<(&'static str, Instant)>,
     arguments: Option<Bytes>,
     result: Option<Bytes>,
@@ -156,6 +175,8 @@ pub(super) struct Ended {
     pub attempts: u32,
     pub rounds: u32,
     pub server_era: Option<Era>,
+    pub sent: Option<Instant>,
+    pub heard: Option<Instant>,
 }
 
 impl Gateway {
@@ -165,26 +186,27 @@ impl Gateway {
         if caller.viewer.scope.link().is_some() {
             return Trail::default();
         }
-        let arrival = caller.arrival.clone();
-        self.begin_trail(method, arrival, Origin::Agent(caller.clone()), request_bytes)
+        self.begin_trail(method, || Origin::Agent(caller.clone()), request_bytes)
     }
 
     /// Begins the trail of a person's request.
     pub fn trail_of_person(&self, method: &str, arrival: Arrival, path: &str, request_bytes: usize) -> Trail {
-        self.begin_trail(method, arrival, Origin::Person(path.into()), request_bytes)
+        self.begin_trail(method, || Origin::Person { arrival, path: path.into() }, request_bytes)
     }
 
-    fn begin_trail(&self, method: &str, arrival: Arrival, origin: Origin, request_bytes: usize) -> Trail {
+    fn begin_trail(&self, method: &str, origin: impl FnOnce() -> Origin, request_bytes: usize) -> Trail {
         let Some(method) = CallMethod::of(method).filter(|_| self.recorder.is_on()) else {
             return Trail::default();
         };
-        let id = self.recorder.next_id();
-        let waited = i64::try_from(arrival.at.elapsed().as_millis()).unwrap_or_default();
+        let origin = origin();
+        let now_ms = now_ms();
+        let id = self.recorder.next_id(now_ms);
+        let waited = i64::try_from(origin.arrival().at.elapsed().as_millis()).unwrap_or_default();
         let call = EndedCall {
             id,
-            at_ms: now_ms() - waited,
-            arrival,
+            at_ms: now_ms - waited,
             origin,
+            trace: None,
             method,
             agent: String::new(),
             request_bytes,
@@ -199,11 +221,38 @@ impl Gateway {
             attempts: 0,
             rounds: 0,
             server_era: None,
+            sent: None,
+            heard: None,
+            paused: None,
             marks: Vec::new(),
             arguments: None,
             result: None,
         };
         Trail(Some(Arc::new(Held { recorder: self.recorder.clone(), id, call: Mutex::new(Some(call)) })))
+    }
+
+    /// The call waits until its client sends its request again, with the input that a modern server asked for. The key
+    /// is what both requests have in common.
+    pub fn pause_trail(&self, key: impl FnOnce() -> Vec<u8>, trail: &Trail) {
+        if trail.is_recorded() {
+            trail.note(|call| {
+                call.paused = Some(Instant::now());
+                call.rounds += 1;
+            });
+            trail.mark(|| "input");
+            self.recorder.pause(key(), trail.clone(), self.budgets().limits.answer_time);
+        }
+    }
+
+    /// The trail of the call that goes on with a request of so many bytes, if it waits here.
+    pub fn resume_trail(&self, key: &[u8], request_bytes: usize) -> Option<Trail> {
+        let trail = self.recorder.resume(key)?;
+        trail.note(|call| {
+            let waited = call.paused.take().map_or(Duration::ZERO, |since| since.elapsed());
+            call.spent.input += waited;
+            call.request_bytes += request_bytes;
+        });
+        Some(trail)
     }
 }
 
@@ -217,15 +266,23 @@ impl Trail {
         }
     }
 
-    /// The id of the call, for log lines; `None` if it is not recorded.
-    pub fn id(&self) -> Option<CallId> {
-        self.0.as_ref().map(|held| held.id)
+    /// Whether the request is recorded.
+    pub fn is_recorded(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Does some work of the call: lines that are logged meanwhile have its id.
+    pub async fn within<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> T {
+        match &self.0 {
+            Some(held) => held.id.within(work).await,
+            None => work.await,
+        }
     }
 
     /// The trace that the message itself names wins over that of the headers.
     pub fn set_trace(&self, traceparent: &str) {
         if let Some(trace) = TraceId::of(traceparent) {
-            self.note(|call| call.arrival.trace = Some(trace));
+            self.note(|call| call.trace = Some(trace));
         }
     }
 
@@ -261,23 +318,33 @@ impl Trail {
     }
 
     /// Something happened, such as progress.
-    pub fn mark(&self, kind: &'static str) {
+    pub fn mark(&self, kind: impl FnOnce() -> &'static str) {
         self.note(|call| {
             if call.marks.len() < MARKS {
-                call.marks.push((kind, Instant::now()));
+                call.marks.push((kind(), Instant::now()));
             }
         });
     }
 
-    /// The engine has ended the call.
+    /// The engine has ended the call, or a round of it.
     pub(super) fn end(&self, ended: Ended) {
         self.note(|call| {
-            let Ended { entry, called, outcome, reason, spent, attempts, rounds, server_era } = ended;
-            call.entry = entry.or(call.entry.take());
-            call.called = called.or(call.called.take());
-            (call.outcome, call.detail) = (Some(outcome), reason);
-            (call.spent, call.attempts, call.rounds, call.server_era) = (spent, attempts, rounds, server_era);
+            call.entry = ended.entry.or(call.entry.take());
+            call.called = ended.called.or(call.called.take());
+            // A client that does not come back has given its call up.
+            call.outcome = Some(ended.outcome).filter(|_| call.paused.is_none());
+            call.detail = ended.reason;
+            call.spent += ended.spent;
+            call.attempts += ended.attempts;
+            call.rounds += ended.rounds;
+            call.server_era = ended.server_era.or(call.server_era);
+            (call.sent, call.heard) = (ended.sent.or(call.sent), ended.heard.or(call.heard));
         });
+    }
+
+    /// Its client did not come back in time.
+    pub(super) fn abandon(&self) {
+        self.note(|call| call.outcome = Some(Outcome::TimedOut));
     }
 
     /// The caller got this many bytes.
@@ -367,13 +434,13 @@ impl EndedCall {
         }
     }
 
-    fn principal(&self) -> RecordedPrincipal {
-        let (kind, name) = match &self.arrival.principal {
+    /// The kind and the name of who made the call.
+    fn principal(&self) -> (&'static str, &str) {
+        match &self.origin.arrival().principal {
             Some(principal @ Principal::User(_)) => ("user", principal.name().as_str()),
             Some(principal @ Principal::Client(_)) => ("client", principal.name().as_str()),
             None => ("anonymous", "anonymous"),
-        };
-        RecordedPrincipal { kind: kind.to_owned(), name: name.to_owned() }
+        }
     }
 
     /// The gateway's own time: what is left of the whole.
@@ -382,48 +449,71 @@ impl EndedCall {
         self.total.saturating_sub(queue + upstream + input)
     }
 
-    /// Counts the call under everything that it belongs to. Only names that exist are counted: callers can invent any number.
-    pub fn count(&self, mut add: impl FnMut(CountedKind, String, Counted)) {
-        let counted = Counted {
+    /// The call as it is counted.
+    pub fn counted(&self) -> Counted {
+        Counted {
             is_error: !matches!(self.outcome(), Outcome::Ok | Outcome::Cancelled),
             bytes: (self.request_bytes + self.response_bytes) as u64,
             duration: self.total,
             own_time: self.own_time(),
-        };
-        let RecordedPrincipal { name, .. } = self.principal();
-        add(CountedKind::Principal, name, counted);
-        let Some(entry) = &self.entry else { return };
-        add(CountedKind::Server, entry.name().to_string(), counted);
-        if let (CallMethod::Tool, Some(CalledTool::Listed(_))) = (self.method, &self.called) {
-            add(CountedKind::Tool, format!("{}__{}", entry.name(), self.name()), counted);
         }
+    }
+
+    /// Calls with the same key are counted under the same names.
+    pub fn count_key(&self) -> CountKey {
+        let tool = match (self.method, &self.called) {
+            (CallMethod::Tool, Some(CalledTool::Listed(position))) => Some(*position),
+            _ => None,
+        };
+        CountKey {
+            entry: self.entry.as_ref().map_or(0, |entry| Arc::as_ptr(entry) as usize),
+            tool,
+            principal: self.origin.arrival().principal.as_ref().map(Principal::id),
+        }
+    }
+
+    /// What the call is counted under, and the entry that the key depends on. Only names that exist are counted: callers can
+    /// invent any number.
+    pub fn counted_under(&self) -> (Vec<(CountedKind, String)>, Option<Arc<Entry>>) {
+        let (kind, name) = self.principal();
+        let mut names = vec![(CountedKind::Principal, format!("{kind}/{name}"))];
+        if let Some(entry) = &self.entry {
+            names.push((CountedKind::Server, entry.name().to_string()));
+            if self.count_key().tool.is_some() {
+                names.push((CountedKind::Tool, format!("{}__{}", entry.name(), self.name())));
+            }
+        }
+        (names, self.entry.clone())
     }
 
     pub fn into_row(self, keeps_contents: bool) -> CallRow {
         let milliseconds = |duration: Duration| (duration.as_secs_f64() * 1e6).round() / 1e3;
+        let arrival = self.origin.arrival();
+        let since_arrival = |at: Instant| milliseconds(at.saturating_duration_since(arrival.at));
         let (agent, endpoint, era) = match &self.origin {
             Origin::Agent(caller) => {
                 let known = || format!("{} {}", caller.client_name, caller.client_version);
                 let agent = if self.agent.is_empty() { known() } else { self.agent.clone() };
-                (agent.trim().to_owned(), endpoint_of(caller, self.arrival.door), caller.profile.era)
+                (agent.trim().to_owned(), endpoint_of(caller, arrival.door), caller.profile.era)
             }
-            Origin::Person(path) => (String::new(), path.to_string(), Era::Modern),
+            Origin::Person { path, .. } => (String::new(), path.to_string(), Era::Modern),
         };
         let is_agent = matches!(self.origin, Origin::Agent(_));
         let era_name = |era: Era| match era {
             Era::Legacy => "legacy",
             Era::Modern => "modern",
         };
-        let marks = self.marks.iter().map(|(kind, at)| CallMark {
-            kind: (*kind).to_owned(),
-            at_ms: milliseconds(at.saturating_duration_since(self.arrival.at)),
-        });
+        let marks = self
+            .marks
+            .iter()
+            .map(|(kind, at)| CallMark { kind: (*kind).to_owned(), at_ms: since_arrival(*at) });
+        let (kind, name) = self.principal();
         let record = CallRecord {
             id: self.id.to_string(),
             at_ms: self.at_ms,
-            principal: self.principal(),
+            principal: RecordedPrincipal { kind: kind.to_owned(), name: name.to_owned() },
             agent,
-            via: self.arrival.door.as_str().to_owned(),
+            via: arrival.door.as_str().to_owned(),
             endpoint,
             method: self.method.as_str().to_owned(),
             server: self.server().to_owned(),
@@ -441,8 +531,10 @@ impl EndedCall {
             attempts: self.attempts,
             client_era: if is_agent { era_name(era) } else { "" }.to_owned(),
             server_era: self.server_era.map_or("", era_name).to_owned(),
-            trace_id: self.arrival.trace.map(|TraceId(id)| format!("{id:032x}")),
+            trace_id: self.trace.or(arrival.trace).map(|TraceId(id)| format!("{id:032x}")),
             rounds: self.rounds,
+            sent_ms: self.sent.map(since_arrival),
+            first_byte_ms: self.heard.map(since_arrival),
             marks: marks.collect(),
         };
         let kept = |contents: Option<Bytes>| contents.filter(|_| keeps_contents).map(|bytes| bytes.to_vec());

@@ -12,7 +12,7 @@ use super::Mcp;
 use super::bridge::asking::Asking;
 use super::bridge::need;
 use super::bridge::open_questions::OpenQuestions;
-use super::bridge::state::Bond;
+use super::bridge::state::{Bond, given_state};
 use super::live::CallInFlight;
 use super::modern::client_info;
 use super::reply::{Message, Reply};
@@ -90,17 +90,18 @@ impl Mcp {
         message: &Bytes,
         beside: &Beside,
         round: Option<Round>,
+        trail: Trail,
     ) -> Option<Reply> {
-        let trail = self.trail(&caller, head);
         let in_flight = match caller.profile.owner {
             Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &id)),
             Some(Owner::Principal(_) | Owner::Anybody | Owner::Link(_)) | None => None,
         };
         let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
+        let (open, logged_with) = (OpenQuestions::default(), trail.clone());
+        let call = ClientCall { caller, id, round, in_flight, open, asking: None, trail };
         // Pinned here, because moving a large future is expensive.
-        let call =
-            ClientCall { caller, id, round, in_flight, open: OpenQuestions::default(), asking: None, trail };
         let run = pin!(self.begin(call, head, message, beside));
+        let run = logged_with.within(run);
         match cancelled {
             Some(cancelled) => cancelled.run_until_cancelled(run).await,
             None => Some(run.await),
@@ -125,7 +126,7 @@ impl Mcp {
     pub(super) fn trail(&self, caller: &Arc<Caller>, head: &Head<'_>) -> Trail {
         let method = head.method.as_deref().unwrap_or_default();
         let trail = self.gateway.trail_of_agent(caller, method, head.body.len());
-        if let (Some(_), Some(meta)) = (trail.id(), head.meta()) {
+        if let (true, Some(meta)) = (trail.is_recorded(), head.meta()) {
             if meta.client_info.is_some() {
                 let (name, version) = client_info(head);
                 trail.set_agent(|| format!("{name} {version}"));
@@ -170,7 +171,9 @@ impl Mcp {
                     let (outlet, body) = stream::open(&self.gateway.budgets().buffered);
                     outlet.send(&message);
                     let mcp = self.clone();
-                    self.tasks.spawn(async move { mcp.go_on(call, forward, outlet).await });
+                    self.tasks.spawn(async move {
+                        trail.within(pin!(mcp.go_on(call, forward, outlet))).await;
+                    });
                     return Reply::events(body);
                 }
             }
@@ -252,9 +255,10 @@ impl Mcp {
             let handled = match outbound {
                 Ok(Outbound::Answer(answer)) => return last(call, answer, forward.is_modern()),
                 Ok(Outbound::InputRequired(answer)) => {
-                    let wrap =
-                        |round: &Round| self.states.wrap(answer.clone(), &round.bond, forward.server());
-                    return Pumped::Input(call.round.as_ref().map_or(answer.clone(), wrap));
+                    let Some(round) = &call.round else { return Pumped::Input(answer) };
+                    let answer = self.states.wrap(answer, &round.bond, forward.server());
+                    self.gateway.pause_trail(|| round.bond.next_round(given_state(&answer)), &call.trail);
+                    return Pumped::Input(answer);
                 }
                 Ok(Outbound::Notice(notice)) if call.caller.logs.pass(&notice) => {
                     return Pumped::Before(notice);

@@ -216,7 +216,8 @@ impl Mcp {
         id: OwnedId,
     ) -> Option<Reply> {
         let caller = Arc::new(self.caller(sender));
-        self.run_call(caller, id, head, body, &sender.beside, None).await
+        let trail = self.trail(&caller, head);
+        self.run_call(caller, id, head, body, &sender.beside, None, trail).await
     }
 
     async fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {

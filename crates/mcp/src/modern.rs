@@ -162,8 +162,7 @@ impl Mcp {
                     self.gateway.deny_call();
                 }
                 let trail = self.trail(&Arc::new(caller_of(ask, head, Logs::None)), head);
-                trail.refused(&refusal);
-                return Reply::refusal(Era::Modern, &id, &refusal).to_call(&trail);
+                return Reply::refused_call(Era::Modern, &id, head, &refusal, &trail);
             }
         };
         let caller = caller_of(ask, head, logs);
@@ -181,8 +180,14 @@ impl Mcp {
                 return Box::pin(self.resume(resumption)).await;
             }
         };
+        let next_round = head.params.as_ref().filter(|params| !is_link && params.round_key.is_some());
+        let resumed = next_round.and_then(|params| {
+            let state = params.request_state.as_ref().map(|state| &state.value);
+            self.gateway.resume_trail(&bond.next_round(state), head.body.len())
+        });
+        let trail = resumed.unwrap_or_else(|| self.trail(&caller, head));
         let round = (!is_link).then(|| Round { bond, state, declared: caller.profile.capabilities.clone() });
-        let reply = self.run_call(caller, id, head, message, &beside, round).await;
+        let reply = self.run_call(caller, id, head, message, &beside, round, trail).await;
         reply.unwrap_or_else(Reply::accepted)
     }
 

@@ -1,5 +1,6 @@
 //! Parks calls that wait for input of a modern client, and resumes them when the client comes back with it.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,7 +16,6 @@ use gateway::answer::Answer;
 use gateway::caller::Caller;
 use gateway::forward::Forward;
 use gateway::refusal::Refusal;
-use gateway::trail::Trail;
 use wire::{Era, Head, OwnedId, Patch, authored, find_answer_id, text};
 
 /// A request with which a client comes back to a parked call.
@@ -47,7 +47,7 @@ impl Mcp {
     }
 
     fn park_call(self: &Arc<Self>, call: ClientCall, server: &str, waits: Waits) -> Message {
-        let ClientCall { caller, id, round, open, .. } = call;
+        let ClientCall { caller, id, round, open, trail, .. } = call;
         let Some(round) = round else {
             let refusal = Refusal::Upstream("only a modern client comes back to its call".into());
             return Message::refusal(caller.profile.era, &id, &refusal);
@@ -65,10 +65,11 @@ impl Mcp {
             ("inputRequests", &open.to_json()),
             ("requestState", &state),
         ]);
-        let (mcp, call) = (self.clone(), ParkedCall { open, waits });
+        let (mcp, call) = (self.clone(), ParkedCall { open, waits, trail: trail.clone() });
         let revoked = caller.revoked.clone().unwrap_or_default();
         self.tasks.spawn(async move {
-            let kept = mcp.keep_parked(parked.number, call, claimed);
+            let kept = pin!(mcp.keep_parked(parked.number, call, claimed));
+            let kept = trail.within(kept);
             if revoked.run_until_cancelled(kept).await.is_none() {
                 // Nobody can come back to it.
                 mcp.parking.take(parked.number);
@@ -79,7 +80,7 @@ impl Mcp {
 
     /// Keeps a parked call until its client comes back or it ends for another reason.
     async fn keep_parked(&self, number: u64, mut parked: ParkedCall, claimed: Claimed) {
-        let claim = {
+        let (claim, is_late) = {
             let kept = async {
                 if let Waits::Call(forward) = &mut parked.waits {
                     forward.keep().await;
@@ -88,12 +89,15 @@ impl Mcp {
             };
             tokio::select! {
                 biased;
-                claim = claimed => claim.ok(),
-                () = self.stop.cancelled() => None,
-                () = tokio::time::sleep(self.gateway.budgets().limits.answer_time) => None,
-                () = kept => None,
+                claim = claimed => (claim.ok(), false),
+                () = self.stop.cancelled() => (None, false),
+                () = tokio::time::sleep(self.gateway.budgets().limits.answer_time) => (None, true),
+                () = kept => (None, false),
             }
         };
+        if let (true, Waits::Call(forward)) = (is_late, &mut parked.waits) {
+            forward.is_abandoned();
+        }
         self.parking.take(number);
         if let Some(back) = claim {
             // If the client is gone again, the call ends here.
@@ -105,7 +109,10 @@ impl Mcp {
     pub(super) async fn resume(self: &Arc<Self>, resumption: Resumption<'_>) -> Reply {
         let (mut parked, answers) = match self.claim(&resumption).await {
             Ok(claimed) => claimed,
-            Err(refusal) => return Reply::refusal(Era::Modern, &resumption.id, &refusal),
+            Err(refusal) => {
+                let trail = self.trail(&resumption.caller, resumption.head);
+                return Reply::refused_call(Era::Modern, &resumption.id, resumption.head, &refusal, &trail);
+            }
         };
         let Resumption { caller, id, head, message, beside, bond, parked: ParkedNumber { server, .. } } =
             resumption;
@@ -116,26 +123,25 @@ impl Mcp {
         let agreed = parked.open.answer(&answers);
         let declared = caller.profile.capabilities.clone();
         let round = Some(Round { bond, state: None, declared });
+        let trail = parked.trail;
         match parked.waits {
             Waits::Call(forward) => {
                 if !parked.open.is_empty() {
                     parked.open.gather();
                 }
                 let open = parked.open;
-                let trail = forward.trail().clone();
                 let call = ClientCall { caller, id, round, in_flight: None, open, asking: None, trail };
                 self.answer(call, *forward, &beside).await
             }
-            Waits::Pages(refused) if !agreed => Reply::answer(with_id(refused, &id)),
+            Waits::Pages(refused) if !agreed => Reply::answer(with_id(refused, &id)).to_call(&trail),
             Waits::Pages(_) if parked.open.is_empty() => {
-                let reply = self.run_call(caller, id, head, message, &beside, round).await;
+                let reply = self.run_call(caller, id, head, message, &beside, round, trail).await;
                 reply.unwrap_or_else(Reply::accepted)
             }
             Waits::Pages(refused) => {
-                let open = parked.open;
-                let trail = Trail::default();
+                let (open, until_sent) = (parked.open, trail.clone());
                 let call = ClientCall { caller, id, round, in_flight: None, open, asking: None, trail };
-                Reply::message(self.park_for_pages(call, &server, refused))
+                Reply::message(self.park_for_pages(call, &server, refused)).to_call(&until_sent)
             }
         }
     }

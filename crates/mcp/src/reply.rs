@@ -14,6 +14,7 @@ use super::session::Session;
 use super::stream::EventBody;
 use budget::Exceeded;
 use gateway::answer::Answer;
+use gateway::forward::asked_name;
 use gateway::refusal::Refusal;
 use gateway::trail::Trail;
 use wire::error::code;
@@ -53,6 +54,13 @@ impl Reply {
         }
         self.trail = trail.clone();
         self
+    }
+
+    /// The reply to a call that was refused before it was looked at.
+    pub fn refused_call(era: Era, id: &[u8], head: &Head<'_>, refusal: &Refusal, trail: &Trail) -> Self {
+        trail.asked_for(asked_name(head).unwrap_or_default());
+        trail.refused(refusal);
+        Self::refusal(era, id, refusal).to_call(trail)
     }
 
     fn sentence(status: StatusCode, sentence: &str) -> Self {

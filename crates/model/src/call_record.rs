@@ -41,7 +41,13 @@ pub struct CallRecord {
     pub trace_id: Option<String>,
     /// How often the server asked for input.
     pub rounds: u32,
-    /// When something happened during the call, in milliseconds since its begin.
+    /// When the request was handed to the link to its server, in milliseconds since it arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_ms: Option<f64>,
+    /// When the server was first heard after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_ms: Option<f64>,
+    /// When something happened during the call, in milliseconds since it arrived.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<CallMark>,
 }

@@ -1,14 +1,15 @@
 //! How long calls took: counts in buckets whose width grows with the time, so that a quantile is right within 2 % whatever the
-//! number of calls. Histograms of several gateways and of several spans of time can be added.
+//! number of calls, if calls take at least 2 microseconds. Histograms of several gateways and of several spans of time can be added.
 
 use std::time::Duration;
 
-/// The ratio of the upper to the lower end of a bucket. The middle of a bucket is at most 2 % away from both.
-const GROWTH: f64 = 1.04;
-/// Everything up to this time is in the first bucket.
-const LEAST: f64 = 1e-6;
-/// A bucket for every time up to about 12 days.
-const BUCKETS: u16 = 700;
+/// The width of the first buckets, in nanoseconds.
+const UNIT: u64 = 64;
+/// Each range from a power of two to the next has this many buckets, as a power of two: a bucket is at most 1/32 wide, and
+/// its middle at most 1/64 away from its ends.
+const FINENESS: u32 = 5;
+/// A bucket for every time up to about 13 days.
+const BUCKETS: u16 = 1280;
 
 /// Counts of durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,17 +89,18 @@ impl Histogram {
 }
 
 fn bucket_of(duration: Duration) -> u16 {
-    let times = duration.as_secs_f64() / LEAST;
-    if times <= 1.0 {
-        return 0;
-    }
-    let bucket = (times.ln() / GROWTH.ln()).ceil();
-    bucket.min(f64::from(BUCKETS - 1)) as u16
+    let units = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) / UNIT;
+    // The number of the power of two, and the leading bits below it.
+    let power = units.checked_ilog2().unwrap_or_default().saturating_sub(FINENESS);
+    let bucket = u64::from(power << FINENESS) + (units >> power);
+    u16::try_from(bucket).map_or(BUCKETS - 1, |bucket| bucket.min(BUCKETS - 1))
 }
 
 fn middle_of(bucket: u16) -> Duration {
-    let upper = LEAST * GROWTH.powi(bucket.into());
-    Duration::from_secs_f64(upper * 2.0 / (1.0 + GROWTH))
+    let power = (u32::from(bucket) >> FINENESS).saturating_sub(1);
+    let units = u64::from(bucket) - u64::from(power << FINENESS);
+    // Twice as large, since the middle is between two units.
+    Duration::from_nanos((((2 * units + 1) << power) * UNIT) / 2)
 }
 
 fn write_number(bytes: &mut Vec<u8>, mut number: u64) {

@@ -1,5 +1,5 @@
 //! Log lines for programs: each event is one JSON object on one line, its fields beside `at`, `level`, `target` and
-//! `message`.
+//! `message`, and `call` if it belongs to one.
 
 use std::fmt::Debug;
 use std::io::Write;
@@ -11,10 +11,10 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, Layer};
 
-use crate::Unfailing;
+use crate::{CallId, Unfailing};
 
 /// The keys that every line has.
-const OWN: [&str; 4] = ["at", "level", "target", "message"];
+const OWN: [&str; 5] = ["at", "level", "target", "message", "call"];
 
 /// Writes each event as JSON to standard error.
 pub struct JsonLines;
@@ -40,6 +40,9 @@ fn line_of(event: &Event<'_>) -> String {
         add(&mut line, key, &Value::from(value));
     }
     line.push_str(&fields.others);
+    if let Some(call) = CallId::current() {
+        add(&mut line, "call", &Value::from(call.to_string()));
+    }
     line.push_str("}\n");
     line
 }

@@ -1,5 +1,6 @@
 //! Logs and metrics. Metrics are always counted, and served at `/metrics` when telemetry is on.
 
+mod call_id;
 mod ended_calls;
 mod json_lines;
 mod metrics;
@@ -10,13 +11,17 @@ mod tool_labels;
 use std::io::{IsTerminal, Write};
 
 use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 use ended_calls::ShowCalls;
 use json_lines::JsonLines;
 
+pub use call_id::CallId;
 pub use ended_calls::{CallWatcher, EndedCall};
 pub use metrics::{CallTime, GatewayState, Metrics, ToolMeter};
 pub use outcome::{Outcome, SignIn};
@@ -43,6 +48,19 @@ impl<W: Write> Write for Unfailing<W> {
     fn flush(&mut self) -> std::io::Result<()> {
         let _ = self.0.flush();
         Ok(())
+    }
+}
+
+/// The fields of an event, and the call that it belongs to.
+struct FieldsAndCall(DefaultFields);
+
+impl<'writer> FormatFields<'writer> for FieldsAndCall {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> std::fmt::Result {
+        self.0.format_fields(writer.by_ref(), fields)?;
+        match CallId::current() {
+            Some(call) => write!(writer, " call={call}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -77,6 +95,7 @@ fn lines<S: Subscriber + for<'span> LookupSpan<'span>>(format: LogFormat) -> Box
     match format {
         LogFormat::Json => JsonLines.boxed(),
         LogFormat::Text => tracing_subscriber::fmt::layer()
+            .fmt_fields(FieldsAndCall(DefaultFields::new()))
             .with_writer(|| Unfailing(std::io::stderr()))
             // Reporting on standard error that standard error cannot be written to would panic.
             .log_internal_errors(false)

@@ -68,6 +68,11 @@ impl Exchange {
             || matches!(sent, Err(CallError::Status { .. } | CallError::Unauthorized(_) | CallError::Lost(_)))
     }
 
+    /// Whether the response has begun: over streamable HTTP its head has arrived when the request is sent.
+    pub fn has_begun(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// The HTTP status of the answer, if it was not a success.
     pub fn refused_with(&self) -> Option<u16> {
         match &self.stream {

@@ -79,6 +79,10 @@ pub struct CallBody {
     trace_id: Option<String>,
     /// How often the server asked for input.
     rounds: u32,
+    /// When the request was handed to the link to the server, in milliseconds since it arrived; `null` if it was not.
+    sent_ms: Option<f64>,
+    /// When the first byte of the server came after that.
+    first_byte_ms: Option<f64>,
     /// Notices and requests for input during the call.
     marks: Vec<MarkBody>,
 }
@@ -96,7 +100,7 @@ pub struct PrincipalBody {
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallMark)]
 pub struct MarkBody {
-    /// `notice` or `input`.
+    /// `progress`, `notice` or `input`.
     kind: String,
     /// Milliseconds since the call arrived.
     at_ms: f64,
@@ -130,6 +134,8 @@ impl CallBody {
             server_era: given(record.server_era),
             trace_id: record.trace_id,
             rounds: record.rounds,
+            sent_ms: record.sent_ms,
+            first_byte_ms: record.first_byte_ms,
             marks: record
                 .marks
                 .into_iter()
@@ -338,6 +344,11 @@ fn filter(query: &Query, caller: &CurrentPrincipal) -> Result<CallFilter, ErrorR
     })
 }
 
+/// The name of a principal that is counted by its kind and name.
+fn name_of(counted: &str) -> &str {
+    counted.split_once('/').map_or(counted, |(_, name)| name)
+}
+
 /// How many calls there were, and how long they took.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Stats)]
@@ -415,14 +426,14 @@ pub async fn stats(State(face): State<Face>, query: Query) -> HandlerResult<Json
             prefix.as_deref().is_none_or(|prefix| key.starts_with(prefix))
                 && name.is_none_or(|name| name == key)
         }
-        CountedKind::Principal => principal.is_none_or(|principal| principal == key),
+        CountedKind::Principal => principal.is_none_or(|principal| principal == name_of(key)),
     };
     let stats = face.gateway.recorder.stats(window, kind, fits).await.map_err(Error::from)?;
     let milliseconds = |histogram: &model::Histogram, part: f64| {
         (histogram.quantile(part).as_secs_f64() * 1e6).round() / 1e3
     };
     let row = |(key, sum): (String, Sum)| StatsRow {
-        key,
+        key: if kind == CountedKind::Principal { name_of(&key).to_owned() } else { key },
         calls: sum.calls,
         errors: sum.errors,
         p50_ms: milliseconds(&sum.durations, 0.5),

@@ -10,7 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use toolgate_bench::client::{Client, Script, Work};
-use toolgate_bench::gateway::{Gateway, Launch};
+use toolgate_bench::gateway::{Gateway, Launch, Recording};
 use toolgate_bench::server::{LARGE, Server};
 use toolgate_bench::system;
 use toolgate_bench::target::Target;
@@ -24,13 +24,15 @@ use super::{Plan, callgrind, sibling, strace};
 enum Scene {
     /// Development mode with 500 tools: a server of each era and a stdio server.
     Usual,
+    /// The same, and calls are recorded.
+    Recorded,
     /// Enterprise mode with the same tools.
     Enterprise,
     /// Development mode, and a server with 10,000 tools.
     ManyTools,
 }
 
-const SCENES: &[Scene] = &[Scene::Usual, Scene::Enterprise, Scene::ManyTools];
+const SCENES: &[Scene] = &[Scene::Usual, Scene::Recorded, Scene::Enterprise, Scene::ManyTools];
 
 /// Tools of the legacy server in the usual scene. With those of the two others they are 500.
 const LEGACY_TOOLS: usize = 494;
@@ -48,6 +50,12 @@ struct Row {
 
 const ROWS: &[Row] = &[
     Row { name: "call", scene: Scene::Usual, operations: 1000, script: |at| echo(at, "up__echo") },
+    Row {
+        name: "call_recorded",
+        scene: Scene::Recorded,
+        operations: 1000,
+        script: |at| echo(at, "up__echo"),
+    },
     Row { name: "call_stdio", scene: Scene::Usual, operations: 1000, script: |at| echo(at, "pipe__echo") },
     Row {
         name: "call_modern",
@@ -191,7 +199,8 @@ struct Stage {
 impl Stage {
     async fn prepare(scene: Scene, toolgate: &Path) -> Result<Self> {
         let mode = if scene == Scene::Enterprise { "enterprise" } else { "development" };
-        let launch = Launch::new(toolgate, mode)?.without_records();
+        let recording = if scene == Scene::Recorded { Recording::Counting } else { Recording::Off };
+        let launch = Launch::new(toolgate, mode)?.recording(recording);
         let gateway = Gateway::start(launch.clone()).await?;
         let tools = if scene == Scene::ManyTools { MANY_TOOLS } else { LEGACY_TOOLS };
         gateway.register("up", &serve(tools, false).await?).await?;

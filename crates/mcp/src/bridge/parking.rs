@@ -11,6 +11,7 @@ use super::open_questions::{OpenQuestions, QuestionKey};
 use budget::{Bound, Budgets, Exceeded, Taken};
 use gateway::answer::Answer;
 use gateway::forward::Forward;
+use gateway::trail::Trail;
 use gateway::usage::Usage;
 use model::PrincipalId;
 
@@ -18,6 +19,8 @@ use model::PrincipalId;
 pub struct ParkedCall {
     pub open: OpenQuestions,
     pub waits: Waits,
+    /// What is recorded of it.
+    pub trail: Trail,
 }
 
 /// What goes on when the client comes back.

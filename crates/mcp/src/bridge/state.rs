@@ -2,6 +2,8 @@
 //! the number of a parked call. A server knows only the gateway, so the gateway must ensure that no client returns the
 //! state of another client, another server or another request.
 
+use std::borrow::Cow;
+
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 use bytes::Bytes;
@@ -46,6 +48,11 @@ pub struct Bond {
 impl Bond {
     pub fn of(viewer: &Viewer, request: &Bytes) -> Self {
         Self { client: viewer.client, request: request.clone() }
+    }
+
+    /// What identifies the next round of a request: its state, which is unique, or else what all rounds have in common.
+    pub fn next_round(&self, state: Option<impl AsRef<str>>) -> Vec<u8> {
+        state.map_or_else(|| self.to_bytes(), |state| state.as_ref().as_bytes().to_vec())
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -112,6 +119,11 @@ impl States {
             _ => None,
         }
     }
+}
+
+/// The state in an answer that asks for input.
+pub fn given_state(answer: &[u8]) -> Option<Cow<'_, str>> {
+    text::unescape(&answer[result_member(answer, "requestState")?])
 }
 
 /// Appends a text with its length.
