@@ -19,6 +19,7 @@ mod placement;
 mod postgres_server;
 mod processes;
 mod quotas;
+mod records;
 mod relay;
 mod rights;
 mod rotation;

@@ -265,7 +265,7 @@ struct ToolUse {
 
 /// The position of a tool in the lists of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ToolPosition(usize);
+pub struct ToolPosition(pub(super) usize);
 
 impl Entry {
     pub fn new(

@@ -2,6 +2,7 @@
 //! batches. A slow or full disk costs records, never calls.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -32,6 +33,8 @@ const QUEUE: usize = 20_000;
 const MOST_PAUSED: usize = 10_000;
 /// How many calls a slow reader of the live list may be behind.
 const LIVE_BACKLOG: usize = 1024;
+/// How long after it was written a call of another gateway may become visible.
+const OVERLAP_MS: i64 = 5000;
 /// How long the last records may take to be written.
 const LAST_FLUSH: Duration = Duration::from_secs(2);
 /// The longest time between two attempts to write, after a failure.
@@ -234,9 +237,11 @@ impl Recorder {
     /// Writes what arrives until it is ended, and then the rest.
     async fn run(self: Arc<Self>) {
         let mut writer = Writer::new();
+        let mut follower = Follower::default();
         self.ids.go_on_after(self.records.newest_id().await.ok().flatten());
         while self.ending.run_until_cancelled(tokio::time::sleep(PACE)).await.is_some() {
             writer.work(&self).await;
+            follower.look(&self).await;
         }
         // The gateway ends soon even if its database does not answer.
         if tokio::time::timeout(LAST_FLUSH, writer.flush(&self, Instant::now())).await.is_err() {
@@ -295,12 +300,21 @@ struct Intake {
 }
 
 /// What calls have in common that are counted under the same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CountKey {
     /// The address of the entry in the catalog.
     pub entry: usize,
     pub tool: Option<ToolPosition>,
     pub principal: Option<PrincipalId>,
+}
+
+impl Hash for CountKey {
+    /// Hashes one word instead of five.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let tool = self.tool.map_or(0, |ToolPosition(position)| position as u64 + 1);
+        let principal = self.principal.map_or(0, |PrincipalId(id)| id);
+        state.write_u64(self.entry as u64 ^ tool.rotate_left(48) ^ principal.rotate_left(24));
+    }
 }
 
 /// Calls that are counted under the same names.
@@ -469,6 +483,41 @@ impl Writer {
     }
 }
 
+/// Shows calls of other gateways on the same database to those who watch calls here.
+#[derive(Default)]
+struct Follower {
+    /// The times of the database server from which and up to which calls are known; `None` while nobody watches.
+    known: Option<(i64, i64)>,
+    /// Calls that were shown lately, and when they were written.
+    shown: HashMap<String, i64>,
+}
+
+impl Follower {
+    async fn look(&mut self, recorder: &Recorder) {
+        if recorder.live.receiver_count() == 0 {
+            *self = Self::default();
+            return;
+        }
+        let after = self.known.map(|(from, until)| from.max(until - OVERLAP_MS));
+        let (calls, now) = match recorder.records.written_after(after).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return,
+            Err(error) => return tracing::debug!(%error, "cannot read the calls of other gateways"),
+        };
+        let own = recorder.ids.suffix();
+        for (record, written) in calls {
+            let is_new =
+                !record.id.ends_with(&own) && self.shown.insert(record.id.clone(), written).is_none();
+            if is_new {
+                let _ = recorder.live.send(Arc::new(record));
+            }
+        }
+        let (from, _) = self.known.unwrap_or((now, now));
+        self.known = Some((from, now));
+        self.shown.retain(|_, written| *written > now - 2 * OVERLAP_MS);
+    }
+}
+
 /// One call, as it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
@@ -588,6 +637,11 @@ impl CallIds {
         let after = |last: u64| Some((last + 1).max(now));
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
         CallId { number: (last.unwrap_or_default() + 1).max(now), writer: self.writer }
+    }
+
+    /// The end of all ids that are given here.
+    fn suffix(&self) -> String {
+        format!("{:08x}", self.writer)
     }
 
     /// Goes on after an id that was given before.

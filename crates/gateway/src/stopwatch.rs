@@ -11,8 +11,8 @@ use super::clock::Clock;
 pub struct Stopwatch {
     begun: Instant,
     phase: Phase,
-    /// When the phase began, and how long the caller had owed answers by then.
-    since: Instant,
+    /// When the phase began, as the time since the call started, and how long the caller had owed answers by then.
+    since: Duration,
     input_before: Duration,
     queue: Duration,
     upstream: Duration,
@@ -66,7 +66,7 @@ impl Stopwatch {
         Self {
             begun,
             phase: Phase::Own,
-            since: begun,
+            since: Duration::ZERO,
             input_before,
             queue,
             upstream,
@@ -115,18 +115,18 @@ impl Stopwatch {
 
     /// The time until now.
     pub fn spent(&self) -> Spent {
-        self.spent_at(Instant::now())
+        self.spent_at(self.begun.elapsed())
     }
 
-    fn spent_at(&self, now: Instant) -> Spent {
-        let total = now.saturating_duration_since(self.begun);
+    /// The time until so long after the start.
+    fn spent_at(&self, total: Duration) -> Spent {
         let (mut queue, mut upstream) = (self.queue, self.upstream);
         match self.phase {
             Phase::Own => {}
-            Phase::Queue => queue += self.in_phase(now),
-            Phase::Upstream => upstream += self.in_phase(now),
+            Phase::Queue => queue += self.in_phase(total),
+            Phase::Upstream => upstream += self.in_phase(total),
         }
-        let input = self.input(now);
+        let input = self.input(total);
         let gateway = total.saturating_sub(queue + upstream + input);
         Spent { total, queue, upstream, input, gateway }
     }
@@ -134,24 +134,28 @@ impl Stopwatch {
     fn enter(&mut self, phase: Phase) {
         // Attempts that follow each other are one wait.
         if self.phase != phase {
-            self.enter_at(phase, Instant::now());
+            self.enter_at(phase, self.begun.elapsed());
         }
     }
 
-    fn enter_at(&mut self, phase: Phase, now: Instant) {
-        let Spent { queue, upstream, input, .. } = self.spent_at(now);
-        (self.queue, self.upstream, self.input_before) = (queue, upstream, input);
+    fn enter_at(&mut self, phase: Phase, now: Duration) {
+        match self.phase {
+            Phase::Own => {}
+            Phase::Queue => self.queue += self.in_phase(now),
+            Phase::Upstream => self.upstream += self.in_phase(now),
+        }
+        self.input_before = self.input(now);
         (self.phase, self.since) = (phase, now);
     }
 
     /// The time of the current phase without that for which answers were owed.
-    fn in_phase(&self, now: Instant) -> Duration {
+    fn in_phase(&self, now: Duration) -> Duration {
         let input = self.input(now).saturating_sub(self.input_before);
-        now.saturating_duration_since(self.since).saturating_sub(input)
+        now.saturating_sub(self.since).saturating_sub(input)
     }
 
-    fn input(&self, now: Instant) -> Duration {
-        self.asked.as_ref().map_or(Duration::ZERO, |clock| clock.owed_for(now))
+    fn input(&self, now: Duration) -> Duration {
+        self.asked.as_ref().map_or(Duration::ZERO, |clock| clock.owed_for(self.begun + now))
     }
 }
 
@@ -171,32 +175,32 @@ mod tests {
 
     #[test]
     fn what_is_not_waiting_is_the_gateways_own_time() {
-        let (mut watch, begun) = started();
-        watch.enter_at(Phase::Queue, begun + SECOND);
-        watch.enter_at(Phase::Upstream, begun + 3 * SECOND);
-        watch.enter_at(Phase::Own, begun + 7 * SECOND);
-        let spent = watch.spent_at(begun + 8 * SECOND);
+        let mut watch = Stopwatch::start();
+        watch.enter_at(Phase::Queue, SECOND);
+        watch.enter_at(Phase::Upstream, 3 * SECOND);
+        watch.enter_at(Phase::Own, 7 * SECOND);
+        let spent = watch.spent_at(8 * SECOND);
         let [queue, upstream, gateway] = [2, 4, 2].map(|seconds| seconds * SECOND);
         assert_eq!(spent, Spent { total: 8 * SECOND, queue, upstream, input: Duration::ZERO, gateway });
     }
 
     #[test]
     fn a_call_that_ends_while_it_waits_was_waiting_until_then() {
-        let (mut watch, begun) = started();
-        watch.enter_at(Phase::Queue, begun);
-        assert_eq!(watch.spent_at(begun + 3 * SECOND).queue, 3 * SECOND);
-        watch.enter_at(Phase::Upstream, begun + 3 * SECOND);
-        let spent = watch.spent_at(begun + 5 * SECOND);
+        let mut watch = Stopwatch::start();
+        watch.enter_at(Phase::Queue, Duration::ZERO);
+        assert_eq!(watch.spent_at(3 * SECOND).queue, 3 * SECOND);
+        watch.enter_at(Phase::Upstream, 3 * SECOND);
+        let spent = watch.spent_at(5 * SECOND);
         assert_eq!((spent.queue, spent.upstream), (3 * SECOND, 2 * SECOND));
         assert_eq!(spent.gateway, Duration::ZERO);
     }
 
     #[test]
     fn attempts_that_follow_each_other_are_one_wait() {
-        let (mut watch, begun) = started();
-        watch.enter_at(Phase::Upstream, begun + SECOND);
+        let mut watch = Stopwatch::start();
+        watch.enter_at(Phase::Upstream, SECOND);
         watch.wait_for_server();
-        assert_eq!(watch.since, begun + SECOND, "the clock was not read again");
+        assert_eq!(watch.since, SECOND, "the clock was not read again");
     }
 
     #[test]
@@ -204,19 +208,19 @@ mod tests {
         let (mut watch, begun) = started();
         let clock = Clock::new(None, Budgets::new(Limits::default()));
         // A legacy server asks while it works: one second before, two seconds of input, one second after.
-        watch.enter_at(Phase::Upstream, begun);
+        watch.enter_at(Phase::Upstream, Duration::ZERO);
         watch.asks(&clock);
         clock.set_owed(Some(begun + SECOND), Duration::ZERO);
-        assert_eq!(watch.spent_at(begun + 2 * SECOND).upstream, SECOND);
-        assert_eq!(watch.spent_at(begun + 2 * SECOND).input, SECOND);
+        assert_eq!(watch.spent_at(2 * SECOND).upstream, SECOND);
+        assert_eq!(watch.spent_at(2 * SECOND).input, SECOND);
         clock.set_owed(None, 2 * SECOND);
-        watch.enter_at(Phase::Own, begun + 4 * SECOND);
+        watch.enter_at(Phase::Own, 4 * SECOND);
         // A modern one asks with a response: five seconds of input, then it gets the request again for one second.
         clock.set_owed(Some(begun + 4 * SECOND), 2 * SECOND);
         clock.set_owed(None, 7 * SECOND);
-        watch.enter_at(Phase::Upstream, begun + 9 * SECOND);
-        watch.enter_at(Phase::Own, begun + 10 * SECOND);
-        let spent = watch.spent_at(begun + 10 * SECOND);
+        watch.enter_at(Phase::Upstream, 9 * SECOND);
+        watch.enter_at(Phase::Own, 10 * SECOND);
+        let spent = watch.spent_at(10 * SECOND);
         assert_eq!((spent.total, spent.upstream, spent.input), (10 * SECOND, 3 * SECOND, 7 * SECOND));
         assert_eq!((spent.queue, spent.gateway), Default::default());
     }
@@ -225,11 +229,11 @@ mod tests {
     fn an_answer_still_owed_at_the_end_of_a_call_counts_as_input() {
         let (mut watch, begun) = started();
         let clock = Clock::new(None, Budgets::new(Limits::default()));
-        watch.enter_at(Phase::Upstream, begun);
+        watch.enter_at(Phase::Upstream, Duration::ZERO);
         watch.asks(&clock);
         clock.set_owed(Some(begun + SECOND), Duration::ZERO);
-        watch.enter_at(Phase::Own, begun + 2 * SECOND);
-        let spent = watch.spent_at(begun + 3 * SECOND);
+        watch.enter_at(Phase::Own, 2 * SECOND);
+        let spent = watch.spent_at(3 * SECOND);
         assert_eq!((spent.upstream, spent.input, spent.gateway), (SECOND, 2 * SECOND, Duration::ZERO));
     }
 }

@@ -70,6 +70,13 @@ pub struct ClientCall {
     pub trail: Trail,
 }
 
+impl ClientCall {
+    /// A call that has not begun.
+    pub fn new(caller: Arc<Caller>, id: OwnedId, round: Option<Round>, trail: Trail) -> Self {
+        Self { caller, id, round, in_flight: None, open: OpenQuestions::default(), asking: None, trail }
+    }
+}
+
 /// One round of a modern request.
 pub struct Round {
     /// The client and request that a state of this round is bound to.
@@ -84,21 +91,17 @@ impl Mcp {
     /// Runs one request until its answer. `None` when the client cancelled it: it then gets no answer.
     pub(super) async fn run_call(
         self: &Arc<Self>,
-        caller: Arc<Caller>,
-        id: OwnedId,
+        mut call: ClientCall,
         head: &Head<'_>,
         message: &Bytes,
         beside: &Beside,
-        round: Option<Round>,
-        trail: Trail,
     ) -> Option<Reply> {
-        let in_flight = match caller.profile.owner {
-            Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &id)),
+        call.in_flight = match call.caller.profile.owner {
+            Some(Owner::Session(serial)) => Some(self.lives.begin_call(serial, &call.id)),
             Some(Owner::Principal(_) | Owner::Anybody | Owner::Link(_)) | None => None,
         };
-        let cancelled = in_flight.as_ref().map(|call| call.cancelled.clone());
-        let (open, logged_with) = (OpenQuestions::default(), trail.clone());
-        let call = ClientCall { caller, id, round, in_flight, open, asking: None, trail };
+        let cancelled = call.in_flight.as_ref().map(|call| call.cancelled.clone());
+        let logged_with = call.trail.clone();
         // Pinned here, because moving a large future is expensive.
         let run = pin!(self.begin(call, head, message, beside));
         let run = logged_with.within(run);

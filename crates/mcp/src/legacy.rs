@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::batch::BatchAnswer;
-use super::call::{Beside, runs_on};
+use super::call::{Beside, ClientCall, runs_on};
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::session::Session;
@@ -217,7 +217,8 @@ impl Mcp {
     ) -> Option<Reply> {
         let caller = Arc::new(self.caller(sender));
         let trail = self.trail(&caller, head);
-        self.run_call(caller, id, head, body, &sender.beside, None, trail).await
+        let call = ClientCall::new(caller, id, None, trail);
+        self.run_call(call, head, body, &sender.beside).await
     }
 
     async fn initialize(&self, head: &Head<'_>, id: &[u8], viewer: &Viewer) -> Reply {

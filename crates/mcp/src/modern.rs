@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::bridge::state::{Bond, Returned};
-use super::call::{Beside, Round};
+use super::call::{Beside, ClientCall, Round};
 use super::park::Resumption;
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
@@ -187,7 +187,8 @@ impl Mcp {
         });
         let trail = resumed.unwrap_or_else(|| self.trail(&caller, head));
         let round = (!is_link).then(|| Round { bond, state, declared: caller.profile.capabilities.clone() });
-        let reply = self.run_call(caller, id, head, message, &beside, round, trail).await;
+        let call = ClientCall::new(caller, id, round, trail);
+        let reply = self.run_call(call, head, message, &beside).await;
         reply.unwrap_or_else(Reply::accepted)
     }
 

@@ -135,7 +135,8 @@ impl Mcp {
             }
             Waits::Pages(refused) if !agreed => Reply::answer(with_id(refused, &id)).to_call(&trail),
             Waits::Pages(_) if parked.open.is_empty() => {
-                let reply = self.run_call(caller, id, head, message, &beside, round, trail).await;
+                let call = ClientCall::new(caller, id, round, trail);
+                let reply = self.run_call(call, head, message, &beside).await;
                 reply.unwrap_or_else(Reply::accepted)
             }
             Waits::Pages(refused) => {

@@ -59,6 +59,11 @@ impl Store {
 }
 
 impl Records {
+    /// Whether other gateways write here too.
+    fn is_shared(&self) -> bool {
+        matches!(self.place, Place::Server(_))
+    }
+
     async fn read(&self) -> Result<Tx, StoreError> {
         self.begin(TxMode::Read).await
     }
@@ -131,10 +136,11 @@ fn parts<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
-/// The placeholders of so many rows: `($1, $2), ($3, $4)`.
-fn placeholders(rows: usize, columns: usize) -> String {
+/// The placeholders of so many rows, each followed by an expression if there is one: `($1, $2, 0), ($3, $4, 0)`.
+fn placeholders(rows: usize, columns: usize, last: &str) -> String {
     let row = |row: usize| {
-        let places: Vec<_> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
+        let mut places: Vec<_> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
+        places.extend((!last.is_empty()).then(|| last.to_owned()));
         format!("({})", places.join(", "))
     };
     (0..rows).map(row).collect::<Vec<_>>().join(", ")

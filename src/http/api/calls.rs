@@ -318,7 +318,8 @@ fn filter(query: &Query, caller: &CurrentPrincipal) -> Result<CallFilter, ErrorR
             .ok_or_else(|| FieldError::new("limit", format!("must be a number from 1 to {MOST}")))?,
     };
     let before = text("before");
-    if !before.is_empty() && !(before.len() == 24 && before.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+    let is_id = before.len() == 24 && before.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_id && !before.is_empty() {
         return Err(FieldError::new("before", "must be the id of a call").into());
     }
     let (since_ms, until_ms) = (time("since")?, time("until")?);

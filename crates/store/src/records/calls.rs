@@ -5,12 +5,15 @@ use sqlx::AssertSqlSafe;
 use super::{Records, parts, placeholders};
 use crate::StoreError;
 use crate::db::{Tx, on};
+use crate::replicas::now_ms;
 use model::CallRecord;
 use seal::PurposeSeal;
 
 const COLUMNS: usize = 13;
 /// What the other columns and the indexes of a call take, roughly.
 const OVERHEAD: i64 = 300;
+/// How many new calls of other gateways are read at once; of more, the newest.
+const MOST_NEW: i64 = 1000;
 
 /// A call, with its arguments and its result if they are kept.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -148,17 +151,43 @@ impl Records {
         Ok(Some(CallRow { record: parse(&record)?, arguments: open(arguments), result: open(result) }))
     }
 
-    /// Adds calls. One whose id is known replaces what is known of it: its server asked for input in between.
+    /// The calls that were written after a time of the database server, each with that time, or with a later one if there are
+    /// too many. Without a time, there are no calls: only the time that it is now. `None` if no other gateway writes here.
+    pub async fn written_after(
+        &self,
+        time: Option<i64>,
+    ) -> Result<Option<(Vec<(CallRecord, i64)>, i64)>, StoreError> {
+        const NOW: &str = concat!("SELECT ", now_ms!());
+        const SQL: &str =
+            "SELECT record, written FROM calls WHERE written > $1 ORDER BY written DESC LIMIT $2";
+        if !self.is_shared() {
+            return Ok(None);
+        }
+        let mut tx = self.read().await?;
+        let now: i64 = on!(&mut tx, |db| sqlx::query_scalar(NOW).fetch_one(db).await)?;
+        let rows: Vec<(String, i64)> = match time {
+            Some(time) => {
+                on!(&mut tx, |db| sqlx::query_as(SQL).bind(time).bind(MOST_NEW).fetch_all(db).await)?
+            }
+            None => Vec::new(),
+        };
+        tx.commit().await?;
+        let calls = rows.iter().rev().map(|(record, written)| Ok((parse(record)?, *written)));
+        Ok(Some((calls.collect::<Result<_, StoreError>>()?, now)))
+    }
+
+    /// Adds calls. One whose id is known was written by an attempt whose outcome was unknown.
     pub(super) async fn add_calls(&self, tx: &mut Tx, rows: &[CallRow]) -> Result<(), StoreError> {
         const INSERT: &str =
             "INSERT INTO calls (id, at, server, name, principal, principal_kind, outcome, via,
-            weight, searched, record, arguments, result) VALUES ";
+            weight, searched, record, arguments, result, written) VALUES ";
         const UPDATE: &str = " ON CONFLICT (id) DO UPDATE SET server = excluded.server, name = excluded.name,
             outcome = excluded.outcome, weight = excluded.weight, searched = excluded.searched,
             record = excluded.record, arguments = excluded.arguments, result = excluded.result";
+        let now = if self.is_shared() { now_ms!() } else { "0" };
         for chunk in parts(rows) {
             let written: Vec<_> = chunk.iter().map(|row| WrittenCall::of(row, &self.seal)).collect();
-            let sql = [INSERT, &placeholders(chunk.len(), COLUMNS), UPDATE].concat();
+            let sql = [INSERT, &placeholders(chunk.len(), COLUMNS, now), UPDATE].concat();
             on!(&mut *tx, |db| {
                 let mut query = sqlx::query(AssertSqlSafe(sql.clone()));
                 for (CallRow { record, .. }, written) in chunk.iter().zip(&written) {
