@@ -10,6 +10,7 @@ mod peers;
 mod plain;
 mod response;
 mod resting;
+mod span_exporter;
 mod starting;
 mod stream;
 mod tls;
@@ -35,13 +36,14 @@ use gateway::{Gateway, Sharing, init, now_ms};
 use mcp::{Mcp, Seals};
 use model::{Secret, time};
 use store::{self, DatabaseAddress, OpenOptions, Store, UnmigratedStore};
-use telemetry::Metrics;
+use telemetry::{Metrics, Telemetry};
 use upstream::stdio::{ChildSettings, ChildUser, Guards};
 
 use front::Front;
 use in_use::Shared;
 use peers::{Internal, InternalSeals};
 use resting::Connections;
+use span_exporter::SpanExporter;
 use starting::Starting;
 use tls::Tls;
 
@@ -80,6 +82,8 @@ pub struct App {
     tls: Option<Arc<Tls>>,
     draining: CancellationToken,
     closing: CancellationToken,
+    /// Sends spans to a collector; `None` if calls are not traced.
+    spans: Option<SpanExporter>,
     listeners: Vec<Arc<TcpListener>>,
     /// Where other gateways reach this one.
     internal_url: Url,
@@ -153,6 +157,12 @@ impl App {
             },
             dialer: dialer.clone(),
         };
+        let traces = config.traces.as_ref();
+        let spans = traces.map(|settings| SpanExporter::start(settings, &tls_client)).transpose()?;
+        let telemetry = Telemetry {
+            metrics: Metrics::new(env!("CARGO_PKG_VERSION")),
+            tracer: spans.as_ref().map(SpanExporter::tracer),
+        };
         let gateway = Gateway::start(
             store,
             config.mode,
@@ -160,7 +170,7 @@ impl App {
             config.oauth_session_life,
             sharing,
             config.recording,
-            Metrics::new(env!("CARGO_PKG_VERSION")),
+            telemetry,
         )
         .await?;
         let settings = WebSettings {
@@ -209,6 +219,7 @@ impl App {
             tls,
             draining,
             closing,
+            spans,
             listeners,
             internal_url,
             bind: config.bind.clone(),
@@ -305,6 +316,9 @@ impl App {
         // Callers of calls that were just ended still get their error.
         let all = async { tokio::join!(connections.wait(), internal_connections.wait()) };
         let _ = tokio::time::timeout(LAST_WORDS, all).await;
+        if let Some(spans) = &self.spans {
+            spans.stop().await;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod children;
 mod database;
 mod limits;
 mod recording;
+mod traces;
 mod variables;
 
 use std::collections::HashMap;
@@ -26,6 +27,8 @@ use store::DatabaseAddress;
 use telemetry::LogFormat;
 
 pub use model::Mode;
+
+pub use traces::TraceSettings;
 
 use variables::{EnvVariables, variables};
 
@@ -79,6 +82,8 @@ pub struct Config {
     pub limits: Limits,
     /// What is recorded of calls.
     pub recording: Recording,
+    /// How calls are traced; `None` if they are not.
+    pub traces: Option<TraceSettings>,
     /// Environment of child processes: a part of that of the gateway.
     pub child_env: Vec<(OsString, OsString)>,
     /// `STDIO_USER`: name or number of the user that runs child processes.
@@ -175,6 +180,7 @@ impl Config {
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
             limits: limits::read(variables)?,
             recording: recording::read(variables)?,
+            traces: traces::read(variables)?,
             child_env: children::environment(environment, variables.get("STDIO_ENV").as_deref()),
             stdio_user: variables.get("STDIO_USER"),
             child_descriptors: None,

@@ -27,12 +27,12 @@ use crate::http::error::ErrorResponse;
 use crate::http::origin_check::LocalPages;
 use crate::http::reply::NoContent;
 use crate::http::revocable::until_revoked;
-use crate::http::trail::ArrivedAt;
+use crate::http::trail::{ArrivedAt, arrival};
 use crate::http::{Face, body, origin_check, system};
 use crate::routes;
 use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
-use gateway::trail::{Arrival, TraceId};
+use gateway::trail::Arrival;
 use mcp::{Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
 use model::Mode;
 use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
@@ -210,11 +210,14 @@ impl Front {
         arrived: Instant,
     ) -> Result<AgentReply, ErrorResponse> {
         let revoked = caller.as_ref().map(Principal::revoked).cloned();
-        let trace = head.headers.traceparent.and_then(TraceId::of);
+        // Nobody needs it unless calls are traced.
+        let state = head.headers.tracestate.filter(|_| self.face.gateway.is_traced());
+        let client = caller.as_ref().map(Principal::id);
+        let arrival = Arrival::new(arrived, head.place.transport.door(), caller);
         let ask = Ask {
             method: head.method,
             transport: head.place.transport,
-            viewer: Viewer { scope: head.place.scope, client: caller.as_ref().map(Principal::id) },
+            viewer: Viewer { scope: head.place.scope, client },
             revoked: revoked.clone(),
             session: head.headers.session,
             version: head.headers.version,
@@ -223,7 +226,7 @@ impl Front {
             query: head.query,
             body,
             is_forwarded: false,
-            arrival: Arrival { at: arrived, door: head.place.transport.door(), principal: caller, trace },
+            arrival: arrival.in_trace(head.headers.traceparent, state),
         };
         let reply = until_revoked(revoked.as_ref(), self.mcp.serve(ask)).await?;
         Ok(AgentReply { reply, revoked })
@@ -256,12 +259,7 @@ fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, bod
         query: head.uri.query(),
         body,
         is_forwarded: false,
-        arrival: Arrival {
-            at: head.extensions.get().map_or_else(Instant::now, |ArrivedAt(at)| *at),
-            door: place.transport.door(),
-            principal: caller.cloned(),
-            trace: single(&head.headers, "traceparent").and_then(TraceId::of),
-        },
+        arrival: arrival(head, place.transport.door(), caller.cloned()),
     }
 }
 

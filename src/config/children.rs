@@ -39,14 +39,15 @@ fn is_allowed(name: &OsStr) -> bool {
 fn is_our_own(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let has_our_prefix = ["TOOLGATE_", "OIDC_", "POSTGRES_"].iter().any(|prefix| name.starts_with(prefix));
-    has_our_prefix || name == "INIT_SECRET" || name == "DATABASE_URL"
+    let is_header = name.starts_with("OTEL_EXPORTER_OTLP_") && name.ends_with("HEADERS");
+    has_our_prefix || is_header || name == "INIT_SECRET" || name == "DATABASE_URL"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GIVEN: [&str; 14] = [
+    const GIVEN: [&str; 16] = [
         "PATH",
         "LC_ALL",
         "http_proxy",
@@ -61,6 +62,8 @@ mod tests {
         "DATABASE_URL",
         "POSTGRES_PASSWORD",
         "TOOLGATE_PROXY",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
     ];
 
     fn inherited(named: Option<&str>) -> Vec<String> {

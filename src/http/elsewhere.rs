@@ -17,9 +17,15 @@ use super::error::Elsewhere;
 use gateway::Gateway;
 use gateway::caller::Owner;
 use model::PrincipalId;
+use wire::meta;
 
 /// The headers of a request that handlers look at.
-const PASSED: [HeaderName; 2] = [ACCEPT, CONTENT_TYPE];
+const PASSED: [HeaderName; 4] = [
+    ACCEPT,
+    CONTENT_TYPE,
+    HeaderName::from_static(meta::TRACEPARENT),
+    HeaderName::from_static(meta::TRACESTATE),
+];
 
 /// Sends requests to other gateways.
 #[async_trait]

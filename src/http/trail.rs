@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Instant;
 
 use axum::extract::{FromRequestParts, MatchedPath};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use http_body::Body as _;
@@ -11,8 +12,10 @@ use http_body::Body as _;
 use super::Face;
 use super::access::CurrentPrincipal;
 use super::error::HandlerResult;
-use gateway::trail::{Arrival, TraceId, Trail};
+use gateway::principals::Principal;
+use gateway::trail::{Arrival, Trail};
 use model::Door;
+use wire::meta::{TRACEPARENT, TRACESTATE};
 
 /// When the first byte of a request arrived.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +34,24 @@ impl<S: Sync> FromRequestParts<S> for Arrived {
         let path = parts.extensions.get().map_or(parts.uri.path(), MatchedPath::as_str).to_owned();
         let principal = parts.extensions.get::<CurrentPrincipal>().and_then(|current| current.0.clone());
         let door = if path.starts_with("/api/dashboard/") { Door::Dashboard } else { Door::Rest };
-        let trace = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
-        let at = parts.extensions.get().map_or_else(Instant::now, |ArrivedAt(at)| *at);
-        Ok(Self { arrival: Arrival { at, door, principal, trace: trace.and_then(TraceId::of) }, path })
+        Ok(Self { arrival: arrival(parts, door, principal), path })
     }
+}
+
+/// How a request arrived, and the trace that its headers name.
+pub fn arrival(head: &Parts, door: Door, principal: Option<Principal>) -> Arrival {
+    let at = head.extensions.get().map_or_else(Instant::now, |ArrivedAt(at)| *at);
+    let parent = match values(&head.headers, TRACEPARENT).as_slice() {
+        [parent] => Some(*parent),
+        _ => None,
+    };
+    // The standard allows several lines, which are one list.
+    let state = parent.map(|_| values(&head.headers, TRACESTATE).join(","));
+    Arrival::new(at, door, principal).in_trace(parent, state.as_deref())
+}
+
+fn values<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect()
 }
 
 impl Arrived {

@@ -125,6 +125,8 @@ mod tools_invoke;
 mod tools_list;
 mod tools_stream;
 mod tools_switch;
+mod traces;
+mod traces_export;
 mod upstream_answers;
 mod upstream_failures;
 mod upstream_heal;

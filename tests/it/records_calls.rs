@@ -37,7 +37,7 @@ fn via(door: Door) -> &'static str {
 async fn every_outcome_at_every_door_is_one_record() {
     let app = Arc::new(TestApp::start().await);
     let server = Server::register(&app, Wire::HttpJson, "s", json!({})).await;
-    let _late = Server::register(&app, Wire::HttpJson, "late", json!({ "timeout_ms": 250 })).await;
+    let _late = Server::register(&app, Wire::HttpJson, "late", json!({ "timeout_ms": 1500 })).await;
     let callers = Callers::of(&app).await;
     let mut known = 0;
     for door in Door::ALL {
@@ -73,7 +73,7 @@ async fn every_outcome_at_every_door_is_one_record() {
             assert!((time("duration_ms") - sum).abs() < 0.01, "{context}: {record}");
             assert!(time("gateway_ms") > 0.0, "{context}: {record}");
             if outcome == "timed_out" {
-                assert!(time("upstream_ms") > 200.0, "{context}: {record}");
+                assert!(time("upstream_ms") > 1000.0, "{context}: {record}");
             }
         }
         let mark = format!("{door:?}");

@@ -27,6 +27,7 @@ mod sessions;
 mod starting;
 #[path = "../it/support/mod.rs"]
 mod support;
+mod traces;
 mod transfer;
 mod writes;
 

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::trail::Arrival;
 use model::{LogLevel, PrincipalId};
-use wire::{Head, text, walk};
+use wire::{Head, Version, text, walk};
 
 pub use upstream::{Owner, Profile};
 
@@ -73,6 +73,8 @@ pub struct Caller {
     pub profile: Profile,
     pub client_name: Arc<str>,
     pub client_version: Arc<str>,
+    /// The revision of MCP that it speaks, if that is known.
+    pub version: Option<Version>,
     pub logs: Logs,
     /// Cancelled when the caller's token is no longer valid.
     pub revoked: Option<CancellationToken>,

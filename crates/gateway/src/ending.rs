@@ -118,6 +118,7 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let spent = self.watch.spent();
+        let _logged_with = self.trail.enter();
         self.report(spent);
         self.record(spent);
     }

@@ -18,6 +18,7 @@ use super::clock::{Clock, Overdue, Pause};
 use super::ending::{CalledTool, Ending};
 use super::input::{InputRound, MOST_ROUNDS};
 use super::question::Question;
+use super::spans::AttemptSpan;
 use super::trail::Trail;
 use super::wording::Wording;
 use budget::{Exceeded, Taken};
@@ -108,6 +109,8 @@ pub struct Call {
     upstream: Upstream,
     /// The link on which it was sent, and the exchange there; `None` between two attempts.
     attempt: Option<(Arc<Link>, Exchange)>,
+    /// The span of that attempt, if calls are traced.
+    span: Option<Box<AttemptSpan>>,
     deadline: Option<Instant>,
     /// Replaces the deadline as soon as the server asks something.
     clock: Option<Arc<Clock>>,
@@ -155,6 +158,7 @@ impl Gateway {
             request,
             upstream,
             attempt: None,
+            span: None,
             deadline: limit.map(|limit| begun + limit),
             clock: None,
             rounds: 0,
@@ -220,6 +224,9 @@ impl Call {
                 self.note_heard();
                 self.ending.watch.stop_waiting();
                 self.ending.answered(&answer);
+                if let Some(mut span) = self.span.take() {
+                    span.answered(&answer);
+                }
                 Ok(Inbound::Answer(answer))
             }
             Ok(Inbound::Notice(notice)) => {
@@ -254,6 +261,7 @@ impl Call {
                 Err(error) => {
                     let link = link.clone();
                     self.attempt = None;
+                    self.end_span(&error);
                     self.try_again(error, &link).map_err(Failure::Call)?;
                 }
             }
@@ -270,16 +278,31 @@ impl Call {
             if self.request.trail.is_recorded() {
                 self.ending.watch.note_sent();
             }
-            match self.request.wording.send(&link, head).await {
+            self.span = self.request.trail.begin_attempt(&self.request.entry, self.ending.tool(), &link);
+            let trace = self.span.as_ref().map_or(&[][..], |span| span.members());
+            match self.request.wording.send(&link, head, trace).await {
                 Ok(exchange) => {
                     if exchange.has_begun() {
                         self.note_heard();
                     }
+                    if let Some(span) = &mut self.span {
+                        span.sent_as(exchange.id());
+                    }
                     self.attempt = Some((link, exchange));
                     return Ok(());
                 }
-                Err(error) => self.try_again(error, &link)?,
+                Err(error) => {
+                    self.end_span(&error);
+                    self.try_again(error, &link)?;
+                }
             }
+        }
+    }
+
+    /// Ends the span of an attempt that failed.
+    fn end_span(&mut self, error: &CallError) {
+        if let Some(mut span) = self.span.take() {
+            span.failed(error);
         }
     }
 
@@ -306,6 +329,10 @@ impl Call {
 
     fn fail(&mut self, failure: Failure) -> Failure {
         self.ending.watch.stop_waiting();
+        if let Failure::Call(error) = &failure {
+            self.end_span(error);
+        }
+        self.span = None;
         match &failure {
             Failure::Unanswered(error) | Failure::Call(error @ CallError::TimedOut(_)) => {
                 self.ending.set(Outcome::TimedOut, || error.to_string());
@@ -401,7 +428,7 @@ impl Call {
 
     /// Gives back what the call holds of the limits. If the server has not answered, the call is cancelled.
     pub fn give_back(&mut self) {
-        (self.permit, self.in_flight, self.attempt) = (None, None, None);
+        (self.permit, self.in_flight, self.attempt, self.span) = (None, None, None, None);
     }
 
     /// Refuses a request of the server, which this caller cannot serve.

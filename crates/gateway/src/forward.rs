@@ -285,6 +285,7 @@ impl Forward {
     fn finish(&mut self, mut response: Response) -> Result<Outbound, Refusal> {
         self.trail.keep_result(|| response.message().clone());
         if let Some(error) = response.error() {
+            self.trail.set_code(error.code);
             self.trail.told(|| error.message.into_owned());
         }
         let server_era = self.server_era();
@@ -307,7 +308,12 @@ impl Forward {
             links: self.links.as_deref(),
         };
         Ok(match asked.settle(&response) {
-            Settled::Answer(answer) => Outbound::Answer(answer),
+            Settled::Answer(answer) => {
+                if let Some(fault) = answer.fault {
+                    self.trail.set_code(fault.code);
+                }
+                Outbound::Answer(answer)
+            }
             Settled::InputRequired(answer) => Outbound::InputRequired(answer),
         })
     }

@@ -26,6 +26,7 @@ impl Gateway {
             store_failures: health.failures,
             are_records_written: self.recorder.failure().is_none(),
             records_dropped: self.recorder.dropped(),
+            spans_dropped: self.tracer.as_ref().map_or(0, |tracer| tracer.dropped()),
             tasks,
             sessions,
             streams: self.usages.streams(),

@@ -5,7 +5,7 @@
 //! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
 //! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
 //! access), `usage` and `quota` (what they use of their limits), `destination`, `engine`, `stopwatch` and `ending` (how a request is sent to a
-//! server, and its outcome), `trail` and `recorder` (what is recorded of it), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
+//! server, and its outcome), `trail`, `recorder` and `spans` (what is recorded of it), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
 //! `refusal`, `error` and `disclosure` (what comes back), `subscriptions`, `tasks`.
 //!
 //! Changes are made one at a time: they are stored first, then the catalog is swapped. Reads never wait for a change.
@@ -63,6 +63,7 @@ mod runner;
 mod server_change;
 pub mod servers;
 mod shared_uris;
+mod spans;
 mod stopwatch;
 pub mod subscriptions;
 pub mod tasks;
@@ -90,7 +91,8 @@ use tokio_util::task::TaskTracker;
 use budget::Budgets;
 use model::{LogLevel, Mode, Offering, ServerName, Status, Topic, time};
 use store::Store;
-use telemetry::Metrics;
+use telemetry::traces::Tracer;
+use telemetry::{Metrics, Telemetry};
 use upstream::credentials::Credentials;
 use upstream::{Options, ServerEvent, Upstream};
 
@@ -178,6 +180,8 @@ pub struct Gateway {
     /// Notices about tasks that came outside of calls.
     task_notices: broadcast::Sender<Arc<TaskNotice>>,
     pub metrics: Arc<Metrics>,
+    /// Makes the traces of calls; `None` if calls are not traced.
+    tracer: Option<Arc<Tracer>>,
     pub mode: Mode,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -192,7 +196,7 @@ impl Gateway {
         authorization_life: Duration,
         sharing: Sharing,
         recording: Recording,
-        metrics: Metrics,
+        telemetry: Telemetry,
     ) -> Result<Arc<Self>, Error> {
         let is_initialized = admission::claim_mode(&store, mode).await?;
         if !is_initialized {
@@ -207,7 +211,7 @@ impl Gateway {
         if let Err(error) = &swept {
             tracing::warn!(%error, "cannot mark interrupted authorizations as failed; trying again later");
         }
-        let (store, metrics) = (Arc::new(store), Arc::new(metrics));
+        let (store, metrics) = (Arc::new(store), Arc::new(telemetry.metrics));
         let writes = metrics.clone();
         store.watch_writes(move |elapsed| writes.store_written(elapsed));
         let replicas = Replicas::join(&store, &sharing.internal_url).await?;
@@ -269,6 +273,7 @@ impl Gateway {
             updated: broadcast::Sender::new(UPDATES_BACKLOG),
             task_notices: broadcast::Sender::new(UPDATES_BACKLOG),
             metrics,
+            tracer: telemetry.tracer,
             mode,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

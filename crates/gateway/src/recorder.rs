@@ -1,8 +1,13 @@
 //! Writes what is recorded of calls: a call that ends is counted and put into a queue with a limit, and one task writes in
 //! batches. A slow or full disk costs records, never calls.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{Hash, Hasher};
+mod follower;
+mod ids;
+mod intake;
+mod paused;
+mod sum;
+
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,14 +18,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::catalog::{Entry, ToolPosition};
 use super::trail::{EndedCall, Trail};
 use super::{now_ms, random_id};
-use model::{CallRecord, Histogram, PrincipalId};
+use model::CallRecord;
 use store::{CallCount, CallRow, Kept, Records, SPANS, StoreError};
 use telemetry::CallId;
 
+use follower::Follower;
+use ids::CallIds;
+use intake::{Group, Intake};
+use paused::Paused;
+
+pub(super) use intake::CountKey;
+pub(super) use sum::Counted;
+
 pub use store::{CallFilter, CountedKind, KeptCall, Retention};
+pub use sum::Sum;
 
 /// How often the queue is written: what a killed process loses.
 const PACE: Duration = Duration::from_millis(400);
@@ -29,12 +42,8 @@ const TRIMMING: Duration = Duration::from_secs(10);
 const COUNTING: Duration = Duration::from_secs(300);
 /// How many calls wait to be written at most.
 const QUEUE: usize = 20_000;
-/// How many calls wait for another request of their client at most; others are recorded at once.
-const MOST_PAUSED: usize = 10_000;
 /// How many calls a slow reader of the live list may be behind.
 const LIVE_BACKLOG: usize = 1024;
-/// How long after it was written a call of another gateway may become visible.
-const OVERLAP_MS: i64 = 5000;
 /// How long the last records may take to be written.
 const LAST_FLUSH: Duration = Duration::from_secs(2);
 /// The longest time between two attempts to write, after a failure.
@@ -153,8 +162,8 @@ impl Recorder {
 
     /// Takes a call that ended. It never waits.
     pub(super) fn add(&self, call: EndedCall, now: std::time::Instant) {
-        let is_kept = self.lock_intake().add(call, now);
-        if !is_kept {
+        // Calls may be traced and not recorded.
+        if self.is_on() && !self.lock_intake().add(call, now) {
             self.drop_record();
         }
     }
@@ -248,105 +257,6 @@ impl Recorder {
             tracing::warn!("the last records of calls could not be written in time");
         }
         self.records.close().await;
-    }
-}
-
-/// Calls that wait for another request of their client.
-#[derive(Default)]
-struct Paused {
-    /// By the time until which they wait, and a number.
-    trails: BTreeMap<(Instant, u64), (Vec<u8>, Trail)>,
-    /// The same times and numbers for each key, in order.
-    by_key: HashMap<Vec<u8>, VecDeque<(Instant, u64)>>,
-    last: u64,
-}
-
-impl Paused {
-    fn add(&mut self, key: Vec<u8>, trail: Trail, until: Instant) {
-        if self.trails.len() < MOST_PAUSED {
-            self.last += 1;
-            self.by_key.entry(key.clone()).or_default().push_back((until, self.last));
-            self.trails.insert((until, self.last), (key, trail));
-        }
-    }
-
-    /// Takes out the one that has waited longest under this key.
-    fn take(&mut self, key: &[u8]) -> Option<Trail> {
-        let waiting = self.by_key.get_mut(key)?;
-        let first = waiting.pop_front();
-        if waiting.is_empty() {
-            self.by_key.remove(key);
-        }
-        self.trails.remove(&first?).map(|(_, trail)| trail)
-    }
-
-    /// Takes out one whose time is over.
-    fn take_before(&mut self, now: Instant) -> Option<Trail> {
-        let (_, (key, _)) = self.trails.first_key_value().filter(|((until, _), _)| *until <= now)?;
-        // All of a key wait equally long, so it is the first of them.
-        let key = key.clone();
-        self.take(&key)
-    }
-}
-
-/// What has ended since the task that writes last looked.
-struct Intake {
-    counts: HashMap<CountKey, Group>,
-    queue: Vec<EndedCall>,
-    /// How many calls per second get a record, and how many may get one now.
-    rate: f64,
-    allowance: f64,
-    filled: std::time::Instant,
-}
-
-/// What calls have in common that are counted under the same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CountKey {
-    /// The address of the entry in the catalog.
-    pub entry: usize,
-    pub tool: Option<ToolPosition>,
-    pub principal: Option<PrincipalId>,
-}
-
-impl Hash for CountKey {
-    /// Hashes one word instead of five.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let tool = self.tool.map_or(0, |ToolPosition(position)| position as u64 + 1);
-        let principal = self.principal.map_or(0, |PrincipalId(id)| id);
-        state.write_u64(self.entry as u64 ^ tool.rotate_left(48) ^ principal.rotate_left(24));
-    }
-}
-
-/// Calls that are counted under the same names.
-struct Group {
-    names: Vec<(CountedKind, String)>,
-    sum: Sum,
-    /// As long as it is held, no other entry has its address.
-    _entry: Option<Arc<Entry>>,
-}
-
-impl Intake {
-    fn new(rate: u32) -> Self {
-        let rate = f64::from(rate);
-        let filled = std::time::Instant::now();
-        Self { counts: HashMap::new(), queue: Vec::new(), rate, allowance: rate, filled }
-    }
-
-    /// Counts a call, and keeps it for the task that writes if there is room; returns whether it was kept.
-    fn add(&mut self, call: EndedCall, now: std::time::Instant) -> bool {
-        let group = self.counts.entry(call.count_key()).or_insert_with(|| {
-            let (names, entry) = call.counted_under();
-            Group { names, sum: Sum::default(), _entry: entry }
-        });
-        group.sum.add_one(call.counted());
-        let gained = self.rate * now.saturating_duration_since(self.filled).as_secs_f64();
-        (self.allowance, self.filled) = ((self.allowance + gained).min(self.rate), now.max(self.filled));
-        let is_kept = self.allowance >= 1.0 && self.queue.len() < QUEUE;
-        if is_kept {
-            self.allowance -= 1.0;
-            self.queue.push(call);
-        }
-        is_kept
     }
 }
 
@@ -483,100 +393,6 @@ impl Writer {
     }
 }
 
-/// Shows calls of other gateways on the same database to those who watch calls here.
-#[derive(Default)]
-struct Follower {
-    /// The times of the database server from which and up to which calls are known; `None` while nobody watches.
-    known: Option<(i64, i64)>,
-    /// Calls that were shown lately, and when they were written.
-    shown: HashMap<String, i64>,
-}
-
-impl Follower {
-    async fn look(&mut self, recorder: &Recorder) {
-        if recorder.live.receiver_count() == 0 {
-            *self = Self::default();
-            return;
-        }
-        let after = self.known.map(|(from, until)| from.max(until - OVERLAP_MS));
-        let (calls, now) = match recorder.records.written_after(after).await {
-            Ok(Some(found)) => found,
-            Ok(None) => return,
-            Err(error) => return tracing::debug!(%error, "cannot read the calls of other gateways"),
-        };
-        let own = recorder.ids.suffix();
-        for (record, written) in calls {
-            let is_new =
-                !record.id.ends_with(&own) && self.shown.insert(record.id.clone(), written).is_none();
-            if is_new {
-                let _ = recorder.live.send(Arc::new(record));
-            }
-        }
-        let (from, _) = self.known.unwrap_or((now, now));
-        self.known = Some((from, now));
-        self.shown.retain(|_, written| *written > now - 2 * OVERLAP_MS);
-    }
-}
-
-/// One call, as it is counted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
-    pub is_error: bool,
-    pub bytes: u64,
-    pub duration: Duration,
-    pub own_time: Duration,
-}
-
-/// Calls that were counted together.
-#[derive(Clone, Debug, Default)]
-pub struct Sum {
-    pub calls: u64,
-    pub errors: u64,
-    pub bytes: u64,
-    pub durations: Histogram,
-    pub own_times: Histogram,
-}
-
-impl Sum {
-    fn add_one(&mut self, counted: Counted) {
-        self.calls += 1;
-        self.errors += u64::from(counted.is_error);
-        self.bytes += counted.bytes;
-        self.durations.add(counted.duration);
-        self.own_times.add(counted.own_time);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.errors += other.errors;
-        self.bytes += other.bytes;
-        self.durations.merge(&other.durations);
-        self.own_times.merge(&other.own_times);
-    }
-
-    fn add(&mut self, count: &CallCount) {
-        self.calls += count.calls;
-        self.errors += count.errors;
-        self.bytes += count.bytes;
-        self.durations.merge(&count.durations);
-        self.own_times.merge(&count.own_times);
-    }
-
-    fn empty_count(&self, span_ms: i64, at_ms: i64, kind: CountedKind, name: &str) -> CallCount {
-        let (durations, own_times) = Default::default();
-        let (calls, errors, bytes) = (0, 0, 0);
-        CallCount { span_ms, at_ms, kind, name: name.to_owned(), calls, errors, bytes, durations, own_times }
-    }
-
-    fn add_to(&self, count: &mut CallCount) {
-        count.calls += self.calls;
-        count.errors += self.errors;
-        count.bytes += self.bytes;
-        count.durations.merge(&self.durations);
-        count.own_times.merge(&self.own_times);
-    }
-}
-
 /// The points of a series.
 const POINTS: i64 = 60;
 
@@ -613,60 +429,4 @@ pub struct Stats {
     pub rows: Vec<(String, Sum)>,
     /// By the beginning of each of 60 spans, in milliseconds since 1970.
     pub series: Vec<(i64, Sum)>,
-}
-
-/// Numbers calls.
-#[derive(Debug)]
-struct CallIds {
-    last: AtomicU64,
-    writer: u32,
-}
-
-/// The bits of a number that count within a millisecond.
-const COUNT_BITS: u32 = 16;
-
-impl CallIds {
-    fn new() -> Self {
-        let mut writer = [0; 4];
-        getrandom::fill(&mut writer).expect("the system has random numbers");
-        Self { last: AtomicU64::new(0), writer: u32::from_le_bytes(writer) }
-    }
-
-    fn next(&self, now_ms: i64) -> CallId {
-        let now = now_ms.unsigned_abs() << COUNT_BITS;
-        let after = |last: u64| Some((last + 1).max(now));
-        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
-        CallId { number: (last.unwrap_or_default() + 1).max(now), writer: self.writer }
-    }
-
-    /// The end of all ids that are given here.
-    fn suffix(&self) -> String {
-        format!("{:08x}", self.writer)
-    }
-
-    /// Goes on after an id that was given before.
-    fn go_on_after(&self, id: Option<String>) {
-        let number = id.and_then(|id| u64::from_str_radix(id.get(..16)?, 16).ok());
-        self.last.fetch_max(number.unwrap_or_default(), Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_grow_even_if_the_clock_jumps_back() {
-        let ids = CallIds::new();
-        let first = ids.next(now_ms());
-        let far_ahead = (now_ms() + 1_000_000).unsigned_abs() << COUNT_BITS;
-        ids.last.store(far_ahead, Ordering::Relaxed);
-        let (second, third) = (ids.next(now_ms()), ids.next(now_ms()));
-        assert!(first < second && second < third);
-        assert!(first.to_string() < second.to_string() && second.to_string() < third.to_string());
-        let restarted = CallIds::new();
-        restarted.go_on_after(Some(third.to_string()));
-        assert!(restarted.next(now_ms()).to_string()[..16] > third.to_string()[..16]);
-        restarted.go_on_after(Some("x".into()));
-    }
 }

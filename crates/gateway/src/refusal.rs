@@ -4,6 +4,8 @@ use bytes::Bytes;
 
 pub use super::engine::Throttled;
 use budget::Exceeded;
+use wire::Era;
+use wire::error::code;
 
 /// Why a request does not reach a server, or its response does not reach the caller.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,6 +37,31 @@ pub enum Refusal {
     /// The upstream's own error, passed on.
     #[error("{message}")]
     Rpc { code: i64, message: String, data: Option<Bytes> },
+}
+
+impl Refusal {
+    /// The code of the error response to a client of this era.
+    pub fn code(&self, era: Era) -> i64 {
+        let code = match (self, era) {
+            (Refusal::Rpc { code, .. }, _) => return *code,
+            (Refusal::UnknownMethod(_), _) => code::METHOD_NOT_FOUND,
+            (Refusal::UnknownResource(_), Era::Legacy) => code::RESOURCE_NOT_FOUND,
+            (Refusal::UnknownResource(_), Era::Modern)
+            | (
+                Refusal::Invalid(_)
+                | Refusal::UnknownTool(_)
+                | Refusal::UnknownPrompt(_)
+                | Refusal::UnknownTask(_),
+                _,
+            ) => code::INVALID_PARAMS,
+            (Refusal::MissingCapability(_) | Refusal::MissingExtension(_), _) => {
+                code::MISSING_CLIENT_CAPABILITY
+            }
+            (Refusal::Throttled(_), _) => code::TOO_MANY_CALLS,
+            (Refusal::Upstream(_) | Refusal::Revoked, _) => code::INTERNAL_ERROR,
+        };
+        i64::from(code)
+    }
 }
 
 /// A request that is larger than a bound allows.

@@ -2,32 +2,35 @@
 //! socket. Whoever takes part in the call holds it; when the last one lets go of it, the call becomes a record. So every call has
 //! exactly one, whatever happened to it.
 
+mod ended_call;
+
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::caller::{Caller, Scope};
+use super::caller::Caller;
 use super::catalog::Entry;
 use super::ending::CalledTool;
 use super::principals::Principal;
-use super::recorder::{CountKey, Counted, Recorder};
+use super::recorder::Recorder;
 use super::refusal::Refusal;
+use super::spans::{AttemptSpan, CallSpan};
 use super::stopwatch::Spent;
 use super::{Error, ErrorKind, Gateway, now_ms};
-use model::call_record::CallMark;
-use model::{CallRecord, Door, RecordedPrincipal};
-use store::{CallRow, CountedKind};
-use telemetry::{CallId, Outcome};
-use wire::Era;
+use model::Door;
+use telemetry::traces::{TraceContext, read_trace_state};
+use telemetry::{CallId, Entered, Outcome};
+use upstream::Link;
+use wire::{Era, Head};
+
+pub(super) use ended_call::EndedCall;
 
 /// How much is kept of arguments, and of a result.
 const CONTENTS: usize = 64 * 1024;
 /// How many marks a call may have; later ones are left out.
 const MARKS: usize = 100;
-/// How much is kept of an error.
-const ERROR: usize = 4 * 1024;
 
 /// How a request arrived.
 #[derive(Clone)]
@@ -38,32 +41,29 @@ pub struct Arrival {
     /// The user or client that sent it.
     pub principal: Option<Principal>,
     /// The trace that its HTTP headers name.
-    pub trace: Option<TraceId>,
+    pub trace: Option<TraceContext>,
+    /// The `tracestate` beside it.
+    pub trace_state: Option<Arc<str>>,
+    /// The id of the MCP session, if calls are traced.
+    pub session: Option<Arc<str>>,
 }
 
 impl Arrival {
-    /// A request that arrives at this moment.
-    pub fn now(door: Door, principal: Option<Principal>) -> Self {
-        Self { at: Instant::now(), door, principal, trace: None }
+    /// A request whose first byte arrived at this moment.
+    pub fn new(at: Instant, door: Door, principal: Option<Principal>) -> Self {
+        Self { at, door, principal, trace: None, trace_state: None, session: None }
     }
-}
 
-/// The id of a trace, as 32 hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TraceId(u128);
+    /// A request that arrives now.
+    pub fn now(door: Door, principal: Option<Principal>) -> Self {
+        Self::new(Instant::now(), door, principal)
+    }
 
-impl TraceId {
-    /// The trace of a `traceparent`.
-    pub fn of(traceparent: &str) -> Option<Self> {
-        let mut parts = traceparent.split('-');
-        let (version, trace, parent, _flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let is_hex = |text: &str, length| {
-            text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        if !is_hex(version, 2) || version == "ff" || !is_hex(trace, 32) || !is_hex(parent, 16) {
-            return None;
-        }
-        u128::from_str_radix(trace, 16).ok().filter(|id| *id != 0).map(Self)
+    /// The same with the trace that the HTTP headers name.
+    pub fn in_trace(self, traceparent: Option<&str>, tracestate: Option<&str>) -> Self {
+        let trace = traceparent.and_then(TraceContext::parse);
+        let state = tracestate.filter(|_| trace.is_some()).and_then(read_trace_state);
+        Self { trace, trace_state: state.map(Arc::from), ..self }
     }
 }
 
@@ -85,7 +85,7 @@ impl CallMethod {
         }
     }
 
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             CallMethod::Tool => "tools/call",
             CallMethod::Prompt => "prompts/get",
@@ -121,6 +121,8 @@ struct Held {
     recorder: Arc<Recorder>,
     id: CallId,
     call: Mutex<Option<EndedCall>>,
+    /// `None` if calls are not traced.
+    span: Option<Box<CallSpan>>,
 }
 
 impl Drop for Held {
@@ -129,40 +131,12 @@ impl Drop for Held {
         if let Some(mut call) = call {
             let now = Instant::now();
             call.total = now.saturating_duration_since(call.origin.arrival().at);
+            if let Some(span) = &self.span {
+                span.end(&call.facts());
+            }
             self.recorder.add(call, now);
         }
     }
-}
-
-/// What is known of a call.
-pub(super) struct EndedCall {
-    id: CallId,
-    at_ms: i64,
-    origin: Origin,
-    /// The trace that the message itself names.
-    trace: Option<TraceId>,
-    method: CallMethod,
-    /// Empty if its session knows it, or nobody does.
-    agent: String,
-    request_bytes: usize,
-    response_bytes: usize,
-    entry: Option<Arc<Entry>>,
-    called: Option<CalledTool>,
-    outcome: Option<Outcome>,
-    error: Option<String>,
-    detail: Option<String>,
-    total: Duration,
-    spent: Spent,
-    attempts: u32,
-    rounds: u32,
-    server_era: Option<Era>,
-    sent: Option<Instant>,
-    heard: Option<Instant>,
-    /// Since when it waits for another request of its client, with the input that the server asked for.
-    paused: Option<Instant>,
-    marks: Vec<(&'static str, Instant)>,
-    arguments: Option<Bytes>,
-    result: Option<Bytes>,
 }
 
 /// How the engine ended a call.
@@ -180,6 +154,11 @@ pub(super) struct Ended {
 }
 
 impl Gateway {
+    /// Whether calls are traced.
+    pub fn is_traced(&self) -> bool {
+        self.tracer.is_some()
+    }
+
     /// Begins the trail of an agent's request.
     pub fn trail_of_agent(&self, caller: &Arc<Caller>, method: &str, request_bytes: usize) -> Trail {
         // The gateway of a link records the calls of its callers.
@@ -195,14 +174,16 @@ impl Gateway {
     }
 
     fn begin_trail(&self, method: &str, origin: impl FnOnce() -> Origin, request_bytes: usize) -> Trail {
-        let Some(method) = CallMethod::of(method).filter(|_| self.recorder.is_on()) else {
+        let is_kept = self.recorder.is_on() || self.tracer.is_some();
+        let Some(method) = CallMethod::of(method).filter(|_| is_kept) else {
             return Trail::default();
         };
         let origin = origin();
+        let span = self.tracer.as_ref().map(|tracer| Box::new(CallSpan::begin(tracer, origin.arrival())));
         let now_ms = now_ms();
         let id = self.recorder.next_id(now_ms);
         let waited = i64::try_from(origin.arrival().at.elapsed().as_millis()).unwrap_or_default();
-        let call = EndedCall {
+        let mut call = EndedCall {
             id,
             at_ms: now_ms - waited,
             origin,
@@ -228,7 +209,11 @@ impl Gateway {
             arguments: None,
             result: None,
         };
-        Trail(Some(Arc::new(Held { recorder: self.recorder.clone(), id, call: Mutex::new(Some(call)) })))
+        if let Some(span) = &span {
+            call.trace = Some(span.context());
+        }
+        let (recorder, call) = (self.recorder.clone(), Mutex::new(Some(call)));
+        Trail(Some(Arc::new(Held { recorder, id, call, span })))
     }
 
     /// The call waits until its client sends its request again, with the input that a modern server asked for. The key
@@ -271,6 +256,11 @@ impl Trail {
         self.0.is_some()
     }
 
+    /// Lines that are logged until the end of the returned value have the id of the call.
+    pub(super) fn enter(&self) -> Option<Entered> {
+        self.0.as_ref().map(|held| held.id.enter())
+    }
+
     /// Does some work of the call: lines that are logged meanwhile have its id.
     pub async fn within<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> T {
         match &self.0 {
@@ -279,10 +269,42 @@ impl Trail {
         }
     }
 
-    /// The trace that the message itself names wins over that of the headers.
-    pub fn set_trace(&self, traceparent: &str) {
-        if let Some(trace) = TraceId::of(traceparent) {
+    /// Takes what the message of an agent says about its trace, which wins over what the headers say.
+    pub fn set_trace(&self, head: &Head<'_>) {
+        if let Some(span) = self.span() {
+            span.describe(head);
+            let trace = span.context();
+            return self.note(|call| call.trace = Some(trace));
+        }
+        let named = head.meta().and_then(|meta| meta.traceparent.as_ref());
+        if let Some(trace) = named.and_then(|text| TraceContext::parse(&text.value)) {
             self.note(|call| call.trace = Some(trace));
+        }
+    }
+
+    fn span(&self) -> Option<&CallSpan> {
+        self.0.as_ref()?.span.as_deref()
+    }
+
+    /// Begins the span of sending the call to a server, if calls are traced. `tool` is the tool that is called, if it is one.
+    pub(super) fn begin_attempt(
+        &self,
+        entry: &Entry,
+        tool: Option<&str>,
+        link: &Link,
+    ) -> Option<Box<AttemptSpan>> {
+        let span = self.span()?;
+        let mut begun = None;
+        self.note(|call| {
+            begun = Some(span.attempt(call.method, entry, tool.unwrap_or(call.name()), link));
+        });
+        begun
+    }
+
+    /// The caller got an error with this code.
+    pub fn set_code(&self, code: i64) {
+        if let Some(span) = self.span() {
+            span.set_code(code);
         }
     }
 
@@ -360,6 +382,9 @@ impl Trail {
     /// The request of an agent was refused.
     pub fn refused(&self, refusal: &Refusal) {
         self.note(|call| {
+            if let (Some(span), Origin::Agent(caller)) = (self.span(), &call.origin) {
+                span.set_code(refusal.code(caller.profile.era));
+            }
             call.error = Some(refusal.to_string());
             call.outcome.get_or_insert(match refusal {
                 Refusal::Throttled(_) => Outcome::Limited,
@@ -417,168 +442,7 @@ impl Trail {
     }
 }
 
-impl EndedCall {
-    fn outcome(&self) -> Outcome {
-        self.outcome.unwrap_or(Outcome::Cancelled)
-    }
-
-    fn server(&self) -> &str {
-        self.entry.as_ref().map_or("", |entry| entry.name().as_str())
-    }
-
-    fn name(&self) -> &str {
-        match (&self.called, &self.entry) {
-            (Some(CalledTool::Listed(position)), Some(entry)) => &entry.tool_at(*position).name,
-            (Some(CalledTool::Unlisted(name)), _) => name,
-            (Some(CalledTool::Listed(_)), None) | (None, _) => "",
-        }
-    }
-
-    /// The kind and the name of who made the call.
-    fn principal(&self) -> (&'static str, &str) {
-        match &self.origin.arrival().principal {
-            Some(principal @ Principal::User(_)) => ("user", principal.name().as_str()),
-            Some(principal @ Principal::Client(_)) => ("client", principal.name().as_str()),
-            None => ("anonymous", "anonymous"),
-        }
-    }
-
-    /// The gateway's own time: what is left of the whole.
-    fn own_time(&self) -> Duration {
-        let Spent { queue, upstream, input, .. } = self.spent;
-        self.total.saturating_sub(queue + upstream + input)
-    }
-
-    /// The call as it is counted.
-    pub fn counted(&self) -> Counted {
-        Counted {
-            is_error: !matches!(self.outcome(), Outcome::Ok | Outcome::Cancelled),
-            bytes: (self.request_bytes + self.response_bytes) as u64,
-            duration: self.total,
-            own_time: self.own_time(),
-        }
-    }
-
-    /// Calls with the same key are counted under the same names.
-    pub fn count_key(&self) -> CountKey {
-        let tool = match (self.method, &self.called) {
-            (CallMethod::Tool, Some(CalledTool::Listed(position))) => Some(*position),
-            _ => None,
-        };
-        CountKey {
-            entry: self.entry.as_ref().map_or(0, |entry| Arc::as_ptr(entry) as usize),
-            tool,
-            principal: self.origin.arrival().principal.as_ref().map(Principal::id),
-        }
-    }
-
-    /// What the call is counted under, and the entry that the key depends on. Only names that exist are counted: callers can
-    /// invent any number.
-    pub fn counted_under(&self) -> (Vec<(CountedKind, String)>, Option<Arc<Entry>>) {
-        let (kind, name) = self.principal();
-        let mut names = vec![(CountedKind::Principal, format!("{kind}/{name}"))];
-        if let Some(entry) = &self.entry {
-            names.push((CountedKind::Server, entry.name().to_string()));
-            if self.count_key().tool.is_some() {
-                names.push((CountedKind::Tool, format!("{}__{}", entry.name(), self.name())));
-            }
-        }
-        (names, self.entry.clone())
-    }
-
-    pub fn into_row(self, keeps_contents: bool) -> CallRow {
-        let milliseconds = |duration: Duration| (duration.as_secs_f64() * 1e6).round() / 1e3;
-        let arrival = self.origin.arrival();
-        let since_arrival = |at: Instant| milliseconds(at.saturating_duration_since(arrival.at));
-        let (agent, endpoint, era) = match &self.origin {
-            Origin::Agent(caller) => {
-                let known = || format!("{} {}", caller.client_name, caller.client_version);
-                let agent = if self.agent.is_empty() { known() } else { self.agent.clone() };
-                (agent.trim().to_owned(), endpoint_of(caller, arrival.door), caller.profile.era)
-            }
-            Origin::Person { path, .. } => (String::new(), path.to_string(), Era::Modern),
-        };
-        let is_agent = matches!(self.origin, Origin::Agent(_));
-        let era_name = |era: Era| match era {
-            Era::Legacy => "legacy",
-            Era::Modern => "modern",
-        };
-        let marks = self
-            .marks
-            .iter()
-            .map(|(kind, at)| CallMark { kind: (*kind).to_owned(), at_ms: since_arrival(*at) });
-        let (kind, name) = self.principal();
-        let record = CallRecord {
-            id: self.id.to_string(),
-            at_ms: self.at_ms,
-            principal: RecordedPrincipal { kind: kind.to_owned(), name: name.to_owned() },
-            agent,
-            via: arrival.door.as_str().to_owned(),
-            endpoint,
-            method: self.method.as_str().to_owned(),
-            server: self.server().to_owned(),
-            name: self.name().to_owned(),
-            outcome: self.outcome().as_str().to_owned(),
-            error: self.error.as_deref().map(excerpt),
-            detail: self.detail.as_deref().map(excerpt),
-            duration_ms: milliseconds(self.total),
-            upstream_ms: milliseconds(self.spent.upstream),
-            queue_ms: milliseconds(self.spent.queue),
-            input_ms: milliseconds(self.spent.input),
-            gateway_ms: milliseconds(self.own_time()),
-            request_bytes: self.request_bytes as u64,
-            response_bytes: self.response_bytes as u64,
-            attempts: self.attempts,
-            client_era: if is_agent { era_name(era) } else { "" }.to_owned(),
-            server_era: self.server_era.map_or("", era_name).to_owned(),
-            trace_id: self.trace.or(arrival.trace).map(|TraceId(id)| format!("{id:032x}")),
-            rounds: self.rounds,
-            sent_ms: self.sent.map(since_arrival),
-            first_byte_ms: self.heard.map(since_arrival),
-            marks: marks.collect(),
-        };
-        let kept = |contents: Option<Bytes>| contents.filter(|_| keeps_contents).map(|bytes| bytes.to_vec());
-        CallRow { record, arguments: kept(self.arguments), result: kept(self.result) }
-    }
-}
-
-/// The path of an agent's endpoint.
-fn endpoint_of(caller: &Caller, door: Door) -> String {
-    let transport = if door == Door::Sse { "sse" } else { "mcp" };
-    match &caller.viewer.scope {
-        Scope::Everything => format!("/{transport}"),
-        Scope::Group(name) => format!("/v0/groups/{name}/{transport}"),
-        Scope::Server(name) => format!("/v0/servers/{name}/{transport}"),
-        Scope::Link(link) => format!("/v0/servers/{}/{transport}", link.server),
-    }
-}
-
 /// The beginning of bytes, copied: the whole of them may be large, and waits for the disk.
 fn shortened(contents: &Bytes) -> Bytes {
     Bytes::copy_from_slice(&contents[..contents.len().min(CONTENTS)])
-}
-
-fn excerpt(text: &str) -> String {
-    text[..text.floor_char_boundary(ERROR)].to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_trace_of_a_valid_traceparent_is_known() {
-        let valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(TraceId::of(valid), Some(TraceId(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736)));
-        for wrong in [
-            "",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
-            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-            "00-4bf92f-00f067aa0ba902b7-01",
-        ] {
-            assert_eq!(TraceId::of(wrong), None, "{wrong}");
-        }
-    }
 }

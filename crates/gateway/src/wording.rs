@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::caller::{Caller, Logs, Scope};
 use super::destination::is_list;
-use upstream::{CallError, Exchange, Link, LinkRequest, OnBehalf, Purpose};
+use upstream::{Additions, CallError, Exchange, Link, LinkRequest, OnBehalf, Purpose};
 use wire::{Era, Head, Span};
 
 /// The content of a request; how it is written depends on the link.
@@ -34,11 +34,17 @@ impl Wording {
         }
     }
 
-    /// Sends the request on a link. `head` is the head of the passed message, if it is already parsed.
-    pub async fn send(&self, link: &Arc<Link>, head: Option<&Head<'_>>) -> Result<Exchange, CallError> {
+    /// Sends the request on a link. `head` is the head of the passed message, if it is already parsed. `trace` are the
+    /// members of `_meta` that name the trace of the call; none if it is not traced.
+    pub async fn send(
+        &self,
+        link: &Arc<Link>,
+        head: Option<&Head<'_>>,
+        trace: &[(&'static str, Vec<u8>)],
+    ) -> Result<Exchange, CallError> {
         match self {
-            Wording::Passed(passed) => passed.send(link, head).await,
-            Wording::Authored(authored) => authored.send(link).await,
+            Wording::Passed(passed) => passed.send(link, head, trace).await,
+            Wording::Authored(authored) => authored.send(link, trace).await,
         }
     }
 }
@@ -54,7 +60,12 @@ pub struct Passed {
 }
 
 impl Passed {
-    async fn send(&self, link: &Arc<Link>, head: Option<&Head<'_>>) -> Result<Exchange, CallError> {
+    async fn send(
+        &self,
+        link: &Arc<Link>,
+        head: Option<&Head<'_>>,
+        trace: &[(&'static str, Vec<u8>)],
+    ) -> Result<Exchange, CallError> {
         let parsed;
         let head = match head {
             Some(head) => head,
@@ -84,7 +95,8 @@ impl Passed {
             Scope::Link(_) if head.method.as_deref().is_some_and(is_list) => Purpose::OurOwn,
             _ => Purpose::Caller(caller.viewer.client),
         };
-        link.forward(head, &self.edits, &self.round, &behalf, purpose).await
+        let additions = Additions { edits: &self.edits, round: &self.round, trace };
+        link.forward(head, &additions, &behalf, purpose).await
     }
 }
 
@@ -106,7 +118,7 @@ pub struct Authored {
 }
 
 impl Authored {
-    async fn send(&self, link: &Arc<Link>) -> Result<Exchange, CallError> {
+    async fn send(&self, link: &Arc<Link>, trace: &[(&'static str, Vec<u8>)]) -> Result<Exchange, CallError> {
         let params: Vec<_> =
             self.params.iter().chain(&self.round).map(|(key, value)| (*key, value.as_slice())).collect();
         let request = LinkRequest {
@@ -116,6 +128,7 @@ impl Authored {
             progress: self.wants_progress,
             log_level: self.logs.level(),
             purpose: self.purpose,
+            trace,
         };
         if let Some(level) = self.logs.level() {
             link.raise_level(level).await;

@@ -129,14 +129,12 @@ impl Mcp {
     pub(super) fn trail(&self, caller: &Arc<Caller>, head: &Head<'_>) -> Trail {
         let method = head.method.as_deref().unwrap_or_default();
         let trail = self.gateway.trail_of_agent(caller, method, head.body.len());
-        if let (true, Some(meta)) = (trail.is_recorded(), head.meta()) {
-            if meta.client_info.is_some() {
+        if trail.is_recorded() {
+            if head.meta().is_some_and(|meta| meta.client_info.is_some()) {
                 let (name, version) = client_info(head);
                 trail.set_agent(|| format!("{name} {version}"));
             }
-            if let Some(traceparent) = &meta.traceparent {
-                trail.set_trace(&traceparent.value);
-            }
+            trail.set_trace(head);
         }
         trail
     }

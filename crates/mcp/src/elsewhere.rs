@@ -62,6 +62,11 @@ pub struct Forwarded {
     /// The number of a link, if the request comes on one.
     #[serde(default)]
     link: u64,
+    /// The trace that the HTTP headers name, as a `traceparent`, and the `tracestate` beside it.
+    #[serde(default)]
+    trace: Option<String>,
+    #[serde(default)]
+    trace_state: Option<String>,
     #[serde(skip)]
     pub body: Bytes,
 }
@@ -97,6 +102,8 @@ impl Forwarded {
             accepts_events: ask.accepts_events,
             query: ask.query.map(str::to_owned),
             link: ask.viewer.scope.link().map_or(0, |link| link.number),
+            trace: ask.arrival.trace.map(|trace| trace.to_string()),
+            trace_state: ask.arrival.trace_state.as_deref().map(str::to_owned),
             body: ask.body.clone(),
         }
     }
@@ -164,13 +171,7 @@ impl Mcp {
         if ask.is_forwarded || self.gateway.slot() == 0 {
             return None;
         }
-        let in_query = || ask.query?.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
-        let id = match ask.transport {
-            ClientTransport::Streamable => ask.session?,
-            ClientTransport::Message => in_query()?,
-            ClientTransport::Sse => return None,
-        };
-        let session = self.sessions.find(id, &ask.viewer)?;
+        let session = self.sessions.find(ask.session_id()?, &ask.viewer)?;
         let slot = self.other_owner(session.serial)?;
         Some(self.forward(slot, ask).await.unwrap_or_else(Reply::unknown_session))
     }
@@ -238,7 +239,8 @@ impl Mcp {
             query: request.query.as_deref(),
             body: request.body,
             is_forwarded: true,
-            arrival: Arrival::now(transport.door(), known.cloned()),
+            arrival: Arrival::now(transport.door(), known.cloned())
+                .in_trace(request.trace.as_deref(), request.trace_state.as_deref()),
         };
         if let Some(link) = ask.viewer.scope.link()
             && let Some(reply) = self.serve_link(&ask, link).await
@@ -270,6 +272,8 @@ mod tests {
             session,
             version: None,
             link: 0,
+            trace: None,
+            trace_state: None,
             accepts_events: true,
             query: None,
             body,

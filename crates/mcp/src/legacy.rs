@@ -337,6 +337,7 @@ impl Mcp {
             profile,
             client_name: session.map(|session| session.client_name.clone()).unwrap_or_default(),
             client_version: session.map(|session| session.client_version.clone()).unwrap_or_default(),
+            version: session.map(|session| session.version),
             logs: session.and_then(|of| self.lives.level_of(of.serial)).map_or(Logs::All, Logs::From),
             revoked: sender.revoked.clone(),
             arrival: sender.arrival.clone(),

@@ -105,6 +105,17 @@ impl Ask<'_> {
         let version = self.version.map(|version| Version::parse(version).map(Version::era));
         version.is_some_and(|era| era != Some(Era::Legacy))
     }
+
+    /// The id of the session that it names.
+    fn session_id(&self) -> Option<&str> {
+        match self.transport {
+            ClientTransport::Streamable => self.session,
+            ClientTransport::Message => {
+                self.query?.split('&').find_map(|pair| pair.strip_prefix("sessionId="))
+            }
+            ClientTransport::Sse => None,
+        }
+    }
 }
 
 impl Mcp {

@@ -14,7 +14,7 @@ use gateway::destination::is_list;
 use gateway::lists::{Caching, List, Lists};
 use gateway::refusal::Refusal;
 use model::{Capabilities, LogLevel, deep_json};
-use wire::{Era, Head, MessageKind, OwnedId, Patch, authored, meta, text, walk};
+use wire::{Era, Head, MessageKind, OwnedId, Patch, Version, authored, meta, text, walk};
 
 /// Methods that the revision removed: answered like any unknown method, even if a server knows them.
 const REMOVED: [&str; 5] =
@@ -211,6 +211,7 @@ fn caller_of(ask: &Ask<'_>, head: &Head<'_>, logs: Logs) -> Caller {
         profile: profile(head, &ask.viewer),
         client_name: Arc::default(),
         client_version: Arc::default(),
+        version: Some(Version::MODERN),
         logs,
         revoked: ask.revoked.clone(),
         arrival: ask.arrival.clone(),

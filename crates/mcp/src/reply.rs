@@ -268,41 +268,33 @@ impl Message {
     }
 
     pub fn refusal(era: Era, id: &[u8], refusal: &Refusal) -> Self {
-        let (code, data) = match refusal {
-            Refusal::UnknownMethod(_) => (code::METHOD_NOT_FOUND, None),
-            Refusal::Invalid(_)
-            | Refusal::UnknownTool(_)
-            | Refusal::UnknownPrompt(_)
-            | Refusal::UnknownTask(_) => (code::INVALID_PARAMS, None),
-            Refusal::UnknownResource(uri) => {
-                let code = match era {
-                    Era::Legacy => code::RESOURCE_NOT_FOUND,
-                    Era::Modern => code::INVALID_PARAMS,
-                };
-                (code, Some(authored::object(&[("uri", &text::quote(uri))])))
-            }
+        let needs = |capabilities: &[u8]| authored::object(&[("requiredCapabilities", capabilities)]);
+        let data = match refusal {
+            Refusal::UnknownResource(uri) => Some(authored::object(&[("uri", &text::quote(uri))])),
             Refusal::MissingCapability(name) => {
                 let nest = |inner: Vec<u8>, key| authored::object(&[(key, &inner)]);
-                let needed = name.rsplit('.').fold(b"{}".to_vec(), nest);
-                let data = authored::object(&[("requiredCapabilities", &needed)]);
-                (code::MISSING_CLIENT_CAPABILITY, Some(data))
+                Some(needs(&name.rsplit('.').fold(b"{}".to_vec(), nest)))
             }
             Refusal::MissingExtension(name) => {
-                let needed = authored::object(&[("extensions", &authored::object(&[(name, b"{}")]))]);
-                let data = authored::object(&[("requiredCapabilities", &needed)]);
-                (code::MISSING_CLIENT_CAPABILITY, Some(data))
+                let extension = authored::object(&[(*name, b"{}".as_slice())]);
+                Some(needs(&authored::object(&[("extensions", &extension)])))
             }
             Refusal::Throttled(throttled) => {
                 // Rounded up: a call that comes even a moment earlier is refused again.
                 let wait = throttled.retry_after.as_nanos().div_ceil(1_000_000).max(1).to_string();
-                (code::TOO_MANY_CALLS, Some(authored::object(&[("retryAfterMs", wait.as_bytes())])))
+                Some(authored::object(&[("retryAfterMs", wait.as_bytes())]))
             }
-            Refusal::Upstream(_) | Refusal::Revoked => (code::INTERNAL_ERROR, None),
-            Refusal::Rpc { code, message, data } => {
-                return Self(vec![authored::error(Some(id), *code, message, data.as_deref())]);
-            }
+            Refusal::Rpc { data, .. } => data.as_ref().map(|data| data.to_vec()),
+            Refusal::UnknownMethod(_)
+            | Refusal::Invalid(_)
+            | Refusal::UnknownTool(_)
+            | Refusal::UnknownPrompt(_)
+            | Refusal::UnknownTask(_)
+            | Refusal::Upstream(_)
+            | Refusal::Revoked => None,
         };
-        Self(vec![authored::error(Some(id), code, &refusal.to_string(), data.as_deref())])
+        let (code, sentence) = (refusal.code(era), refusal.to_string());
+        Self(vec![authored::error(Some(id), code, &sentence, data.as_deref())])
     }
 
     /// In one piece, for a stream or a batch.

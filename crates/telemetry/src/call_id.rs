@@ -1,7 +1,10 @@
-//! The id of a call, and which call the current task works for.
+//! The id of a call, and which call the current thread works for.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// The id of a call: later ones are greater, even if the clock jumps back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,18 +20,49 @@ impl fmt::Display for CallId {
     }
 }
 
-tokio::task_local! {
-    static CURRENT: CallId;
+thread_local! {
+    static CURRENT: Cell<Option<CallId>> = const { Cell::new(None) };
 }
 
 impl CallId {
-    /// Does some work of the call: lines that are logged meanwhile have its id.
-    pub async fn within<T>(self, work: impl Future<Output = T>) -> T {
-        CURRENT.scope(self, work).await
+    /// Lines that are logged until the end of this value have the id.
+    pub fn enter(self) -> Entered {
+        Entered { before: CURRENT.replace(Some(self)) }
     }
 
-    /// The call that the current task works for.
+    /// Does some work of the call, whose lines have the id.
+    pub fn within<F: Future + Unpin>(self, work: F) -> Within<F> {
+        Within { call: self, work }
+    }
+
+    /// The call that the current thread works for.
     pub(crate) fn current() -> Option<Self> {
-        CURRENT.try_with(|id| *id).ok()
+        CURRENT.get()
+    }
+}
+
+/// The current thread works for a call.
+pub struct Entered {
+    before: Option<CallId>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.before);
+    }
+}
+
+/// Work of a call.
+pub struct Within<F> {
+    call: CallId,
+    work: F,
+}
+
+impl<F: Future + Unpin> Future for Within<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let _entered = self.call.enter();
+        Pin::new(&mut self.work).poll(context)
     }
 }

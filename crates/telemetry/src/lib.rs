@@ -1,4 +1,4 @@
-//! Logs and metrics. Metrics are always counted, and served at `/metrics` when telemetry is on.
+//! Logs, metrics and traces. Metrics are always counted, and served at `/metrics` when telemetry is on.
 
 mod call_id;
 mod ended_calls;
@@ -7,8 +7,10 @@ mod metrics;
 mod outcome;
 mod refused_calls;
 mod tool_labels;
+pub mod traces;
 
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::field::RecordFields;
@@ -20,8 +22,9 @@ use tracing_subscriber::registry::LookupSpan;
 
 use ended_calls::ShowCalls;
 use json_lines::JsonLines;
+use traces::Tracer;
 
-pub use call_id::CallId;
+pub use call_id::{CallId, Entered};
 pub use ended_calls::{CallWatcher, EndedCall};
 pub use metrics::{CallTime, GatewayState, Metrics, ToolMeter};
 pub use outcome::{Outcome, SignIn};
@@ -62,6 +65,13 @@ impl<'writer> FormatFields<'writer> for FieldsAndCall {
             None => Ok(()),
         }
     }
+}
+
+/// Where a gateway reports what it does.
+pub struct Telemetry {
+    pub metrics: Metrics,
+    /// `None` if calls are not traced.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 /// How log lines are written.

@@ -72,6 +72,8 @@ pub struct GatewayState {
     pub are_records_written: bool,
     /// How many calls have no record although they should.
     pub records_dropped: u64,
+    /// How many spans were not exported although they should have been.
+    pub spans_dropped: u64,
     /// The number of live tasks of the runtime.
     pub tasks: u64,
     /// Sessions of clients that hold something.
@@ -123,6 +125,7 @@ pub struct Metrics {
     store_times: Histogram,
     store_failures: Counter,
     records_dropped: Counter,
+    spans_dropped: Counter,
     gauges: [Gauge<u64, AtomicU64>; GAUGES.len()],
     links: Family<StateLabel, Gauge<u64, AtomicU64>>,
     catalog: Family<KindLabel, Gauge<u64, AtomicU64>>,
@@ -188,6 +191,8 @@ impl Metrics {
         registry.register("store_failures", "Writes to the database that failed", store_failures.clone());
         let records_dropped = Counter::default();
         registry.register("records_dropped", "Calls without a record", records_dropped.clone());
+        let spans_dropped = Counter::default();
+        registry.register("spans_dropped", "Spans that were not exported", spans_dropped.clone());
         let gauges = GAUGES.map(|(name, help, _)| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -211,6 +216,7 @@ impl Metrics {
             store_times,
             store_failures,
             records_dropped,
+            spans_dropped,
             gauges,
             links,
             catalog,
@@ -277,6 +283,7 @@ impl Metrics {
         }
         self.store_failures.inner().store(state.store_failures, Ordering::Relaxed);
         self.records_dropped.inner().store(state.records_dropped, Ordering::Relaxed);
+        self.spans_dropped.inner().store(state.spans_dropped, Ordering::Relaxed);
         for &(state, count) in &state.links {
             self.links.get_or_create(&StateLabel { state }).set(count);
         }

@@ -25,6 +25,11 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// The id by which the upstream knows the request.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     pub async fn next(&mut self) -> Result<Inbound, CallError> {
         loop {
             tokio::select! {

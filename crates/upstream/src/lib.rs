@@ -67,7 +67,7 @@ pub use news::{News, Newsroom};
 pub use pace::Pace;
 pub use profile::{Owner, Profile};
 pub use reading::Reading;
-pub use request::{LinkRequest, OnBehalf};
+pub use request::{Additions, LinkRequest, OnBehalf};
 pub use slots::ProcessSlots;
 pub use through::{Dialer, GatewayDialer, ThroughGateway};
 

@@ -98,6 +98,14 @@ impl Link {
         self.version.get().copied()
     }
 
+    /// The id of the session that an upstream opened for this link, if it has sessions.
+    pub fn session_id(&self) -> Option<&str> {
+        match &self.carrier {
+            Carrier::Http(http) => http.session_id(),
+            Carrier::Stdio(_) | Carrier::Sse(_) => None,
+        }
+    }
+
     pub(super) fn era(&self) -> Era {
         self.version().map_or(Era::Legacy, Version::era)
     }

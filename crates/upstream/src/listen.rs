@@ -65,6 +65,7 @@ async fn subscribe(link: Weak<Link>, changes: Vec<String>) {
             progress: false,
             log_level: None,
             purpose: Purpose::OurOwn,
+            trace: &[],
         };
         match live.request(request).await {
             Ok(exchange) => {

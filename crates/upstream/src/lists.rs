@@ -193,6 +193,7 @@ impl ListReader<'_> {
                 progress: false,
                 log_level: None,
                 purpose: Purpose::OurOwn,
+                trace: &[],
             })
             .await?
             .answer(None)

@@ -29,6 +29,30 @@ pub struct LinkRequest<'a> {
     /// The lowest level of log messages that a modern server is asked for.
     pub log_level: Option<LogLevel>,
     pub purpose: Purpose,
+    /// The members of `_meta` that name its trace, values as JSON; none if it is not traced.
+    pub trace: &'a [(&'static str, Vec<u8>)],
+}
+
+/// What is changed in a message that is forwarded, besides what depends on the link.
+pub struct Additions<'a> {
+    /// Parts of the message, and what replaces them.
+    pub edits: &'a [(Span, Vec<u8>)],
+    /// Members of `params` that a modern server asked for and a legacy caller cannot write.
+    pub round: &'a [(&'static str, Vec<u8>)],
+    /// The members of `_meta` that name the trace of the call, in place of the caller's; none if it is not traced.
+    pub trace: &'a [(&'static str, Vec<u8>)],
+}
+
+impl<'a> Additions<'a> {
+    /// The members that name the trace.
+    fn trace(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.trace.iter().map(|(key, value)| (*key, value.as_slice()))
+    }
+
+    /// Whether a member of the caller's `_meta` is about another span than the one that the server is told.
+    fn is_outdated(&self, key: &str) -> bool {
+        !self.trace.is_empty() && key == meta::TRACESTATE
+    }
 }
 
 /// The kind of client on whose behalf a message is forwarded.
@@ -52,18 +76,16 @@ impl Link {
         self.send(id, body, self.version(), request.purpose, None).await
     }
 
-    /// Forwards a caller's request: with the link's own id and progress token, with the given edits, and with the
-    /// `_meta` of the server's era. Everything else stays as the caller wrote it. `round` are members of `params` that a
-    /// modern server asked for and a legacy caller cannot write.
+    /// Forwards a caller's request: with the link's own id and progress token, with the given additions, and with the
+    /// `_meta` of the server's era. Everything else stays as the caller wrote it.
     pub async fn forward(
         self: &Arc<Self>,
         head: &Head<'_>,
-        edits: &[(Span, Vec<u8>)],
-        round: &[(&str, Vec<u8>)],
+        additions: &Additions<'_>,
         behalf: &OnBehalf<'_>,
         purpose: Purpose,
     ) -> Result<Exchange, CallError> {
-        let id = self.calls.next_id();
+        let (id, edits) = (self.calls.next_id(), additions.edits);
         let number = id.to_string();
         let mut patch = Patch::new(head.body);
         if let Some(of) = &head.id {
@@ -79,10 +101,15 @@ impl Link {
         let token = head.meta().and_then(|meta| meta.progress_token.as_ref());
         match (self.era(), behalf) {
             (Era::Modern, OnBehalf::Legacy { .. }) => {
-                mark_modern(&mut patch, head, round, behalf, token.map(|_| id))
+                mark_modern(&mut patch, head, additions, behalf, token.map(|_| id))
             }
             (Era::Legacy, OnBehalf::Modern) => {
-                unmark_modern(&mut patch, head, token.map(|_| number.as_bytes()))
+                unmark_modern(&mut patch, head, additions, token.map(|_| number.as_bytes()))
+            }
+            (Era::Legacy, OnBehalf::Legacy { .. }) | (Era::Modern, OnBehalf::Modern)
+                if !additions.trace.is_empty() =>
+            {
+                mark_trace(&mut patch, head, additions, token.map(|_| number.as_bytes()));
             }
             (Era::Legacy, OnBehalf::Legacy { .. }) | (Era::Modern, OnBehalf::Modern) => {
                 if let Some(token) = token {
@@ -175,8 +202,19 @@ impl Link {
         let meta = match (self.era(), token) {
             (Era::Modern, token) => Some(modern_meta(request.capabilities, token, request.log_level)),
             (Era::Legacy, Some(token)) => Some(format!(r#"{{"progressToken":{token}}}"#).into_bytes()),
-            (Era::Legacy, None) => None,
+            (Era::Legacy, None) if request.trace.is_empty() => None,
+            (Era::Legacy, None) => Some(b"{}".to_vec()),
         };
+        let meta = meta.map(|meta| match request.trace.is_empty() {
+            true => meta,
+            false => {
+                let trace: Vec<_> =
+                    request.trace.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+                let mut patch = Patch::new(&meta);
+                patch.edit_members(&(0..meta.len()), |_| false, &trace);
+                patch.apply().to_vec()
+            }
+        });
         let mut members = request.params.to_vec();
         members.extend(meta.as_deref().map(|meta| ("_meta", meta)));
         authored::object(&members)
@@ -201,7 +239,7 @@ fn as_sent<'a>(text: &'a Text<'_>, edits: &'a [(Span, Vec<u8>)]) -> Option<Cow<'
 fn mark_modern(
     patch: &mut Patch<'_>,
     head: &Head<'_>,
-    round: &[(&str, Vec<u8>)],
+    additions: &Additions<'_>,
     behalf: &OnBehalf<'_>,
     token: Option<u64>,
 ) {
@@ -213,16 +251,23 @@ fn mark_modern(
     let capabilities = capabilities.to_json();
     let marks =
         authored::modern_meta(Version::MODERN, client, &capabilities, token, log_level.map(LogLevel::as_str));
-    let mut set: Vec<(&str, &[u8])> = round.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+    let mut set: Vec<(&str, &[u8])> =
+        additions.round.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+    let whole = 0..marks.len();
+    let members: Vec<_> = match head.meta().is_some() || !additions.trace.is_empty() {
+        true => walk::members(&marks, &whole).collect(),
+        false => Vec::new(),
+    };
+    let marked = members.iter().map(|(key, _, value)| (&**key, &marks[value.clone()]));
+    let marked: Vec<_> = marked.chain(additions.trace()).collect();
+    let with_trace;
     match head.meta() {
-        Some(present) => {
-            let whole = 0..marks.len();
-            let members: Vec<_> = walk::members(&marks, &whole).collect();
-            let marks: Vec<_> =
-                members.iter().map(|(key, _, value)| (&**key, &marks[value.clone()])).collect();
-            patch.edit_members(&present.span, |_| false, &marks);
+        Some(present) => drop(patch.edit_members(&present.span, |key| additions.is_outdated(key), &marked)),
+        None if additions.trace.is_empty() => set.push(("_meta", &marks)),
+        None => {
+            with_trace = authored::object(&marked);
+            set.push(("_meta", &with_trace));
         }
-        None => set.push(("_meta", &marks)),
     }
     match &head.params {
         Some(params) => drop(patch.edit_members(&params.span, |_| false, &set)),
@@ -234,13 +279,30 @@ fn mark_modern(
 }
 
 /// Removes from a modern client's request what a legacy server does not know: `_meta` keys, and input for another round.
-fn unmark_modern(patch: &mut Patch<'_>, head: &Head<'_>, token: Option<&[u8]>) {
+fn unmark_modern(patch: &mut Patch<'_>, head: &Head<'_>, additions: &Additions<'_>, token: Option<&[u8]>) {
     if let Some(params) = head.params.as_ref().filter(|params| params.round_key.is_some()) {
         patch.edit_members(&params.span, |key| ["requestState", "inputResponses"].contains(&key), &[]);
     }
     let Some(present) = head.meta() else { return };
     let token = token.map(|token| (meta::PROGRESS_TOKEN, token));
-    patch.edit_members(&present.span, |key| meta::REQUEST_KEYS.contains(&key), token.as_slice());
+    if additions.trace.is_empty() {
+        patch.edit_members(&present.span, |key| meta::REQUEST_KEYS.contains(&key), token.as_slice());
+        return;
+    }
+    let set: Vec<_> = token.into_iter().chain(additions.trace()).collect();
+    let is_unwanted = |key: &str| meta::REQUEST_KEYS.contains(&key) || additions.is_outdated(key);
+    patch.edit_members(&present.span, is_unwanted, &set);
+}
+
+/// Tells the server the trace of a request that needs no other change of its `_meta` than that of the progress token.
+fn mark_trace(patch: &mut Patch<'_>, head: &Head<'_>, additions: &Additions<'_>, token: Option<&[u8]>) {
+    let token = token.map(|token| (meta::PROGRESS_TOKEN, token));
+    let set: Vec<_> = token.into_iter().chain(additions.trace()).collect();
+    match (head.meta(), &head.params) {
+        (Some(present), _) => drop(patch.edit_members(&present.span, |key| additions.is_outdated(key), &set)),
+        (None, Some(params)) => drop(patch.set_member(&params.span, "_meta", &authored::object(&set))),
+        (None, None) => {}
+    }
 }
 
 /// The `_meta` of a request that the gateway writes, for a client with these capabilities.

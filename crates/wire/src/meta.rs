@@ -14,6 +14,8 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// The trace that a request belongs to, as in the HTTP header of that name.
 pub const TRACEPARENT: &str = "traceparent";
+/// What systems add to that trace. The gateway reads it only while calls are traced.
+pub const TRACESTATE: &str = "tracestate";
 pub const PROGRESS_TOKEN: &str = "progressToken";
 /// The task that a message of revision 2025-11-25 belongs to, as an object with its id.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";

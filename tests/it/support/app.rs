@@ -338,6 +338,7 @@ pub fn config(folder: &Path) -> Config {
         stale_rights: Duration::from_secs(300),
         recording: Recording::default(),
         telemetry: false,
+        traces: None,
         child_env: std::env::vars_os().collect(),
         stdio_user: None,
         child_descriptors: None,

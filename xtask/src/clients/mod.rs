@@ -31,6 +31,7 @@ const CLIENTS: &[(&str, Runner, &str, Behind)] = &[
     ("Python SDK", Runner::Python(Sdk::Two), "legacy.py", Behind::Common),
     ("modern Python SDK", Runner::Python(Sdk::Two), "modern.py", Behind::Common),
     ("Rust SDK", Runner::Program, "rmcp-client", Behind::Common),
+    ("traces of the Python SDK", Runner::Python(Sdk::Two), "traces.py", Behind::Common),
     ("TypeScript SDK through a balancer", Runner::Node, "sdk.mjs", Behind::Balanced),
     ("modern TypeScript SDK through a balancer", Runner::Node, "modern.mjs", Behind::Balanced),
     ("Python SDK through a balancer", Runner::Python(Sdk::Two), "legacy.py", Behind::Balanced),

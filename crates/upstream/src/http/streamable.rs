@@ -307,6 +307,11 @@ impl Streamable {
         headers
     }
 
+    /// The id of the session, as text.
+    pub fn session_id(&self) -> Option<&str> {
+        self.session.id.get().and_then(|id| id.to_str().ok())
+    }
+
     fn learn_session(&self, head: &ResponseHead) {
         if self.session.id.get().is_none()
             && let Some(id) = head.session.as_ref().and_then(|id| HeaderValue::from_bytes(id).ok())
