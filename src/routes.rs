@@ -131,6 +131,7 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Development, ui::asset),
         route!(Development, ui::servers),
         route!(Development, ui::tools),
+        route!(Development, ui::activity),
         route!(Development, ui::groups),
         route!(Development, ui::prompts),
         route!(Development, ui::resources),

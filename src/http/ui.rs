@@ -34,6 +34,12 @@ pub async fn tools() -> Redirect {
 }
 
 /// Redirects to the page of that name: people type such paths.
+#[utoipa::path(get, path = "/activity", tag = "dashboard pages", responses((status = 307)))]
+pub async fn activity() -> Redirect {
+    to_page("activity")
+}
+
+/// Redirects to the page of that name: people type such paths.
 #[utoipa::path(get, path = "/groups", tag = "dashboard pages", responses((status = 307)))]
 pub async fn groups() -> Redirect {
     to_page("groups")

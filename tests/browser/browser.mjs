@@ -58,7 +58,8 @@ export async function open(
   page.on('pageerror', (error) => seen.errors.push(error.message))
   page.on('response', async (response) => {
     // A stream does not end, so it is not waited for.
-    if (response.url().includes('/api/') && !response.url().endsWith('/events')) {
+    const isStream = response.headers()['content-type']?.startsWith('text/event-stream')
+    if (response.url().includes('/api/') && !isStream) {
       seen.bodies.push(await response.text().catch(() => ''))
     }
   })

@@ -29,9 +29,15 @@ async function start(test, command, args, options = {}) {
 
 export async function startGateway(test, variables = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'toolgate-browser-'))
+  const gateway = await startIn(test, folder, variables)
+  test.after(() => rmSync(folder, { recursive: true, force: true }))
+  return gateway
+}
+
+/** Starts a gateway on the data of an earlier one. */
+export async function startIn(test, folder, variables = {}) {
   const env = { PATH: process.env.PATH, HOME: folder, PORT: '0', ...variables }
   const { child, ended, address } = await start(test, TOOLGATE, ['start'], { cwd: folder, env })
-  test.after(() => rmSync(folder, { recursive: true, force: true }))
   return new Gateway(address, child, ended, folder)
 }
 
@@ -49,6 +55,27 @@ class Gateway {
 
   register(input) {
     return this.ask('POST', '/api/v0/servers', input)
+  }
+
+  async stop() {
+    this.child.kill('SIGTERM')
+    await this.ended
+  }
+
+  /** Calls a tool over REST; it may fail. */
+  call(name, args = {}) {
+    return this.ask('POST', '/api/v0/tools/invoke', { name, ...args }).catch(() => undefined)
+  }
+
+  /** The records of calls, newest first, once there are so many. */
+  async calls(least, query = '') {
+    const deadline = Date.now() + 30_000
+    for (;;) {
+      const { calls } = await this.ask('GET', `/api/v0/calls?${query}`)
+      if (calls.length >= least) return calls
+      if (Date.now() > deadline) throw new Error(`only ${calls.length} calls are recorded, not ${least}`)
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
   }
 }
 

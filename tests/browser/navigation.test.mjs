@@ -117,7 +117,7 @@ for (const width of [390, 320]) {
     const gateway = await startGateway(t)
     const visit = await open(t, gateway, { width, height: 700 })
     const links = visit.page.getByRole('navigation', { name: 'Pages' }).getByRole('link')
-    assert.equal(await links.count(), 8)
+    assert.equal(await links.count(), 9)
     for (const link of await links.all()) {
       const { x, width: own } = await link.boundingBox()
       assert.ok(x >= 0 && x + own <= width, `${await link.textContent()} is at ${x}`)
@@ -137,7 +137,7 @@ test('an address without a page says so, and a typed path leads to its page', as
   await assertAccessible(page, 'an unknown page')
   await page.getByRole('link', { name: 'Show the overview' }).click()
   await page.getByText('All servers are connected').waitFor()
-  for (const name of ['servers', 'tools', 'groups', 'prompts', 'resources', 'system']) {
+  for (const name of ['activity', 'servers', 'tools', 'groups', 'prompts', 'resources', 'system']) {
     await page.goto(`${gateway.url}/${name}`)
     await page.locator(`[aria-current=page][href="#/${name}"]`).waitFor()
     assert.equal(page.url(), `${gateway.url}/#/${name}`)

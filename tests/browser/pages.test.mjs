@@ -10,6 +10,8 @@ import { fakeCommandWith, startFake, startGateway, stdio } from './gateway.mjs'
 
 const PAGES = [
   ['overview', '#/'],
+  ['activity', '#/activity'],
+  ['activity-filtered', '#/activity?outcome=tool_error&principal=nobody'],
   ['servers', '#/servers'],
   ['server', '#/servers/github'],
   ['server-failed', '#/servers/broken'],
@@ -30,7 +32,9 @@ const PAGES = [
   ['system', '#/system'],
 ]
 const EMPTY = PAGES.filter(([name]) =>
-  ['overview', 'servers', 'tools', 'groups', 'prompts', 'resources', 'system', 'add-by-command'].includes(name),
+  ['overview', 'activity', 'servers', 'tools', 'groups', 'prompts', 'resources', 'system', 'add-by-command'].includes(
+    name,
+  ),
 )
 
 async function fill(t, gateway) {
@@ -64,7 +68,7 @@ async function visitAll(visit, gateway, pages, suffix) {
   for (const [name, hash] of pages) {
     await visit.page.goto(`${gateway.url}/${hash}`)
     await visit.page.getByRole('main').locator(':scope > *').first().waitFor()
-    await visit.page.getByText('Loading …').waitFor({ state: 'hidden' })
+    await visit.page.waitForFunction(() => !document.body.innerText.includes('Loading …'))
     await assertAccessible(visit.page, `${name} ${suffix}`)
     await picture(visit.page, `${name}-${suffix}`)
     const wider = await visit.page.evaluate(
@@ -84,7 +88,9 @@ for (const scheme of ['light', 'dark']) {
       const visit = await open(t, gateway, { width, height, scheme })
       await visitAll(visit, gateway, EMPTY, `empty-${scheme}-${size}`)
       await fill(t, gateway)
-      await visitAll(visit, gateway, PAGES, `${scheme}-${size}`)
+      const calls = await gateway.calls(2)
+      const opened = calls.map(({ id, outcome }) => [`call-${outcome}`, `#/activity/${id}`])
+      await visitAll(visit, gateway, [...PAGES, ...opened], `${scheme}-${size}`)
       assertClean(visit)
     })
   }
@@ -111,6 +117,7 @@ test('planted secrets appear nowhere', async (t) => {
   let shown = ''
   for (const hash of [
     '#/',
+    '#/activity',
     '#/servers/web',
     '#/servers/local',
     '#/servers/web/edit',

@@ -214,8 +214,10 @@ fn the_tables_of_the_page_match_the_routes() {
         routes::table().into_iter().partition(|route| route.access == AccessLevel::Development);
     for route in development {
         let path = route.path.as_str();
-        let is_typed =
-            matches!(path, "/servers" | "/tools" | "/groups" | "/prompts" | "/resources" | "/system");
+        let is_typed = matches!(
+            path,
+            "/activity" | "/servers" | "/tools" | "/groups" | "/prompts" | "/resources" | "/system"
+        );
         let is_page = matches!(path, "/" | "/index.html") || path.starts_with("/assets/") || is_typed;
         assert!(is_page || route.path.starts_with("/api/dashboard/"), "{}", route.path);
     }

@@ -40,6 +40,7 @@ async fn an_empty_gateway_says_how_to_add_the_first_server() {
     assert_eq!(overview["mode"], "development");
     assert_eq!(overview["version"], format!("v{}", env!("CARGO_PKG_VERSION")));
     assert_eq!(overview["troubleshooting"], json!([]));
+    assert_eq!((&overview["call_log"], &overview["records_problem"]), (&json!("summary"), &Value::Null));
     assert!(overview["empty_state"]["title"].is_string());
     let endpoint = &overview["endpoints"][0];
     assert_eq!(endpoint["url"], format!("http://{}/mcp", app.address));

@@ -50,9 +50,16 @@ async fn after_a_full_disk_confirmed_changes_are_kept_and_refused_ones_are_not()
     let overview = gateway.get("/api/dashboard/overview").await.expect(200).json();
     assert_eq!(overview["status"], "degraded");
     assert!(overview["store_problem"].as_str().unwrap().starts_with("changes cannot be saved"), "{overview}");
+    let records_problem =
+        async || gateway.get("/api/dashboard/overview").await.expect(200).json()["records_problem"].clone();
+    eventually("it says that calls are not recorded", async || {
+        records_problem().await.as_str().is_some_and(|told| told.starts_with("calls cannot be recorded"))
+    })
+    .await;
 
     limit_file_size(gateway.id(), None);
     eventually("it heals by itself", || is_ready_as(&gateway, "ok")).await;
+    eventually("calls are recorded again", async || records_problem().await.is_null()).await;
     assert_eq!(gateway.get("/api/dashboard/overview").await.json()["store_problem"], Value::Null);
     let mut names = vec!["before".to_owned()];
     for number in 10..60 {

@@ -271,6 +271,9 @@ async fn nothing_is_recorded_if_records_are_off() {
     assert!(records(&app, "").await.is_empty());
     let stats = app.get("/api/v0/stats").await.expect(200).json();
     assert_eq!(stats["rows"], json!([]));
+    assert_eq!(stats["total"]["calls"], 0);
+    let overview = app.get("/api/dashboard/overview").await.expect(200).json();
+    assert_eq!((&overview["call_log"], &overview["records_problem"]), (&json!("off"), &Value::Null));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -343,6 +346,11 @@ async fn statistics_are_those_of_the_records() {
         let series = servers["series"].as_array().unwrap();
         assert_eq!(series.len(), 60);
         assert_eq!(series.iter().map(|point| point["calls"].as_u64().unwrap()).sum::<u64>(), 60);
+        let total = &servers["total"];
+        assert_eq!((&total["calls"], &total["errors"]), (&json!(60), &json!(10)));
+        let row = |at: usize, key: &str| servers["rows"][at][key].as_f64().unwrap();
+        let (low, high) = (row(1, "p95_ms").min(row(0, "p95_ms")), row(1, "p95_ms").max(row(0, "p95_ms")));
+        assert!((low..=high).contains(&total["p95_ms"].as_f64().unwrap()), "{servers}");
         let callers = stats("by=principal").await;
         assert_eq!(
             (&callers["rows"][0]["key"], &callers["rows"][0]["calls"]),

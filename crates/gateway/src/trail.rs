@@ -95,7 +95,7 @@ impl CallMethod {
 }
 
 /// Where a request came in.
-enum Origin {
+pub(super) enum Origin {
     Agent(Arc<Caller>),
     /// A person, at this path of the REST API or of the dashboard.
     Person {

@@ -356,6 +356,8 @@ fn name_of(counted: &str) -> &str {
 pub struct StatsBody {
     /// Those with most calls first.
     rows: Vec<StatsRow>,
+    /// All rows together.
+    total: StatsTotal,
     /// 60 points, the oldest first.
     series: Vec<StatsPoint>,
 }
@@ -374,6 +376,16 @@ pub struct StatsRow {
     gateway_p50_ms: f64,
     /// Of requests and responses.
     bytes: u64,
+}
+
+/// The calls of all rows together.
+#[derive(Serialize, ToSchema)]
+pub struct StatsTotal {
+    calls: u64,
+    errors: u64,
+    p50_ms: f64,
+    p95_ms: f64,
+    p99_ms: f64,
 }
 
 /// The calls of a 60th of the window.
@@ -433,6 +445,15 @@ pub async fn stats(State(face): State<Face>, query: Query) -> HandlerResult<Json
     let milliseconds = |histogram: &model::Histogram, part: f64| {
         (histogram.quantile(part).as_secs_f64() * 1e6).round() / 1e3
     };
+    let mut durations = model::Histogram::default();
+    stats.rows.iter().for_each(|(_, sum)| durations.merge(&sum.durations));
+    let total = StatsTotal {
+        calls: stats.rows.iter().map(|(_, sum)| sum.calls).sum(),
+        errors: stats.rows.iter().map(|(_, sum)| sum.errors).sum(),
+        p50_ms: milliseconds(&durations, 0.5),
+        p95_ms: milliseconds(&durations, 0.95),
+        p99_ms: milliseconds(&durations, 0.99),
+    };
     let row = |(key, sum): (String, Sum)| StatsRow {
         key: if kind == CountedKind::Principal { name_of(&key).to_owned() } else { key },
         calls: sum.calls,
@@ -452,6 +473,7 @@ pub async fn stats(State(face): State<Face>, query: Query) -> HandlerResult<Json
     };
     Ok(Json(StatsBody {
         rows: stats.rows.into_iter().map(row).collect(),
+        total,
         series: stats.series.into_iter().map(point).collect(),
     }))
 }

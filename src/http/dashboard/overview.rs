@@ -12,6 +12,7 @@ use crate::http::{Face, VERSION};
 use gateway::caller::Scope;
 use gateway::overview::FailedCall;
 use gateway::recent_clients::RecentClient;
+use gateway::recorder::{CallLog, Recorder};
 use model::time;
 
 /// How many recent failures are shown.
@@ -37,6 +38,10 @@ pub struct Overview {
     troubleshooting: Vec<String>,
     /// Why changes cannot be stored now; `null` if they can.
     store_problem: Option<String>,
+    /// What is recorded of calls: `off`, `summary` or `full`.
+    call_log: &'static str,
+    /// Why calls cannot be recorded now; `null` if they can, or if nothing is to be recorded.
+    records_problem: Option<String>,
     /// The last calls that failed, newest first.
     recent_failures: Vec<RecentFailure>,
     /// The MCP clients that connected last, newest first; at most 10.
@@ -96,10 +101,25 @@ pub async fn show(State(face): State<Face>, headers: HeaderMap) -> Json<Overview
         tool_group_count: counts.groups,
         troubleshooting: face.gateway.troubles(),
         store_problem: face.gateway.store_problem(),
+        call_log: shown_call_log(face.gateway.recorder.recording.calls),
+        records_problem: records_problem(&face.gateway.recorder),
         recent_failures: catalog.failed_calls(FAILURES).into_iter().map(RecentFailure::of).collect(),
         recent_clients: face.gateway.recent_clients().into_iter().map(ConnectedClient::of).collect(),
         empty_state: (counts.servers == 0).then(|| no_servers(&base)),
     })
+}
+
+fn shown_call_log(calls: CallLog) -> &'static str {
+    match calls {
+        CallLog::Off => "off",
+        CallLog::Summary => "summary",
+        CallLog::Full => "full",
+    }
+}
+
+fn records_problem(recorder: &Recorder) -> Option<String> {
+    let reason = recorder.failure()?;
+    Some(format!("calls cannot be recorded: {reason}; calls themselves are not affected"))
 }
 
 fn endpoints(base: &str) -> Vec<LabelledUrl> {

@@ -26,7 +26,25 @@ export type RenderedPrompt = Schemas['RenderedPrompt']
 export type Candidate = Schemas['ImportCandidate']
 export type Visibility = Schemas['VisibilityBody']
 export type Remark = Schemas['RemarkBody']
+export type Stats = Schemas['Stats']
 export type ImportOutcome = Schemas['ImportOutcome']
+
+/** Something that happened during a call. Older records have `kind`. */
+export interface CallMark {
+  at_ms: number
+  what?: string
+  kind?: string
+}
+
+/** A recorded call. Older records have no `sent_ms` and no `first_byte_ms`. */
+export type Call = Omit<Schemas['Call'], 'marks' | 'sent_ms' | 'first_byte_ms'> & {
+  marks: CallMark[]
+  sent_ms?: number | null
+  first_byte_ms?: number | null
+}
+
+/** A call with its arguments and its result, where they are kept. */
+export type CallDetails = Call & { arguments?: unknown; result?: unknown }
 
 /** The page to open if a server requires a sign-in. */
 export type Authorization = Schemas['PendingAuthorization']
@@ -115,6 +133,11 @@ export const api = {
   switch: (kind: 'servers' | 'tools' | 'prompts', name: string, enabled: boolean) =>
     ask<Schemas['Switched']>('PATCH', `${base}/${kind}/${part(name)}/enabled`, { body: { enabled } }),
 
+  calls: (parameters: URLSearchParams, signal: AbortSignal) =>
+    ask<{ calls: Call[]; next: string | null }>('GET', `/api/v0/calls?${parameters}`, { signal }),
+  call: (id: string, signal: AbortSignal) => ask<CallDetails>('GET', `/api/v0/calls/${part(id)}`, { signal }),
+  stats: (parameters: Record<string, string>) => ask<Stats>('GET', `/api/v0/stats?${new URLSearchParams(parameters)}`),
+
   why: (name: string, endpoint: { group?: string; server?: string }) =>
     ask<Visibility>('GET', `/api/v0/tools/why?${new URLSearchParams({ name, ...endpoint })}`),
 
@@ -141,6 +164,7 @@ export const api = {
 
 export const paths = {
   events: `${base}/events`,
+  calls: (parameters: URLSearchParams) => `/api/v0/calls/stream?${parameters}`,
   log: (server: string) => `/api/v0/servers/${part(server)}/logs?follow=true`,
   invoke: (tool: string) => `${base}/tools/${part(tool)}/invoke?log_level=info`,
 }

@@ -21,6 +21,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/activity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Redirects to the page of that name: people type such paths. */
+        get: operations["get_activity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/dashboard/diagnostics": {
         parameters: {
             query?: never;
@@ -1972,6 +1989,8 @@ export interface components {
         };
         /** @description The state of the gateway: health, counts, endpoints and recent failures. */
         Overview: {
+            /** @description What is recorded of calls: `off`, `summary` or `full`. */
+            call_log: string;
             empty_state?: components["schemas"]["EmptyState"] | null;
             /** @description The URLs of the MCP endpoints and the REST API. */
             endpoints: components["schemas"]["LabelledUrl"][];
@@ -1982,6 +2001,8 @@ export interface components {
             recent_clients: components["schemas"]["ConnectedClient"][];
             /** @description The last calls that failed, newest first. */
             recent_failures: components["schemas"]["RecentFailure"][];
+            /** @description Why calls cannot be recorded now; `null` if they can, or if nothing is to be recorded. */
+            records_problem?: string | null;
             resource_count: number;
             server_count: number;
             /** @description `ok`, or `degraded` if changes cannot be stored or an enabled server is failed or degraded. */
@@ -2296,6 +2317,8 @@ export interface components {
             rows: components["schemas"]["StatsRow"][];
             /** @description 60 points, the oldest first. */
             series: components["schemas"]["StatsPoint"][];
+            /** @description All rows together. */
+            total: components["schemas"]["StatsTotal"];
         };
         /** @description The calls of a 60th of the window. */
         StatsPoint: {
@@ -2328,6 +2351,19 @@ export interface components {
             gateway_p50_ms: number;
             /** @description The name of a server, user or client, or the full name of a tool. */
             key: string;
+            /** Format: double */
+            p50_ms: number;
+            /** Format: double */
+            p95_ms: number;
+            /** Format: double */
+            p99_ms: number;
+        };
+        /** @description The calls of all rows together. */
+        StatsTotal: {
+            /** Format: int64 */
+            calls: number;
+            /** Format: int64 */
+            errors: number;
             /** Format: double */
             p50_ms: number;
             /** Format: double */
@@ -2476,6 +2512,33 @@ export interface operations {
                 content: {
                     "text/html": string;
                 };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_activity: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            307: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description An error, with a message that says what is wrong */
             default: {

@@ -29,6 +29,11 @@ export function clock(then: string): string {
   return new Date(then).toLocaleTimeString('en', { hourCycle: 'h23' })
 }
 
+/** The day, in the time zone of the browser. */
+export function day(then: string): string {
+  return new Date(then).toLocaleDateString('en', { month: 'short', day: 'numeric' })
+}
+
 export function uptime(seconds: number): string {
   const parts = [
     [Math.floor(seconds / 86_400), 'd'],

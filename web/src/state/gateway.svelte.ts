@@ -5,6 +5,8 @@ import { api, paths, sentence } from '../api/client'
 import type { Diagnostics, EmptyState, Group, Overview, Prompt, Resource, Server, Template, Tool } from '../api/client'
 import { without } from '../logic/record'
 
+const OVERVIEW_MS = 10_000
+
 /** A list or record that may still be loading or may have failed to load. */
 class Loaded<T> {
   data = $state.raw<T | undefined>(undefined)
@@ -83,6 +85,10 @@ class Gateway {
   start(): void {
     void this.refreshAll()
     this.listen()
+    // Whether calls can be recorded changes without events. A page that nobody sees asks nothing.
+    setInterval(() => {
+      if (this.isLive && !document.hidden) void this.overview.refresh()
+    }, OVERVIEW_MS)
   }
 
   async refreshAll(): Promise<void> {

@@ -22,9 +22,16 @@ const PAGES: Hit[] = [
   {
     kind: 'page',
     name: 'Overview',
-    about: 'status, connecting an agent, failures',
+    about: 'status, the last hour, connecting an agent, failures',
     text: 'home',
     open: to(href('overview')),
+  },
+  {
+    kind: 'page',
+    name: 'Activity',
+    about: 'calls as they happen, and earlier ones',
+    text: 'history records calls log slow denied failed',
+    open: to(href('activity')),
   },
   { kind: 'page', name: 'Servers', about: 'all servers and their status', text: '', open: to(href('servers')) },
   { kind: 'page', name: 'Tools', about: 'all tools', text: 'run try', open: to(href('tools')) },

@@ -1,8 +1,10 @@
 // The current location: the part of the address after `#`, so that links can be shared and survive a reload.
 
-export type PageName = 'overview' | 'servers' | 'tools' | 'groups' | 'prompts' | 'resources' | 'system'
+import { queryText } from '../logic/query'
 
-const PAGES: PageName[] = ['overview', 'servers', 'tools', 'groups', 'prompts', 'resources', 'system']
+export type PageName = 'overview' | 'activity' | 'servers' | 'tools' | 'groups' | 'prompts' | 'resources' | 'system'
+
+const PAGES: PageName[] = ['overview', 'activity', 'servers', 'tools', 'groups', 'prompts', 'resources', 'system']
 
 export interface Place {
   page: PageName
@@ -34,6 +36,11 @@ export function href(page: PageName, ...rest: string[]): string {
   return `#/${parts.map(encodeURIComponent).join('/')}`
 }
 
+/** The address of a page with a query. */
+export function hrefWith(query: Record<string, string>, page: PageName, ...rest: string[]): string {
+  return href(page, ...rest) + queryText(query)
+}
+
 class Route {
   place = $state.raw(parse(location.hash))
 
@@ -47,8 +54,7 @@ class Route {
 
   /** Changes the query without a new entry in the history. */
   setQuery(query: Record<string, string>): void {
-    const kept = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ''))
-    const address = href(this.place.page, ...this.place.rest) + (kept.size > 0 ? `?${kept}` : '')
+    const address = hrefWith(query, this.place.page, ...this.place.rest)
     history.replaceState(null, '', address)
     this.place = parse(address)
   }
