@@ -34,7 +34,7 @@ use crate::routes;
 use budget::Budgets;
 use gateway::{Gateway, Sharing, init, now_ms};
 use mcp::{Mcp, Seals};
-use model::{Secret, time};
+use model::{AuditHead, Secret, time};
 use store::{self, DatabaseAddress, OpenOptions, Store, UnmigratedStore};
 use telemetry::{Metrics, Telemetry};
 use upstream::stdio::{ChildSettings, ChildUser, Guards};
@@ -173,6 +173,7 @@ impl App {
             telemetry,
         )
         .await?;
+        gateway.keep_audit(config.auditing);
         let settings = WebSettings {
             public_url: config.public_url.clone(),
             trust_proxy: config.trust_proxy,
@@ -390,6 +391,11 @@ pub async fn backup(config: &Config, target: &Path) -> anyhow::Result<store::Cop
 /// Checks the database for damage. A gateway may be running on it.
 pub async fn check(config: &Config) -> anyhow::Result<Vec<store::Finding>> {
     Ok(store::check(&store_options(config)).await?)
+}
+
+/// Checks the audit of the database. A gateway may be running on it.
+pub async fn verify_audit(config: &Config, noted: Option<AuditHead>) -> anyhow::Result<store::AuditReport> {
+    Ok(store::verify_audit(&store_options(config), noted).await?)
 }
 
 /// Opens the database of a gateway. One that it may not use stays as it is.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_methods)] // The environment is read here.
 
+mod auditing;
 mod children;
 mod database;
 mod limits;
@@ -21,6 +22,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use url::Url;
 
 use budget::Limits;
+use gateway::audit::Auditing;
 use gateway::recorder::Recording;
 use model::Secret;
 use store::DatabaseAddress;
@@ -84,6 +86,8 @@ pub struct Config {
     pub recording: Recording,
     /// How calls are traced; `None` if they are not.
     pub traces: Option<TraceSettings>,
+    /// How long the audit is kept.
+    pub auditing: Auditing,
     /// Environment of child processes: a part of that of the gateway.
     pub child_env: Vec<(OsString, OsString)>,
     /// `STDIO_USER`: name or number of the user that runs child processes.
@@ -181,6 +185,7 @@ impl Config {
             limits: limits::read(variables)?,
             recording: recording::read(variables)?,
             traces: traces::read(variables)?,
+            auditing: auditing::read(variables)?,
             child_env: children::environment(environment, variables.get("STDIO_ENV").as_deref()),
             stdio_user: variables.get("STDIO_USER"),
             child_descriptors: None,
@@ -345,6 +350,7 @@ mod tests {
             ("MAX_CALLS", "1.5"),
             ("MAX_PROCESSES", "18446744073709551616"),
             ("MAX_MESSAGE_MB", "5000"),
+            ("AUDIT_DAYS", "-1"),
             ("PARK_TIMEOUT_SEC", "0"),
             ("PARK_TIMEOUT_SEC", "86401"),
         ] {

@@ -13,7 +13,9 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
 use utoipa::openapi::{OpenApi, PathItem};
 
-use crate::http::api::{calls, clients, groups, logs, oauth, prompts, resources, servers, tools, users};
+use crate::http::api::{
+    audit, calls, clients, groups, logs, oauth, prompts, resources, servers, tools, users,
+};
 use crate::http::error::ErrorResponse;
 use crate::http::openapi::Operation;
 use crate::http::{Face, access, body, client_metadata, dashboard, elsewhere, openapi, system, ui};
@@ -121,6 +123,8 @@ pub fn table() -> Vec<HttpRoute> {
         route!(User, calls::stream),
         route!(User, calls::get),
         route!(Admin, calls::stats),
+        route!(Admin, audit::list),
+        route!(Admin, audit::verify),
         route!(Admin, users::list),
         route!(Admin, users::create),
         route!(User, users::whoami),

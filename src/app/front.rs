@@ -198,7 +198,9 @@ impl Front {
         let PlainHead { method, path, .. } = *head;
         let forwarded_for = head.headers.forwarded_for;
         let memory = Some(memory);
-        let asked = AccessRequest { method, path, token, forwarded_for, peer, memory, is_repeated: false };
+        let route = "";
+        let asked =
+            AccessRequest { method, path, route, token, forwarded_for, peer, memory, is_repeated: false };
         self.face.admit(head.access, &asked).await.map(|caller| caller.0)
     }
 

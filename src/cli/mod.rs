@@ -6,6 +6,7 @@
 
 mod answer;
 mod arguments;
+mod audit;
 mod authorize;
 mod calls;
 mod clients;
@@ -112,6 +113,7 @@ enum Command {
     Logs(logs::LogsArgs),
     Calls(calls::CallsArgs),
     Stats(calls::StatsArgs),
+    Audit(audit::AuditArgs),
     Open(open::OpenDashboard),
     #[command(visible_alias = "add")]
     Register(Box<register::Register>),
@@ -185,6 +187,7 @@ fn perform(arguments: Arguments, give_back_memory: fn()) -> anyhow::Result<Optio
         Command::Check(check) => database::check(check, output).map(Some),
         Command::MigrateStore(command) => migrate_store::run(command, output).map(Some),
         Command::RotateKey(command) => rotate_key::run(command, output).map(Some),
+        Command::Audit(audit) => audit::run(audit, registry, output).map(Some),
         Command::Completions(completions) => completions::run(completions, Arguments::command()).map(Some),
         Command::ManPages(pages) => man_pages::run(pages, Arguments::command()).map(Some),
         command => {
@@ -217,6 +220,7 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         | Command::Check(_)
         | Command::MigrateStore(_)
         | Command::RotateKey(_)
+        | Command::Audit(_)
         | Command::Completions(_)
         | Command::ManPages(_) => Ok(()),
         Command::Status(_) => status::run(invocation).await,

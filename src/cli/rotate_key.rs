@@ -42,6 +42,7 @@ pub fn run(command: RotateKey, format: Format) -> anyhow::Result<()> {
             secret_key: config.secret_key.clone(),
             new_key,
             finish,
+            now_ms: gateway::now_ms(),
         };
         Ok(store::rotate(&options).await?)
     })?;

@@ -1,11 +1,12 @@
 //! Access control: the access levels of routes, and the check that runs before every handler. In enterprise mode the
 //! caller is identified by a bearer token.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
@@ -14,13 +15,14 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::error::ErrorResponse;
+use super::guesses::source_of;
 use super::revocable::{UntilRevoked, until_revoked};
 use super::{Face, WebSettings, body};
 use budget::Bound;
 use gateway::caller::Owner;
 use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
-use model::{FieldError, Mode, Role};
+use model::{AuditOutcome, By, FieldError, Mode, Role};
 use telemetry::SignIn;
 
 /// Who may use a route. Development mode has no access control.
@@ -90,6 +92,33 @@ impl CurrentPrincipal {
     }
 }
 
+/// Who sends a request, for what it changes, and from which address.
+pub struct ChangedBy(pub By);
+
+impl FromRequestParts<Face> for ChangedBy {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, face: &Face) -> Result<Self, Infallible> {
+        let peer = parts.extensions.get::<Peer>();
+        let address =
+            peer.map(|peer| source(&face.settings, forwarded_for(&parts.headers), peer.0).to_string());
+        let principal = parts.extensions.get::<CurrentPrincipal>().and_then(|caller| caller.0.as_ref());
+        Ok(Self(by(principal, address)))
+    }
+}
+
+fn by(principal: Option<&Principal>, address: Option<String>) -> By {
+    match principal {
+        Some(Principal::User(user)) => By::user(user.holder.username.as_str(), address),
+        Some(Principal::Client(client)) => By::client(client.holder.name.as_str(), address),
+        None => By::anonymous(address),
+    }
+}
+
+/// What the audit calls the check of a token.
+pub const SIGN_IN: &str = "user.sign_in";
+const CLIENT_SIGN_IN: &str = "client.sign_in";
+
 impl Face {
     /// Identifies the caller and checks that they may use routes of this level.
     pub async fn admit(
@@ -150,56 +179,75 @@ impl Face {
         access: AccessLevel,
         request: &AccessRequest<'_>,
     ) -> Result<Principal, ErrorResponse> {
-        let token = request.token.ok_or_else(ErrorResponse::no_token)?;
+        let Some(token) = request.token else {
+            if access == AccessLevel::Admin {
+                self.note_refused_request(request, None);
+            }
+            return Err(ErrorResponse::no_token());
+        };
         let found = match self.gateway.identify(token, request.memory).await {
             Some(principal) => Ok(principal),
             // Boxed, since it is rarely needed.
-            None => Box::pin(self.identify_unknown(token, request)).await,
+            None => Box::pin(self.identify_unknown(token, access, request)).await,
         };
         if !request.is_repeated {
             let outcome = if found.is_ok() { SignIn::Recognized } else { SignIn::Refused };
             self.gateway.metrics.token_checked(outcome);
         }
         let principal = found?;
-        match (access, &principal) {
-            (AccessLevel::Client, Principal::Client(_)) => Ok(principal),
-            (AccessLevel::Client, Principal::User(_)) => Err(ErrorResponse::token_of("users", "MCP clients")),
-            (_, Principal::Client(_)) => Err(ErrorResponse::token_of("MCP clients", "users")),
-            (AccessLevel::Admin, Principal::User(user)) if user.holder.role != Role::Admin => {
-                Err(ErrorResponse::forbidden(format!(
-                    "this needs the role \"admin\", and {:?} has the role {:?}",
-                    user.holder.username.as_str(),
-                    user.holder.role.as_str()
-                )))
-            }
-            (_, Principal::User(_)) => Ok(principal),
+        let checked = check_level(access, &principal);
+        if checked.is_err() && access == AccessLevel::Admin {
+            self.note_refused_request(request, Some(&principal));
         }
+        checked.map(|()| principal)
     }
 
     /// Decides about a token that no user or client is known to have.
     async fn identify_unknown(
         &self,
         token: &[u8],
+        access: AccessLevel,
         request: &AccessRequest<'_>,
     ) -> Result<Principal, ErrorResponse> {
+        let refuse = |error: ErrorResponse| {
+            let action = if access == AccessLevel::Client { CLIENT_SIGN_IN } else { SIGN_IN };
+            let by = By::anonymous(Some(self.network(request.forwarded_for, request.peer)));
+            self.gateway.sum_up(by, action, "", AuditOutcome::Refused);
+            error
+        };
         if self.gateway.was_valid_lately(token) {
-            return Err(ErrorResponse::wrong_token());
+            return Err(refuse(ErrorResponse::wrong_token()));
         }
-        self.count_guess(request.forwarded_for, request.peer)?;
-        self.gateway.identify_anew(token).await?.ok_or_else(ErrorResponse::wrong_token)
+        self.count_guess(request.forwarded_for, request.peer).map_err(refuse)?;
+        self.gateway.identify_anew(token).await?.ok_or_else(|| refuse(ErrorResponse::wrong_token()))
+    }
+
+    /// Counts a request to an admin's route that is refused.
+    fn note_refused_request(&self, request: &AccessRequest<'_>, principal: Option<&Principal>) {
+        let by = by(principal, Some(self.network(request.forwarded_for, request.peer)));
+        let target = format!("{} {}", request.method, request.route);
+        self.gateway.sum_up(by, "api.request", &target, AuditOutcome::Refused);
+    }
+
+    /// The network of a client, by which strangers are counted.
+    fn network(&self, forwarded_for: Option<&str>, peer: IpAddr) -> String {
+        source_of(source(&self.settings, forwarded_for, peer)).to_string()
     }
 
     /// Checks that a request to initialize the gateway has the secret for that, if there is one.
     pub fn check_init_secret(&self, headers: &HeaderMap, peer: Peer) -> Result<(), ErrorResponse> {
         let Some(secret) = &self.settings.init_secret else { return Ok(()) };
-        let token = bearer_token(headers).ok_or_else(ErrorResponse::no_init_secret)?;
-        match is_same(token, secret.expose().as_bytes()) {
-            true => Ok(()),
-            false => {
-                self.count_guess(forwarded_for(headers), peer.0)?;
-                Err(ErrorResponse::wrong_init_secret())
-            }
+        let token = bearer_token(headers);
+        if token.is_some_and(|token| is_same(token, secret.expose().as_bytes())) {
+            return Ok(());
         }
+        let by = By::anonymous(Some(self.network(forwarded_for(headers), peer.0)));
+        self.gateway.sum_up(by, "gateway.initialize", "", AuditOutcome::Refused);
+        if token.is_none() {
+            return Err(ErrorResponse::no_init_secret());
+        }
+        self.count_guess(forwarded_for(headers), peer.0)?;
+        Err(ErrorResponse::wrong_init_secret())
     }
 
     /// Counts a wrong token. Fails if there were too many.
@@ -225,6 +273,23 @@ impl Face {
     }
 }
 
+/// Checks that a user or client may use routes of a level.
+fn check_level(access: AccessLevel, principal: &Principal) -> Result<(), ErrorResponse> {
+    match (access, principal) {
+        (AccessLevel::Client, Principal::Client(_)) => Ok(()),
+        (AccessLevel::Client, Principal::User(_)) => Err(ErrorResponse::token_of("users", "MCP clients")),
+        (_, Principal::Client(_)) => Err(ErrorResponse::token_of("MCP clients", "users")),
+        (AccessLevel::Admin, Principal::User(user)) if user.holder.role != Role::Admin => {
+            Err(ErrorResponse::forbidden(format!(
+                "this needs the role \"admin\", and {:?} has the role {:?}",
+                user.holder.username.as_str(),
+                user.holder.role.as_str()
+            )))
+        }
+        (_, Principal::User(_)) => Ok(()),
+    }
+}
+
 /// Compares two secrets in a time that tells nothing about where they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let (one, other) = (Sha256::digest(one), Sha256::digest(other));
@@ -235,6 +300,8 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 pub struct AccessRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
+    /// The path of the route, such as `/api/v0/servers/{name}`.
+    pub route: &'a str,
     /// The bearer token; `None` if it is missing or malformed.
     pub token: Option<&'a [u8]>,
     /// The last header with the addresses that proxies saw.
@@ -250,7 +317,8 @@ impl<'a> AccessRequest<'a> {
     pub fn of(head: &'a Parts, peer: IpAddr) -> Self {
         let (token, forwarded_for) = (bearer_token(&head.headers), forwarded_for(&head.headers));
         let (method, path) = (head.method.as_str(), head.uri.path());
-        Self { method, path, token, forwarded_for, peer, memory: None, is_repeated: false }
+        let route = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+        Self { method, path, route, token, forwarded_for, peer, memory: None, is_repeated: false }
     }
 }
 

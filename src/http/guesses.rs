@@ -51,7 +51,7 @@ impl Guesses {
 }
 
 /// Returns an IPv4 address as it is, and the network of an IPv6 address.
-fn source_of(address: IpAddr) -> IpAddr {
+pub fn source_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
-use super::access::Peer;
+use super::access::{ChangedBy, Peer};
 use super::error::{ErrorResponse, HandlerResult};
 use super::extract::json_object;
 use super::reply::{Json, serialized};
@@ -85,12 +85,13 @@ pub async fn metadata() -> Json<Metadata> {
 pub async fn init(
     State(face): State<Face>,
     Extension(peer): Extension<Peer>,
+    ChangedBy(by): ChangedBy,
     headers: HeaderMap,
     body: Bytes,
 ) -> HandlerResult<Json<Value>> {
     face.check_init_secret(&headers, peer)?;
     let mode = if body.iter().all(u8::is_ascii_whitespace) { None } else { requested_mode(&body)? };
-    let admin = face.gateway.initialize(mode).await?;
+    let admin = face.gateway.initialize(mode, &by).await?;
     let mut answer = json!({ "status": format!("initialized in {} mode", face.gateway.mode.as_str()) });
     if let Some(admin) = admin {
         answer["admin_access_token"] = admin.token.secret().expose().into();

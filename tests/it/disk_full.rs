@@ -70,6 +70,12 @@ async fn after_a_full_disk_confirmed_changes_are_kept_and_refused_ones_are_not()
     let (_, folder) = gateway.end().await;
     let gateway = Process::start_in(folder, &[]).await;
     assert_eq!(group_names(&gateway).await, names);
+    let refused = gateway.get("/api/v0/audit?q=refused").await.expect(200).json();
+    assert_eq!(refused["entries"], json!([]), "what was refused is not in the audit");
+    let created = gateway.get("/api/v0/audit?action=group.create").await.expect(200).json();
+    assert_eq!(created["entries"].as_array().unwrap().len(), names.len());
+    let report = gateway.get("/api/v0/audit/verify").await.expect(200).json();
+    assert_eq!(report["ok"], true, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

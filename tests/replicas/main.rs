@@ -4,6 +4,7 @@
 // The support of the other integration tests has more than these use.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types, dead_code)]
 
+mod audit;
 mod catalog;
 mod cut_off;
 mod drain;

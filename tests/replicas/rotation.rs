@@ -50,8 +50,8 @@ async fn the_key_is_replaced_while_gateways_run() {
     let begun = result(&rotate(&folder, &config, &old, &new, &[]).await);
     assert_eq!(begun["finished"], json!(false), "{begun}");
     assert_eq!(begun["waiting_for"].as_array().unwrap().len(), 2, "{begun}");
-    // The server, the admin, the user and the client.
-    assert_eq!((&begun["rows"], &begun["unreadable"]), (&json!(4), &json!([])), "{begun}");
+    // The server, the admin, the user and the client, an entry of the audit for each of them, and the key of the audit.
+    assert_eq!((&begun["rows"], &begun["unreadable"]), (&json!(9), &json!([])), "{begun}");
     assert_eq!(agent.call_text("s__echo", json!({ "text": "old" })).await, "old");
     let between = first.create_user("between", "user").await;
     accepts(&second, &between).await;
@@ -87,6 +87,9 @@ async fn the_key_is_replaced_while_gateways_run() {
         accepts(&fifth, token).await;
     }
     assert_eq!(fifth.call("s__echo", json!({ "text": "new" })).await, "new");
+    let report = fifth.get("/api/v0/audit/verify").await.expect(200).json();
+    // Both keys wrote entries: for four changes before, two meanwhile, and the begin and end of the rotation.
+    assert_eq!((&report["ok"], &report["entries"]), (&json!(true), &json!(8)), "{report}");
     let again = result(&rotate(&folder, &config, &new, &new, &[]).await);
     assert_eq!((&again["finished"], &again["rows"]), (&json!(true), &json!(0)));
 }

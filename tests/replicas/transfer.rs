@@ -51,7 +51,7 @@ async fn filled(fake: &Fake, variables: &[(&str, &str)]) -> (Process, [String; 2
 /// What the admin sees of everything.
 async fn shown(gateway: &Process, admin: &str) -> Vec<String> {
     let mut pages = Vec::new();
-    for path in ["server_configs", "tools", "tool-groups", "users", "clients"] {
+    for path in ["server_configs", "tools", "tool-groups", "users", "clients", "audit", "audit/verify"] {
         let headers = [("authorization", bearer(admin))];
         let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
         let page =

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::oauth::{AuthorizationPurpose, Content};
 use super::record::ServerRecord;
-use super::server_change::Terms;
 use super::{Error, Gateway, now_ms};
-use model::{Redactor, Registration, Secret, ServerName, time};
+use model::{AuditNote, AuditOutcome, By, Redactor, Registration, Secret, ServerName, time};
 use store::{AuthorizationKey, AuthorizationStatus, StoreError, StoredAuthorization};
 use upstream::oauth::{Provider, Unfinished};
 
@@ -37,6 +38,26 @@ pub struct SessionRecord {
     pub server_name: String,
     pub expires_at: String,
     pub error: String,
+}
+
+/// Why an authorization failed, and what is noted of that.
+#[derive(Clone)]
+pub(super) struct FailedAuthorization {
+    reason: String,
+    note: AuditNote,
+}
+
+impl FailedAuthorization {
+    fn new(error: &Error, by: &By, server: &ServerName) -> Self {
+        let reason = error.to_string();
+        let note = AuditNote::new(by, "authorization.fail", server.as_str(), now_ms());
+        let note = note.outcome(AuditOutcome::Failed).after(json!({ "error": reason }));
+        Self { reason, note }
+    }
+
+    fn parts(&self) -> (&str, &AuditNote) {
+        (&self.reason, &self.note)
+    }
 }
 
 impl Gateway {
@@ -68,13 +89,14 @@ impl Gateway {
         id: &str,
         state: &Secret,
         response: AuthorizationResponse,
+        by: &By,
     ) -> Result<ServerRecord, Error> {
         let authorization = self.find_authorization(AuthorizationKey::Id(id)).await?;
         check_open(&authorization)?;
         if !self.store.authorization_has_state(id, state).await? {
             return Err(Error::invalid("state: does not belong to this session"));
         }
-        self.finish(authorization, response).await
+        self.finish(authorization, response, by.clone()).await
     }
 
     /// Completes the authorization with this `state`, which a person's browser brought back.
@@ -82,10 +104,11 @@ impl Gateway {
         self: &Arc<Self>,
         state: &Secret,
         response: AuthorizationResponse,
+        by: &By,
     ) -> Result<ServerRecord, Error> {
         let authorization = self.find_authorization(AuthorizationKey::State(state)).await?;
         check_open(&authorization)?;
-        self.finish(authorization, response).await
+        self.finish(authorization, response, by.clone()).await
     }
 
     /// Finds an authorization. One that ended too long ago counts as deleted, even if it is still stored.
@@ -104,6 +127,7 @@ impl Gateway {
         self: &Arc<Self>,
         authorization: StoredAuthorization,
         response: AuthorizationResponse,
+        by: By,
     ) -> Result<ServerRecord, Error> {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let name = ServerName::parse(&authorization.server).map_err(|problem| {
@@ -116,23 +140,22 @@ impl Gateway {
             if !gateway.store.claim_authorization(&authorization.id, now_ms()).await? {
                 return Err(Error::invalid("this authorization session is no longer pending"));
             }
-            let finished = gateway.finish_claimed(&authorization, response).await;
-            let reason = finished.as_ref().err().map(ToString::to_string);
-            gateway.settle(authorization.id, reason).await;
+            let finished = gateway.finish_claimed(&authorization, response, &by).await;
+            let failure = finished.as_ref().err().map(|error| FailedAuthorization::new(error, &by, &name));
+            gateway.settle(authorization.id, failure).await;
             finished
         })
         .await
     }
 
     /// Stores how an authorization ended, now or later. Returns no error: its outcome is decided by now.
-    async fn settle(&self, authorization: String, error: Option<String>) {
-        if let Err(failure) =
-            self.store.settle_authorization(&authorization, error.as_deref(), now_ms()).await
-        {
-            tracing::warn!(error = %failure, "cannot store the outcome of an authorization; trying again later");
+    async fn settle(&self, authorization: String, failure: Option<FailedAuthorization>) {
+        let settled = failure.as_ref().map(FailedAuthorization::parts);
+        if let Err(error) = self.store.settle_authorization(&authorization, settled, now_ms()).await {
+            tracing::warn!(%error, "cannot store the outcome of an authorization; trying again later");
             let mut unsettled =
                 self.unsettled.lock().expect("no code panics while it holds the authorizations");
-            unsettled.push((authorization, error));
+            unsettled.push((authorization, failure));
         }
     }
 
@@ -141,8 +164,9 @@ impl Gateway {
         let waiting = || {
             self.unsettled.lock().expect("no code panics while it holds the authorizations").first().cloned()
         };
-        while let Some((authorization, error)) = waiting() {
-            self.store.settle_authorization(&authorization, error.as_deref(), now_ms()).await?;
+        while let Some((authorization, failure)) = waiting() {
+            let settled = failure.as_ref().map(FailedAuthorization::parts);
+            self.store.settle_authorization(&authorization, settled, now_ms()).await?;
             let mut unsettled =
                 self.unsettled.lock().expect("no code panics while it holds the authorizations");
             unsettled.retain(|(settled, _)| *settled != authorization);
@@ -154,6 +178,7 @@ impl Gateway {
         self: &Arc<Self>,
         authorization: &StoredAuthorization,
         response: AuthorizationResponse,
+        by: &By,
     ) -> Result<ServerRecord, Error> {
         let damaged = || Error::internal("a stored authorization cannot be read");
         let content = authorization.content.as_ref().ok_or_else(damaged)?;
@@ -177,7 +202,8 @@ impl Gateway {
         })?;
         content.grant = Some(grant.clone());
         self.keep_grant(&authorization.id, &content.to_secret()).await?;
-        let terms = Terms { keeps: content.keeps, expected: content.purpose.expected() };
+        let by = content.by.unwrap_or_else(|| by.clone());
+        let terms = content.purpose.terms(content.keeps, by);
         self.adopt(registration, grant, terms).await
     }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::audit::client_note;
 use super::principals::Principals;
 use super::{Error, Gateway, now_ms};
-use model::Client;
+use model::{By, Client};
 
 impl Gateway {
     /// All clients, sorted by name.
@@ -20,9 +21,13 @@ impl Gateway {
         find(self.catalog().principals(), name).cloned()
     }
 
-    pub async fn create_client(self: &Arc<Self>, input: Map<String, Value>) -> Result<Client, Error> {
+    pub async fn create_client(
+        self: &Arc<Self>,
+        input: Map<String, Value>,
+        by: &By,
+    ) -> Result<Client, Error> {
         self.require_enterprise()?;
-        let client = Client::parse(input)?;
+        let (client, by) = (Client::parse(input)?, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
@@ -31,7 +36,8 @@ impl Gateway {
                 return Err(Error::conflict(format!("client {:?} already exists", client.name.as_str())));
             }
             gateway.check_token_is_free(principals, &client.token)?;
-            gateway.store.put_client(&client, now_ms()).await?;
+            let note = client_note(&by, "client.create", None, Some(&client));
+            gateway.store.put_client(&client, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, principals.with_client(&gateway.store, client.clone()));
             tracing::info!(client = %client.name, "created a client");
             Ok(client)
@@ -43,8 +49,9 @@ impl Gateway {
         self: &Arc<Self>,
         name: &str,
         input: Map<String, Value>,
+        by: &By,
     ) -> Result<Client, Error> {
-        let name = self.client(name)?.name;
+        let (name, by) = (self.client(name)?.name, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
@@ -54,7 +61,8 @@ impl Gateway {
             if client.token.id() != before.token.id() {
                 gateway.check_token_is_free(principals, &client.token)?;
             }
-            gateway.store.put_client(&client, now_ms()).await?;
+            let note = client_note(&by, "client.update", Some(before), Some(&client));
+            gateway.store.put_client(&client, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, principals.with_client(&gateway.store, client.clone()));
             tracing::info!(client = %name, "changed a client");
             Ok(client)
@@ -62,13 +70,14 @@ impl Gateway {
         .await
     }
 
-    pub async fn delete_client(self: &Arc<Self>, name: &str) -> Result<(), Error> {
-        let name = self.client(name)?.name;
+    pub async fn delete_client(self: &Arc<Self>, name: &str, by: &By) -> Result<(), Error> {
+        let (name, by) = (self.client(name)?.name, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            find(catalog.principals(), name.as_str())?;
-            gateway.store.delete_client(&name, now_ms()).await?;
+            let before = find(catalog.principals(), name.as_str())?;
+            let note = client_note(&by, "client.delete", Some(before), None);
+            gateway.store.delete_client(&name, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, catalog.principals().without_client(&name));
             tracing::info!(client = %name, "deleted a client");
             Ok(())

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::audit::group_note;
 use super::catalog::Catalog;
 use super::{Error, Gateway, now_ms};
 use model::group::EVERYTHING;
-use model::{FieldError, Group};
+use model::{By, FieldError, Group};
 
 /// A group's configuration before and after it was replaced.
 pub struct GroupReplacement {
@@ -17,8 +18,8 @@ pub struct GroupReplacement {
 }
 
 impl Gateway {
-    pub async fn create_group(self: &Arc<Self>, input: Map<String, Value>) -> Result<Group, Error> {
-        let group = Group::parse(input)?;
+    pub async fn create_group(self: &Arc<Self>, input: Map<String, Value>, by: &By) -> Result<Group, Error> {
+        let (group, by) = (Group::parse(input)?, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
@@ -26,7 +27,8 @@ impl Gateway {
                 return Err(Error::conflict(format!("tool group {:?} already exists", group.name.as_str())));
             }
             check_members(&catalog, &group, None)?;
-            gateway.store.put_group(&group, now_ms()).await?;
+            let note = group_note(&by, "group.create", None, Some(&group));
+            gateway.store.put_group(&group, now_ms(), &note).await?;
             gateway.swap(catalog.with_group(group.clone()));
             tracing::info!(group = %group.name, "created a tool group");
             Ok(group)
@@ -38,15 +40,17 @@ impl Gateway {
         self: &Arc<Self>,
         name: &str,
         input: Map<String, Value>,
+        by: &By,
     ) -> Result<GroupReplacement, Error> {
         let name = self.catalog().group(name)?.name.clone();
-        let new = Group::parse_replacement(name, input)?;
+        let (new, by) = (Group::parse_replacement(name, input)?, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let old = catalog.group(new.name.as_str())?.clone();
             check_members(&catalog, &new, Some(&old))?;
-            gateway.store.put_group(&new, now_ms()).await?;
+            let note = group_note(&by, "group.update", Some(&old), Some(&new));
+            gateway.store.put_group(&new, now_ms(), &note).await?;
             gateway.swap(catalog.with_group(new.clone()));
             tracing::info!(group = %new.name, "replaced a tool group");
             Ok(GroupReplacement { old, new })
@@ -54,13 +58,13 @@ impl Gateway {
         .await
     }
 
-    pub async fn delete_group(self: &Arc<Self>, name: &str) -> Result<(), Error> {
-        let name = self.catalog().group(name)?.name.clone();
+    pub async fn delete_group(self: &Arc<Self>, name: &str, by: &By) -> Result<(), Error> {
+        let (name, by) = (self.catalog().group(name)?.name.clone(), by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            catalog.group(name.as_str())?;
-            gateway.store.delete_group(&name).await?;
+            let note = group_note(&by, "group.delete", Some(catalog.group(name.as_str())?), None);
+            gateway.store.delete_group(&name, &note).await?;
             gateway.swap(catalog.without_group(&name));
             tracing::info!(group = %name, "deleted a tool group");
             Ok(())

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use super::audit::user_note;
 use super::{Error, Gateway, now_ms};
-use model::{HolderName, Mode, PrincipalId, Role, Token, User};
+use model::{AuditNote, By, HolderName, Mode, PrincipalId, Role, Token, User};
 use store::Store;
 
 const FIRST_ADMIN: &str = "admin";
 
 impl Gateway {
     /// Creates the first admin and returns it. In development mode there are no users, so nothing is done.
-    pub async fn initialize(self: &Arc<Self>, mode: Option<Mode>) -> Result<Option<User>, Error> {
+    pub async fn initialize(self: &Arc<Self>, mode: Option<Mode>, by: &By) -> Result<Option<User>, Error> {
         if mode.is_some_and(|mode| mode != self.mode) {
             return Err(Error::invalid(format!(
                 "field \"mode\" does not match: this server runs in {} mode; SERVER_MODE sets the mode when it starts",
@@ -19,11 +20,11 @@ impl Gateway {
         }
         match self.mode {
             Mode::Development => Ok(None),
-            Mode::Enterprise => self.make_first_admin().await.map(Some),
+            Mode::Enterprise => self.make_first_admin(by.clone()).await.map(Some),
         }
     }
 
-    async fn make_first_admin(self: &Arc<Self>) -> Result<User, Error> {
+    async fn make_first_admin(self: &Arc<Self>, by: By) -> Result<User, Error> {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
@@ -33,7 +34,8 @@ impl Gateway {
                 ));
             }
             let admin = first_admin()?;
-            gateway.store.initialize(gateway.mode, &admin, now_ms()).await?;
+            let note = AuditNote { target: String::new(), ..user_note(&by, "gateway.initialize", None, Some(&admin)) };
+            gateway.store.initialize(gateway.mode, &admin, now_ms(), &note).await?;
             let mut principals = catalog.principals().with_user(&gateway.store, None, admin.clone());
             principals.is_initialized = true;
             gateway.swap_principals(&catalog, principals);
@@ -60,7 +62,10 @@ pub async fn reset_admin(store: &Store) -> Result<User, Error> {
         }
     }
     let admin = first_admin()?;
-    store.put_user(&admin, now_ms()).await?;
+    let users = store.load_users().await?;
+    let before = users.iter().find(|user| user.username == admin.username);
+    let note = user_note(&By::command_line(), "user.reset_token", before, Some(&admin));
+    store.put_user(&admin, now_ms(), &note).await?;
     Ok(admin)
 }
 

@@ -2,7 +2,7 @@
 //! Reading order: `catalog` (everything registered), `caller` (who asks, at which endpoint), `members`, `view`, `lists`
 //! and `greeting` (what an endpoint shows), `change`, `reconcile` and `catch_up` (what every change goes through, repairs
 //! after a failed one, and the changes of other gateways), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
-//! `record`, `overview` and `difference` (what people see of it), `oauth`, `authorizations` and `grants` (servers that
+//! `record`, `overview` and `difference` (what people see of it), `audit` (what is noted of changes), `oauth`, `authorizations` and `grants` (servers that
 //! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
 //! access), `usage` and `quota` (what they use of their limits), `destination`, `engine`, `stopwatch` and `ending` (how a request is sent to a
 //! server, and its outcome), `trail`, `recorder` and `spans` (what is recorded of it), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
@@ -13,6 +13,7 @@
 mod admission;
 pub mod answer;
 pub mod audience;
+pub mod audit;
 pub mod authorizations;
 pub mod caller;
 pub mod catalog;
@@ -89,7 +90,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use budget::Budgets;
-use model::{LogLevel, Mode, Offering, ServerName, Status, Topic, time};
+use model::{AuditOutcome, By, LogLevel, Mode, Offering, ServerName, Status, Topic, time};
 use store::Store;
 use telemetry::traces::Tracer;
 use telemetry::{Metrics, Telemetry};
@@ -105,6 +106,8 @@ pub use store::{Health as StoreHealth, Replica};
 pub use upstream::{Journal, JournalLine, JournalLines, JournalReader, KEPT_LINES, News};
 
 use audience::OwnLists;
+use audit::AuditSums;
+use authorizations::FailedAuthorization;
 use caller::{Owner, Profile, Viewer};
 use catch_up::Progress;
 use grants::Keeper;
@@ -152,7 +155,7 @@ pub struct Gateway {
     /// Servers whose lists could not be stored yet.
     late_offerings: Mutex<BTreeSet<ServerName>>,
     /// Ended authorizations whose result could not be stored yet, with the error of those that failed.
-    unsettled: Mutex<Vec<(String, Option<String>)>>,
+    unsettled: Mutex<Vec<(String, Option<FailedAuthorization>)>>,
     /// Whether authorizations that the last stop interrupted still have to be marked as failed in the database.
     has_interrupted: AtomicBool,
     /// Servers that are being registered, changed or removed, which may take as long as connecting does.
@@ -169,6 +172,8 @@ pub struct Gateway {
     recent_clients: RecentClients,
     /// The records of calls.
     pub recorder: Arc<Recorder>,
+    /// What happened too often to have entries of its own in the audit.
+    audit_sums: AuditSums,
     /// The most verbose level that any agent asked for.
     log_level: Mutex<Option<LogLevel>>,
     /// Signals that the catalog was swapped.
@@ -260,6 +265,7 @@ impl Gateway {
             interviews: Interviews::default(),
             recent_clients: RecentClients::default(),
             recorder: Arc::new(Recorder::new(recording, store.records())),
+            audit_sums: AuditSums::default(),
             store,
             upstream_options: options,
             events,
@@ -311,6 +317,7 @@ impl Gateway {
         if tokio::time::timeout(LAST_TASKS, self.upstream_options.tasks.wait()).await.is_err() {
             tracing::warn!("stopped waiting for links that do not close or grants that are not renewed");
         }
+        self.write_last_sums().await;
         self.recorder.stop().await;
         self.leave().await;
         self.store.close().await;
@@ -367,6 +374,10 @@ impl Gateway {
             // The lists in memory are right, and `reconcile` stores them as soon as that works.
             tracing::error!(server = %name, %error, "cannot store the lists of a server");
             self.late_offerings.lock().expect("no code panics while it holds the names").insert(name.clone());
+        }
+        if !entry.offering().same_as(&offering) {
+            let by = By::system(name.as_str());
+            self.sum_up(by, "server.change_lists", name.as_str(), AuditOutcome::Ok);
         }
         let tools = offering.tools.len();
         tracing::info!(server = %name, tools, "the lists of a server changed");

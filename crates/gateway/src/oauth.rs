@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::record::ServerRecord;
 use super::server_change::{Expected, Keeps, Terms, Unconnected};
 use super::{Error, Gateway, now_ms};
-use model::{Redactor, Registration, Secret, Status, time};
+use model::{AuditNote, By, Redactor, Registration, Secret, Status, time};
 use upstream::Denial;
 use upstream::oauth::{Challenge, Flow, Grant, Provider};
 
@@ -50,6 +50,9 @@ pub(super) struct Content {
     pub purpose: AuthorizationPurpose,
     pub registration: Map<String, Value>,
     pub keeps: Keeps,
+    /// Who asked for it; missing in those of earlier versions.
+    #[serde(default)]
+    pub by: Option<By>,
     pub flow: Flow,
     /// Stored before it is used for the first time.
     pub grant: Option<Grant>,
@@ -81,7 +84,7 @@ impl Gateway {
         let mut provider = found.map_err(|reason| unusable(&reason))?.ok_or_else(|| unusable(""))?;
         let settings = &endpoint.oauth;
         if let Some(redirect_uri) = settings.redirect_uri.clone() {
-            let pending = self.begin(provider, registration, &redirect_uri, purpose, terms.keeps).await?;
+            let pending = self.begin(provider, registration, &redirect_uri, purpose, &terms).await?;
             return Ok(RegistrationOutcome::AuthorizationRequired(pending));
         }
         match (&settings.client_id, &settings.client_secret) {
@@ -100,6 +103,7 @@ impl Gateway {
         self: &Arc<Self>,
         name: &str,
         redirect_uri: Option<String>,
+        by: &By,
     ) -> Result<PendingAuthorization, Error> {
         let entry = self.catalog().require(name)?.clone();
         let mut registration = (*entry.registration).clone();
@@ -132,7 +136,9 @@ impl Gateway {
         let found = Provider::find(endpoint, &challenge, &self.upstream_options).await;
         let provider = found.map_err(Error::upstream)?.ok_or_else(without)?;
         let redirect_uri = redirect_uri.ok_or_else(|| Error::oauth_required(name))?;
-        self.begin(provider, registration, &redirect_uri, AuthorizationPurpose::Reauthorize, Keeps::ALL).await
+        let purpose = AuthorizationPurpose::Reauthorize;
+        let terms = purpose.terms(Keeps::ALL, by.clone());
+        self.begin(provider, registration, &redirect_uri, purpose, &terms).await
     }
 
     async fn begin(
@@ -141,7 +147,7 @@ impl Gateway {
         mut registration: Registration,
         redirect_uri: &str,
         purpose: AuthorizationPurpose,
-        keeps: Keeps,
+        terms: &Terms,
     ) -> Result<PendingAuthorization, Error> {
         let credentials = self.credentials_for(&mut registration).await?;
         let (known, lacking) = match &credentials {
@@ -157,12 +163,20 @@ impl Gateway {
         let redactor = Redactor::of(&registration.config);
         let begun = begun.map_err(|reason| Error::upstream(redactor.redact(&reason)))?;
         let now = now_ms();
-        let content =
-            Content { purpose, registration: registration.to_json(), keeps, flow: begun.flow, grant: None };
+        let content = Content {
+            purpose,
+            registration: registration.to_json(),
+            keeps: terms.keeps,
+            by: Some(terms.by.clone()),
+            flow: begun.flow,
+            grant: None,
+        };
         let id = super::random_id();
+        let note = AuditNote::new(&terms.by, "authorization.begin", name.as_str(), now);
+        let note = note.after(registration.masked_json());
         let expires_at = now.saturating_add(self.authorization_life_ms());
         self.store
-            .insert_authorization(&id, &name, &begun.state, &content.to_secret(), expires_at, now)
+            .insert_authorization(&id, &name, &begun.state, &content.to_secret(), expires_at, &note)
             .await?;
         tracing::info!(server = %name, "a server waits for a person's authorization");
         Ok(PendingAuthorization {
@@ -195,11 +209,20 @@ impl Gateway {
 impl AuthorizationPurpose {
     /// What is expected to be registered when the grant was issued. What people changed while another person authorized
     /// is replaced, as with a registration that replaces a server.
-    pub fn expected(self) -> Expected {
+    fn expected(self) -> Expected {
         match self {
             AuthorizationPurpose::Register => Expected::Nothing,
             AuthorizationPurpose::Replace | AuthorizationPurpose::Reauthorize => Expected::Anything,
         }
+    }
+
+    /// The terms on which the server is stored with its grant.
+    pub fn terms(self, keeps: Keeps, by: By) -> Terms {
+        let action = match self {
+            AuthorizationPurpose::Register | AuthorizationPurpose::Replace => "server.update",
+            AuthorizationPurpose::Reauthorize => "server.reauthorize",
+        };
+        Terms { keeps, expected: self.expected(), by, action }
     }
 }
 

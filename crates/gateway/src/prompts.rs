@@ -11,7 +11,7 @@ use super::result::members;
 use super::tools::{Coverage, Switchable};
 use super::trail::Trail;
 use super::{Catalog, Entry, Error, Gateway};
-use model::{FieldError, Prompt};
+use model::{By, FieldError, Prompt};
 use wire::{authored, text};
 
 impl Catalog {
@@ -27,8 +27,13 @@ impl Catalog {
 
 impl Gateway {
     /// Sets the own flag of one prompt, or of all prompts of a server; see [`Gateway::switch_tools`].
-    pub async fn switch_prompts(self: &Arc<Self>, entity: &str, enabled: bool) -> Result<Vec<String>, Error> {
-        self.switch(Switchable::Prompts, entity, enabled).await
+    pub async fn switch_prompts(
+        self: &Arc<Self>,
+        entity: &str,
+        enabled: bool,
+        by: &By,
+    ) -> Result<Vec<String>, Error> {
+        self.switch(Switchable::Prompts, entity, enabled, by).await
     }
 
     /// Renders a prompt: `messages`, and `description` and `meta` if the upstream sent them.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::audit::{client_note, group_note, server_note, user_note};
 use super::change::Turn;
 use super::{Gateway, now_ms};
+use model::{AuditNote, By};
 use store::{GrantChange, StoreError};
 
 /// The pause between two attempts to write to a database that fails.
@@ -78,7 +80,9 @@ impl Gateway {
         for stored in self.store.load_servers().await? {
             let name = &stored.registration.config.name;
             let Some(entry) = catalog.get(name.as_str()) else {
-                self.store.delete_server(name).await?;
+                let note =
+                    server_note(&By::gateway(), "server.repair", Some(&stored.registration), None, now);
+                self.store.delete_server(name, &note).await?;
                 corrected += 1;
                 continue;
             };
@@ -91,7 +95,8 @@ impl Gateway {
         // Replaced rather than deleted and inserted, so that they keep their grants.
         for entry in catalog.entries().filter(|entry| !right.contains(entry.name())) {
             let (registration, offering) = (&entry.registration, entry.offering());
-            self.store.replace_server(registration, offering, GrantChange::Keep, now).await?;
+            let note = server_note(&By::gateway(), "server.repair", None, Some(registration), now);
+            self.store.replace_server(registration, offering, GrantChange::Keep, now, &note).await?;
             corrected += 1;
         }
         Ok(corrected)
@@ -102,10 +107,12 @@ impl Gateway {
         let stored = self.store.load_groups().await?;
         let differences = Differences::between(&stored, catalog.groups(), |group| group.name.as_str());
         for group in &differences.wrong {
-            self.store.delete_group(&group.name).await?;
+            let note = group_note(&By::gateway(), "group.repair", Some(group), None);
+            self.store.delete_group(&group.name, &note).await?;
         }
         for group in &differences.missing {
-            self.store.put_group(group, now).await?;
+            let note = group_note(&By::gateway(), "group.repair", None, Some(group));
+            self.store.put_group(group, now, &note).await?;
         }
         Ok(differences.count())
     }
@@ -116,13 +123,16 @@ impl Gateway {
         let users = catalog.principals().users();
         let differences = Differences::between(&stored, users, |user| user.username.as_str());
         for user in &differences.wrong {
-            self.store.delete_user(&user.username, now).await?;
+            let note = user_note(&By::gateway(), "user.repair", Some(user), None);
+            self.store.delete_user(&user.username, now, &note).await?;
         }
         for user in &differences.missing {
-            self.store.put_user(user, now).await?;
+            let note = user_note(&By::gateway(), "user.repair", None, Some(user));
+            self.store.put_user(user, now, &note).await?;
         }
         if !catalog.principals().is_initialized && self.store.mode().await?.is_some() {
-            self.store.forget_mode().await?;
+            let note = AuditNote::new(&By::gateway(), "gateway.repair", "", now);
+            self.store.forget_mode(&note).await?;
         }
         Ok(differences.count())
     }
@@ -133,10 +143,12 @@ impl Gateway {
         let clients = catalog.principals().clients();
         let differences = Differences::between(&stored, clients, |client| client.name.as_str());
         for client in &differences.wrong {
-            self.store.delete_client(&client.name, now).await?;
+            let note = client_note(&By::gateway(), "client.repair", Some(client), None);
+            self.store.delete_client(&client.name, now, &note).await?;
         }
         for client in &differences.missing {
-            self.store.put_client(client, now).await?;
+            let note = client_note(&By::gateway(), "client.repair", None, Some(client));
+            self.store.put_client(client, now, &note).await?;
         }
         Ok(differences.count())
     }

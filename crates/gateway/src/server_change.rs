@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::audit::server_note;
 use super::catalog::Entry;
 use super::record::ServerRecord;
 use super::{Error, ErrorKind, Gateway, now_ms};
-use model::{Offering, Registration, ServerConfig, ServerName};
+use model::{AuditNote, By, Offering, Registration, ServerConfig, ServerName};
 use store::GrantChange;
 use upstream::credentials::{Credentials, HeldGrant};
 use upstream::{ConnectError, Denial, Journal, Upstream};
@@ -136,7 +137,8 @@ impl Gateway {
             None if is_new => GrantChange::Drop,
             None => GrantChange::Keep,
         };
-        self.store.replace_server(&registration, offering, grant, now).await?;
+        let note = terms.note(old, &registration, now);
+        self.store.replace_server(&registration, offering, grant, now, &note).await?;
         if let Some(held) = held {
             held.stored();
         }
@@ -164,7 +166,8 @@ impl Gateway {
             terms.expected.check(&name, Some(old))?;
             terms.keeps.apply(&mut registration, &old.registration);
             let (offering, discovered) = (old.offering().clone(), old.discovered_at_ms);
-            self.store.replace_server(&registration, &offering, GrantChange::Keep, now).await?;
+            let note = terms.note(Some(old), &registration, now);
+            self.store.replace_server(&registration, &offering, GrantChange::Keep, now, &note).await?;
             let journal = old.journal.clone();
             self.swap(catalog.with(Entry::new(registration, offering, None, journal, now, discovered)));
         }
@@ -203,6 +206,17 @@ pub(super) struct Connected {
 pub(super) struct Terms {
     pub keeps: Keeps,
     pub expected: Expected,
+    /// Who wants that.
+    pub by: By,
+    /// What the audit calls it, if there is a server with that name.
+    pub action: &'static str,
+}
+
+impl Terms {
+    fn note(&self, old: Option<&Arc<Entry>>, new: &Registration, at_ms: i64) -> AuditNote {
+        let action = if old.is_some() { self.action } else { "server.register" };
+        server_note(&self.by, action, old.map(|old| &*old.registration), Some(new), at_ms)
+    }
 }
 
 /// What is expected to be registered under the name of a server when it is stored. Another gateway on the same database may

@@ -4,14 +4,15 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::audit::server_note;
 use super::catalog::Entry;
 use super::oauth::{AuthorizationPurpose, RegistrationOutcome};
 use super::record::ServerRecord;
 use super::server_change::{Connected, Expected, IfFailed, Keeps, Terms, Unconnected, is_same_link};
 use super::{Error, Gateway, now_ms};
-use model::{Placement, Registration, Status};
+use model::{AuditNote, By, Placement, Registration, Status};
 use upstream::credentials::Credentials;
 use upstream::{Reading, Upstream};
 
@@ -48,9 +49,10 @@ impl Gateway {
         self: &Arc<Self>,
         input: Map<String, Value>,
         existing: Existing,
+        by: &By,
     ) -> Result<RegistrationOutcome, Error> {
         let (keeps, if_failed) = (Keeps::unless_named(&input), IfFailed::of(&input));
-        let registration = Registration::parse(input)?;
+        let (registration, by) = (Registration::parse(input)?, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let name = registration.config.name.clone();
             let _change = gateway.begin_change(&name)?;
@@ -61,7 +63,8 @@ impl Gateway {
                 Existing::Refuse => (AuthorizationPurpose::Register, Expected::Nothing),
                 Existing::Replace => (AuthorizationPurpose::Replace, Expected::Anything),
             };
-            gateway.connect_and_store(registration, purpose, Terms { keeps, expected }, if_failed).await
+            let terms = Terms { keeps, expected, by, action: "server.replace" };
+            gateway.connect_and_store(registration, purpose, terms, if_failed).await
         })
         .await
     }
@@ -99,15 +102,17 @@ impl Gateway {
         self: &Arc<Self>,
         name: &str,
         changes: Map<String, Value>,
+        by: &By,
     ) -> Result<RegistrationOutcome, Error> {
-        let name = self.catalog().require(name)?.name().clone();
+        let (name, by) = (self.catalog().require(name)?.name().clone(), by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
             let catalog = gateway.catalog();
             let entry = catalog.require(name.as_str())?;
             let (keeps, if_failed) = (Keeps::unless_named(&changes), IfFailed::of(&changes));
             let registration = entry.registration.amended(changes)?;
-            let terms = Terms { keeps, expected: Expected::This(entry.registration.clone()) };
+            let expected = Expected::This(entry.registration.clone());
+            let terms = Terms { keeps, expected, by, action: "server.update" };
             let (old, new) = (&entry.registration.config, &registration.config);
             let same_link = is_same_link(old, new);
             let connected = match &entry.upstream {
@@ -131,14 +136,15 @@ impl Gateway {
         .await
     }
 
-    pub async fn remove(self: &Arc<Self>, name: &str) -> Result<(), Error> {
-        let name = self.catalog().require(name)?.name().clone();
+    pub async fn remove(self: &Arc<Self>, name: &str, by: &By) -> Result<(), Error> {
+        let (name, by) = (self.catalog().require(name)?.name().clone(), by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
             let entry = gateway.catalog().require(name.as_str())?.clone();
             {
                 let _turn = gateway.turn().await?;
-                gateway.store.delete_server(&name).await?;
+                let note = server_note(&by, "server.deregister", Some(&entry.registration), None, now_ms());
+                gateway.store.delete_server(&name, &note).await?;
                 gateway.swap(gateway.catalog().without(&name));
             }
             tracing::info!(server = %name, "removed a server");
@@ -151,8 +157,13 @@ impl Gateway {
         .await
     }
 
-    pub async fn switch_server(self: &Arc<Self>, name: &str, enabled: bool) -> Result<SwitchOutcome, Error> {
-        let name = self.catalog().require(name)?.name().clone();
+    pub async fn switch_server(
+        self: &Arc<Self>,
+        name: &str,
+        enabled: bool,
+        by: &By,
+    ) -> Result<SwitchOutcome, Error> {
+        let (name, by) = (self.catalog().require(name)?.name().clone(), by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _change = gateway.begin_change(&name)?;
             let before = gateway.catalog().require(name.as_str())?.clone();
@@ -170,7 +181,10 @@ impl Gateway {
                 if enabled {
                     gateway.take_lease(&name, Status::Connecting).await;
                 }
-                gateway.store.set_enabled(&name, enabled, now).await?;
+                let action = if enabled { "server.enable" } else { "server.disable" };
+                let note = AuditNote::new(&by, action, name.as_str(), now);
+                let note = note.before(json!({ "enabled": !enabled })).after(json!({ "enabled": enabled }));
+                gateway.store.set_enabled(&name, enabled, now, &note).await?;
                 before.note_switch(enabled);
                 let catalog = gateway.catalog();
                 let mut entry =

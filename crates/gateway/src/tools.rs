@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Catalog, Entry, Error, Gateway};
-use model::{Flags, Tool};
+use serde_json::json;
+
+use super::{Catalog, Entry, Error, Gateway, now_ms};
+use model::{AuditNote, By, Flags, Tool};
 use store;
 
 /// The servers that a list covers.
@@ -71,6 +73,24 @@ impl Switchable {
         }
     }
 
+    /// What is noted of a switch. One that concerns a whole server names what changed.
+    fn note(self, by: &By, entry: &Entry, entity: &str, names: &[String], enabled: bool) -> AuditNote {
+        let action = match (self, enabled) {
+            (Switchable::Tools, true) => "tool.enable",
+            (Switchable::Tools, false) => "tool.disable",
+            (Switchable::Prompts, true) => "prompt.enable",
+            (Switchable::Prompts, false) => "prompt.disable",
+        };
+        let note = AuditNote::new(by, action, entity, now_ms());
+        match entity == entry.name().as_str() {
+            true => note.after(json!({ "enabled": enabled, "names": names })),
+            false => {
+                let disabled = self.disabled(&mut entry.registration.flags.clone()).contains(&names.concat());
+                note.before(json!({ "enabled": !disabled })).after(json!({ "enabled": enabled }))
+            }
+        }
+    }
+
     fn stored(self) -> store::DisabledKind {
         match self {
             Switchable::Tools => store::DisabledKind::Tool,
@@ -82,8 +102,13 @@ impl Switchable {
 impl Gateway {
     /// Sets the own flag of one tool, or of all tools of a server. Returns the full names of those that changed; a
     /// single tool is returned even if its flag was already set so.
-    pub async fn switch_tools(self: &Arc<Self>, entity: &str, enabled: bool) -> Result<Vec<String>, Error> {
-        self.switch(Switchable::Tools, entity, enabled).await
+    pub async fn switch_tools(
+        self: &Arc<Self>,
+        entity: &str,
+        enabled: bool,
+        by: &By,
+    ) -> Result<Vec<String>, Error> {
+        self.switch(Switchable::Tools, entity, enabled, by).await
     }
 
     pub(super) async fn switch(
@@ -91,8 +116,9 @@ impl Gateway {
         kind: Switchable,
         entity: &str,
         enabled: bool,
+        by: &By,
     ) -> Result<Vec<String>, Error> {
-        let entity = entity.to_owned();
+        let (entity, by) = (entity.to_owned(), by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
@@ -114,7 +140,8 @@ impl Gateway {
                     (entry, vec![name])
                 }
             };
-            gateway.set_flags(kind, entry, &catalog, names, enabled).await
+            let note = kind.note(&by, entry, &entity, &names, enabled);
+            gateway.set_flags(kind, entry, &catalog, names, enabled, &note).await
         })
         .await
     }
@@ -127,11 +154,12 @@ impl Gateway {
         catalog: &Catalog,
         names: Vec<String>,
         enabled: bool,
+        note: &AuditNote,
     ) -> Result<Vec<String>, Error> {
         let server = entry.name();
         if !names.is_empty() {
-            let now = super::now_ms();
-            self.store.set_disabled(server, kind.stored(), &names, !enabled, now).await?;
+            let now = note.at_ms;
+            self.store.set_disabled(server, kind.stored(), &names, !enabled, now, note).await?;
             let change = |flags: &mut Flags| {
                 let disabled = kind.disabled(flags);
                 for name in &names {

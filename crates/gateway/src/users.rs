@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::audit::user_note;
 use super::principals::{Principal, Principals};
 use super::{Error, Gateway, now_ms};
-use model::{FieldError, HolderName, Mode, Role, Token, User, UserChange};
+use model::{By, FieldError, HolderName, Mode, Role, Token, User, UserChange};
 
 impl Gateway {
     /// All users, sorted by name.
@@ -20,16 +21,17 @@ impl Gateway {
         find(self.catalog().principals(), name).cloned()
     }
 
-    pub async fn create_user(self: &Arc<Self>, input: Map<String, Value>) -> Result<User, Error> {
+    pub async fn create_user(self: &Arc<Self>, input: Map<String, Value>, by: &By) -> Result<User, Error> {
         self.require_enterprise()?;
-        let user = User::parse(input)?;
+        let (user, by) = (User::parse(input)?, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let principals = catalog.principals();
             check_name_is_free(principals, &user.username)?;
             gateway.check_token_is_free(principals, &user.token)?;
-            gateway.store.put_user(&user, now_ms()).await?;
+            let note = user_note(&by, "user.create", None, Some(&user));
+            gateway.store.put_user(&user, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, principals.with_user(&gateway.store, None, user.clone()));
             tracing::info!(user = %user.username, role = user.role.as_str(), "created a user");
             Ok(user)
@@ -37,9 +39,14 @@ impl Gateway {
         .await
     }
 
-    pub async fn change_user(self: &Arc<Self>, name: &str, input: Map<String, Value>) -> Result<User, Error> {
+    pub async fn change_user(
+        self: &Arc<Self>,
+        name: &str,
+        input: Map<String, Value>,
+        by: &By,
+    ) -> Result<User, Error> {
         let name = self.user(name)?.username;
-        let change = UserChange::parse(input)?;
+        let (change, by) = (UserChange::parse(input)?, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
@@ -58,7 +65,8 @@ impl Gateway {
                 gateway.check_token_is_free(principals, &token)?;
                 user.token = token;
             }
-            gateway.store.change_user(&name, &user, now_ms()).await?;
+            let note = user_note(&by, "user.update", Some(before), Some(&user));
+            gateway.store.change_user(&name, &user, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, principals.with_user(&gateway.store, Some(&name), user.clone()));
             tracing::info!(user = %user.username, before = %name, role = user.role.as_str(), "changed a user");
             Ok(user)
@@ -66,15 +74,16 @@ impl Gateway {
         .await
     }
 
-    pub async fn delete_user(self: &Arc<Self>, name: &str) -> Result<(), Error> {
-        let name = self.user(name)?.username;
+    pub async fn delete_user(self: &Arc<Self>, name: &str, by: &By) -> Result<(), Error> {
+        let (name, by) = (self.user(name)?.username, by.clone());
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
             let principals = catalog.principals();
             let before = find(principals, name.as_str())?;
             check_admin_remains(principals, before, Role::User)?;
-            gateway.store.delete_user(&name, now_ms()).await?;
+            let note = user_note(&by, "user.delete", Some(before), None);
+            gateway.store.delete_user(&name, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, principals.without_user(&name));
             tracing::info!(user = %name, "deleted a user");
             Ok(())

@@ -3,6 +3,7 @@
 
 pub mod allow_list;
 pub mod arguments;
+pub mod audit;
 pub mod call_record;
 pub mod capabilities;
 pub mod client;
@@ -32,6 +33,7 @@ pub mod uri;
 pub mod user;
 
 pub use allow_list::AllowList;
+pub use audit::{AuditEntry, AuditHead, AuditNote, AuditOutcome, By};
 pub use call_record::{CallRecord, Door, RecordedPrincipal};
 pub use capabilities::Capabilities;
 pub use client::Client;

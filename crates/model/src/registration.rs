@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use super::arguments;
+use super::redact::MASK;
 use super::server::DEFAULT_TIMEOUT_MS;
 use super::{
     Endpoint, FieldError, Fields, Flags, Issued, OAuthSettings, Placement, Process, RateLimit, Secret,
@@ -172,6 +174,30 @@ impl Registration {
                 if let Some(cwd) = &process.cwd {
                     put("cwd", json!(cwd));
                 }
+            }
+        }
+        object
+    }
+
+    /// The same without secrets, for people who may see the configuration of the server.
+    pub fn masked_json(&self) -> Map<String, Value> {
+        let mut object = self.to_json();
+        for key in ["bearer_token", "oauth_client_secret"] {
+            if let Some(value) = object.get_mut(key) {
+                *value = MASK.into();
+            }
+        }
+        for key in ["headers", "env"] {
+            if let Some(Value::Object(values)) = object.get_mut(key) {
+                values.values_mut().for_each(|value| *value = MASK.into());
+            }
+        }
+        match &self.config.transport {
+            Transport::StreamableHttp(endpoint) | Transport::Sse(endpoint) => {
+                object.insert("url".to_owned(), endpoint.masked_url().into());
+            }
+            Transport::Stdio(process) => {
+                object.insert("args".to_owned(), json!(arguments::hidden(&process.args)));
             }
         }
         object

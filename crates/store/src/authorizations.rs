@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::db::on;
 use super::{Store, StoreError};
-use model::{Secret, ServerName};
+use model::{AuditNote, Secret, ServerName};
 
 /// Part of the sealed data, so it must stay the same, although the table has a different name.
 const PURPOSE: &str = "oauth session";
@@ -65,7 +65,7 @@ impl Store {
         state: &Secret,
         content: &Secret,
         expires_at_ms: i64,
-        now_ms: i64,
+        note: &AuditNote,
     ) -> Result<(), StoreError> {
         const SUPERSEDE: &str =
             "UPDATE oauth_authorizations SET status = 'failed', content = $2, finished_at = $3,
@@ -75,9 +75,9 @@ impl Store {
             "INSERT INTO oauth_authorizations (id, server, state_digest, status, error, content,
             expires_at) VALUES ($1, $2, $3, 'pending', '', $4, $5)";
         let sealed = self.seal_authorization(id, content);
-        let mut tx = self.write().await?;
+        let mut tx = self.noted_write(note).await?;
         on!(&mut tx, |db| {
-            let query = sqlx::query(SUPERSEDE).bind(server.as_str()).bind(NOTHING).bind(now_ms);
+            let query = sqlx::query(SUPERSEDE).bind(server.as_str()).bind(NOTHING).bind(note.at_ms);
             query.execute(db).await.map(|_| ())
         })?;
         on!(&mut tx, |db| {
@@ -140,11 +140,12 @@ impl Store {
         tx.commit().await
     }
 
-    /// Stores the outcome of an authorization. An error of `None` means success.
+    /// Stores the outcome of an authorization. An error of `None` means success, which the change of the server notes; a failure
+    /// has a note.
     pub async fn settle_authorization(
         &self,
         id: &str,
-        error: Option<&str>,
+        error: Option<(&str, &AuditNote)>,
         now_ms: i64,
     ) -> Result<(), StoreError> {
         const SQL: &str =
@@ -152,9 +153,13 @@ impl Store {
             WHERE id = $1 AND status IN ('pending', 'finishing')";
         let status =
             if error.is_some() { AuthorizationStatus::Failed } else { AuthorizationStatus::Completed };
-        let mut tx = self.write().await?;
+        let mut tx = match error {
+            Some((_, note)) => self.noted_write(note).await?,
+            None => self.write().await?,
+        };
+        let error = error.map(|(error, _)| error).unwrap_or_default();
         on!(&mut tx, |db| {
-            let query = sqlx::query(SQL).bind(id).bind(status.as_str()).bind(error.unwrap_or_default());
+            let query = sqlx::query(SQL).bind(id).bind(status.as_str()).bind(error);
             query.bind(NOTHING).bind(now_ms).execute(db).await.map(|_| ())
         })?;
         tx.commit().await

@@ -47,6 +47,40 @@ pub async fn check(options: &OpenOptions) -> Result<Vec<Finding>, OpenStoreError
     }
 }
 
+/// Opens a database only to read it. A gateway may be running on it.
+pub(super) async fn open_to_read(options: &OpenOptions) -> Result<Store, OpenStoreError> {
+    let given = options.secret_key.as_ref().map(Secret::expose);
+    let database = options.database.to_string();
+    let (store, origin) = match &options.database {
+        DatabaseAddress::File(path) => {
+            let (path, sqlite) = Sqlite::open_to_read(path).await?;
+            let (key, origin) = key::find(given, &path)?;
+            if pending_migrations(&sqlite).await > 0 {
+                sqlite.close().await;
+                return Err(OpenStoreError::Older { database });
+            }
+            (Store::to_read(Database::Sqlite(sqlite), &key), origin)
+        }
+        DatabaseAddress::Postgres(address) => {
+            let required = || OpenStoreError::KeyRequired { database: database.clone() };
+            let (key, origin) = key::given(given.ok_or_else(required)?, KeyOrigin::Environment)?;
+            let postgres = Postgres::open(address, HealthSender::default()).await?;
+            (Store::to_read(Database::Postgres(postgres), &key), origin)
+        }
+    };
+    let opens = match store.learn_other_key().await {
+        Ok(()) => store.key_opens().await,
+        Err(error) => Err(error),
+    };
+    let error = match opens {
+        Ok(Some(true)) => return Ok(store),
+        Ok(Some(false) | None) => OpenStoreError::KeyMismatch { database, origin },
+        Err(cause) => OpenStoreError::Content { database, cause },
+    };
+    store.close().await;
+    Err(error)
+}
+
 /// Checks a database on a server. The server itself takes care of its files.
 async fn check_server(
     address: &PostgresAddress,
@@ -150,7 +184,19 @@ async fn contents(store: &Store) -> Vec<Finding> {
         each("clients", store.read_clients().await),
         each("grants", grants),
         each("authorization sessions", authorizations),
+        audit(store).await,
     ]
+}
+
+async fn audit(store: &Store) -> Finding {
+    match store.verify_audit(None).await {
+        Ok(report) => {
+            let problem =
+                report.problem.map(|problem| format!("entry {}: {}", problem.number, problem.reason));
+            Finding::new(format!("audit: {}", report.entries), problem.into_iter().collect())
+        }
+        Err(error) => Finding::new("audit", vec![error.to_string()]),
+    }
 }
 
 /// Counts the rows of a table and names those that cannot be read.

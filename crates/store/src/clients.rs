@@ -4,7 +4,7 @@ use super::changes::ChangedKind;
 use super::db::{Tx, on};
 use super::retired_tokens::{Retiring, retire};
 use super::{Store, StoreError, rate_limits};
-use model::{AllowList, Client, HolderName, PrincipalId};
+use model::{AllowList, AuditNote, Client, HolderName, PrincipalId};
 
 impl Store {
     /// Loads all clients, ordered by name.
@@ -49,7 +49,7 @@ impl Store {
     }
 
     /// Stores a new or changed client.
-    pub async fn put_client(&self, client: &Client, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn put_client(&self, client: &Client, now_ms: i64, note: &AuditNote) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO clients (name, description, allow_list, is_custom_token, token_hash,
             token, token_id, created_at, updated_at, id, rate_limit)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10)
@@ -60,7 +60,7 @@ impl Store {
         let allow_list =
             serde_json::to_string(client.allow_list.names()).expect("a list of strings can be serialized");
         let (hash, sealed, id) = self.tokens.to_columns(&client.token);
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         retire(&mut tx, Retiring::Client(&client.name), Some(&hash), now_ms).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(client.name.as_str()).bind(&client.description);
@@ -73,9 +73,14 @@ impl Store {
         tx.commit().await
     }
 
-    pub async fn delete_client(&self, name: &HolderName, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn delete_client(
+        &self,
+        name: &HolderName,
+        now_ms: i64,
+        note: &AuditNote,
+    ) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM clients WHERE name = $1";
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         retire(&mut tx, Retiring::Client(name), None, now_ms).await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
         tx.note(ChangedKind::Client, name.as_str()).await?;

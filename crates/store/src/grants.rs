@@ -94,7 +94,7 @@ impl Store {
         const SQL: &str = "UPDATE oauth_grants SET content = $3, updated_at = $4, renewing_until = 0
             WHERE server = $1 AND lineage = $2";
         let sealed = seal(&self.seal, server.as_str(), grant);
-        let mut tx = self.change().await?;
+        let mut tx = self.own_change().await?;
         let renewed = on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(server.as_str()).bind(lineage).bind(sealed).bind(now_ms);
             query.execute(db).await.map(|done| done.rows_affected())

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::changes::ChangedKind;
 use super::db::{Tx, on};
 use super::{Store, StoreError};
-use model::{Group, GroupName};
+use model::{AuditNote, Group, GroupName};
 
 impl Store {
     /// Loads all groups, ordered by name.
@@ -42,11 +42,11 @@ impl Store {
     }
 
     /// Stores a new or changed group.
-    pub async fn put_group(&self, group: &Group, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn put_group(&self, group: &Group, now_ms: i64, note: &AuditNote) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO groups (name, config, created_at, updated_at) VALUES ($1, $2, $3, $3)
             ON CONFLICT (name) DO UPDATE SET config = excluded.config, updated_at = excluded.updated_at";
         let config = serde_json::to_string(group).expect("a group can always be serialized");
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(group.name.as_str()).bind(config).bind(now_ms);
             query.execute(db).await.map(|_| ())
@@ -55,9 +55,9 @@ impl Store {
         tx.commit().await
     }
 
-    pub async fn delete_group(&self, name: &GroupName) -> Result<(), StoreError> {
+    pub async fn delete_group(&self, name: &GroupName, note: &AuditNote) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM groups WHERE name = $1";
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
         tx.note(ChangedKind::Group, name.as_str()).await?;
         tx.commit().await

@@ -4,6 +4,7 @@
 
 mod address;
 mod admission;
+mod audit;
 mod authorizations;
 mod backup;
 mod catalogs;
@@ -46,13 +47,14 @@ mod tx_mode;
 mod users;
 
 use std::fs::File;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use model::ServerName;
+use model::{AuditNote, ServerName};
 use seal::{PurposeSeal, Seal, SecretKey};
 
 use changes::ChangeTx;
@@ -63,6 +65,7 @@ use tx_mode::TxMode;
 
 pub use address::{AddressError, DatabaseAddress, PostgresAddress, PostgresParts};
 pub use admission::CurrentUse;
+pub use audit::{AuditFilter, AuditProblem, AuditReport, verify_audit};
 pub use authorizations::{AuthorizationKey, AuthorizationStatus, StoredAuthorization};
 pub use backup::{BackupError, Copied, backup};
 pub use changes::Changes;
@@ -169,13 +172,30 @@ impl Store {
         Ok(self.database.begin(TxMode::Read).await?)
     }
 
-    /// Begins to write what no gateway holds in memory.
+    /// Begins to write what no gateway holds in memory, and is no change that somebody made.
     async fn write(&self) -> Result<Tx, StoreError> {
         Ok(self.database.begin(TxMode::Write).await?)
     }
 
-    /// Begins a change of what gateways hold in memory.
-    async fn change(&self) -> Result<ChangeTx, StoreError> {
+    /// Begins a change of what no gateway holds in memory, and notes it in the audit.
+    async fn noted_write(&self, note: &AuditNote) -> Result<Tx, StoreError> {
+        let mut tx = self.write().await?;
+        audit::append(&mut tx, &self.seal, slice::from_ref(note)).await?;
+        Ok(tx)
+    }
+
+    /// Begins a change of what gateways hold in memory, and notes it in the audit: neither exists without the other.
+    async fn change(&self, note: &AuditNote) -> Result<ChangeTx, StoreError> {
+        let mut tx = self.own_change().await?;
+        audit::append(&mut tx, &self.seal, slice::from_ref(note)).await?;
+        Ok(tx)
+    }
+
+    /// Begins a change that the gateway makes for itself, and that is not noted: the mode of a new database in development,
+    /// the lists of a server (those that it changes are summed, and noted apart), renewed grants, and the steps of
+    /// replacing the key. The same holds for what is written with [`Store::write`]: heartbeats, leases, homes, quotas, ended
+    /// sessions, the states of authorizations, and what is cleaned up.
+    async fn own_change(&self) -> Result<ChangeTx, StoreError> {
         ChangeTx::begin(self.database.begin(TxMode::Write).await?, &self.latest_epoch).await
     }
 }

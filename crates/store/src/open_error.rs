@@ -23,6 +23,10 @@ pub enum OpenStoreError {
     NotADatabase { path: PathBuf },
     #[error("database {database} was written by a newer version of toolgate; start that version")]
     Newer { database: String },
+    #[error(
+        "database {database} was written by an older version of toolgate; start the gateway once, which updates it"
+    )]
+    Older { database: String },
     #[error("database {database} needs toolgate {needed} or newer, and this is {}; install a newer version", env!("CARGO_PKG_VERSION"))]
     Unsupported { database: String, needed: String },
     #[error(

@@ -14,8 +14,8 @@ use super::db::Tx;
 use super::open_error::{KeyOrigin, OpenStoreError};
 use super::settings::{self, KeyPair};
 use super::tables::{RowSeal, TABLES, Table};
-use super::{OpenOptions, Store, StoreError, key};
-use model::Secret;
+use super::{OpenOptions, Store, StoreError, audit, key};
+use model::{AuditNote, By, Secret};
 use seal::Seal;
 
 /// The pause between two looks whether all gateways know both keys.
@@ -32,6 +32,13 @@ pub struct RotationOptions {
     pub new_key: Secret,
     /// Whether to finish although no gateway runs with the new key yet.
     pub finish: bool,
+    pub now_ms: i64,
+}
+
+impl RotationOptions {
+    fn note(&self, action: &str) -> AuditNote {
+        AuditNote::new(&By::command_line(), action, "", self.now_ms)
+    }
 }
 
 /// The result of a rotation.
@@ -117,7 +124,7 @@ pub(super) async fn begin(
     new: &Seal,
 ) -> Result<Option<KeyPair>, RotationError> {
     let another = || RotationError::AnotherRotation(options.database.to_string());
-    let mut tx = store.change().await?;
+    let mut tx = store.own_change().await?;
     if settings::has_key_pair(&mut tx).await.map_err(StoreError::from)? {
         let pair = settings::key_pair(&mut tx, &store.seal).await?;
         tx.commit().await?;
@@ -128,8 +135,11 @@ pub(super) async fn begin(
         return Ok(None);
     }
     let pair = KeyPair { previous: store.seal.key().clone(), next: new.key().clone() };
+    audit::append(&mut tx, &store.seal, &[options.note("key.rotate")]).await?;
     settings::put_key_pair(&mut tx, &pair).await.map_err(StoreError::from)?;
     tx.commit().await?;
+    // The key of the audit is sealed again, too, and is needed at the end.
+    store.seal.also_open(new.key());
     Ok(Some(pair))
 }
 
@@ -157,7 +167,7 @@ async fn go_on(store: &Store, options: &RotationOptions, pair: &KeyPair) -> Resu
     let mut unreadable = Vec::new();
     if is_finished {
         let _turn = store.shared_turn().await?;
-        let mut tx = store.change().await?;
+        let mut tx = store.change(&options.note("key.retire")).await?;
         // What gateways with the old key sealed in the meantime.
         for table in TABLES.iter().filter(|table| table.is_sealed()) {
             let mut offset = 0;

@@ -11,7 +11,7 @@ use super::db::{Tx, on};
 use super::disabled::{self, Disabled, DisabledKind};
 use super::grants::{self, GrantChange};
 use super::{Store, StoreError, quotas, server_config};
-use model::{Flags, Offering, Registration, ServerName};
+use model::{AuditNote, Flags, Offering, Registration, ServerName};
 use seal::Seal;
 
 #[derive(Clone, Debug)]
@@ -69,12 +69,13 @@ impl Store {
         offering: &Offering,
         grant: GrantChange<'_>,
         now_ms: i64,
+        note: &AuditNote,
     ) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO servers (name, config, enabled, protocol_version, is_private,
             created_at, updated_at) VALUES ($1, $2, $3, '', 0, $4, $4)
             ON CONFLICT (name) DO UPDATE SET config = excluded.config, enabled = excluded.enabled,
             updated_at = excluded.updated_at";
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         let config = server_config::seal(&self.seal, registration);
         let (name, enabled) = (registration.config.name.as_str(), i64::from(registration.flags.enabled));
         on!(&mut tx, |db| {
@@ -89,22 +90,29 @@ impl Store {
         complete(tx, registration, offering, now_ms).await
     }
 
+    /// Stores the lists of a server, without an entry of the audit: a server may change them at any time.
     pub async fn update_offering(
         &self,
         name: &ServerName,
         offering: &Offering,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        let mut tx = self.change().await?;
+        let mut tx = self.own_change().await?;
         describe(&mut tx, name, offering, now_ms).await?;
         catalogs::replace(&mut tx, name, offering).await?;
         tx.note(ChangedKind::Server, name.as_str()).await?;
         tx.commit().await
     }
 
-    pub async fn set_enabled(&self, name: &ServerName, enabled: bool, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn set_enabled(
+        &self,
+        name: &ServerName,
+        enabled: bool,
+        now_ms: i64,
+        note: &AuditNote,
+    ) -> Result<(), StoreError> {
         const SQL: &str = "UPDATE servers SET enabled = $2 WHERE name = $1";
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         touch(&mut tx, name, now_ms).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(SQL).bind(name.as_str()).bind(i64::from(enabled));
@@ -120,18 +128,19 @@ impl Store {
         names: &[String],
         disabled: bool,
         now_ms: i64,
+        note: &AuditNote,
     ) -> Result<(), StoreError> {
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         touch(&mut tx, name, now_ms).await?;
         disabled::set(&mut tx, name, kind, names, disabled).await?;
         tx.commit().await
     }
 
     /// Deletes a server with its lists and flags. Returns whether it existed.
-    pub async fn delete_server(&self, name: &ServerName) -> Result<bool, StoreError> {
+    pub async fn delete_server(&self, name: &ServerName, note: &AuditNote) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM servers WHERE name = $1";
         const LEASE: &str = "DELETE FROM leases WHERE server = $1";
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         let deleted = on!(&mut tx, |db| sqlx::query(SQL)
             .bind(name.as_str())
             .execute(db)

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::db::{Tx, on};
 use super::epoch;
 use super::{Store, StoreError};
+use model::AuditNote;
 use seal::{Seal, SecretKey};
 
 const MODE: &str = "mode";
@@ -31,15 +32,15 @@ impl Store {
     }
 
     pub async fn set_mode(&self, mode: &str) -> Result<(), StoreError> {
-        let mut tx = self.change().await?;
+        let mut tx = self.own_change().await?;
         set_mode(&mut tx, mode).await?;
         tx.commit().await
     }
 
     /// Makes the database uninitialized again.
-    pub async fn forget_mode(&self) -> Result<(), StoreError> {
+    pub async fn forget_mode(&self, note: &AuditNote) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM settings WHERE key = $1";
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(MODE).execute(db).await.map(|_| ()))?;
         tx.commit().await
     }

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::db::{Tx, on};
 use super::tokens::TokenColumns;
-use super::{authorizations, grants, server_config, tokens};
+use super::{audit, authorizations, grants, server_config, tokens};
 use seal::Seal;
 
 /// The number of rows that are in memory at once.
@@ -38,7 +38,7 @@ enum Content {
 }
 
 /// Every table with data, in an order in which no row refers to a later table.
-pub(super) const TABLES: [Table; 11] = [
+pub(super) const TABLES: [Table; 13] = [
     Table {
         condition: "key NOT IN ('key_check', 'backup', 'next_key', 'previous_key')",
         ..table("settings", 1, &[text("key"), text("value")])
@@ -124,6 +124,37 @@ pub(super) const TABLES: [Table; 11] = [
     ),
     table("changes", 2, &[text("kind"), text("name"), number("epoch")]),
     table("ended_sessions", 1, &[number("serial"), number("ended_at")]),
+    table(
+        "audit_head",
+        1,
+        &[
+            text("name"),
+            sealed("chain_key", audit::key_purpose),
+            number("number"),
+            bytes("hash"),
+            number("anchor_number"),
+            bytes("anchor_hash"),
+            bytes("anchor_proof"),
+        ],
+    ),
+    table(
+        "audit",
+        1,
+        &[
+            number("number"),
+            number("at"),
+            text("actor_kind"),
+            text("actor"),
+            text("action"),
+            text("target"),
+            sealed("before_value", audit::value_purpose),
+            sealed("after_value", audit::value_purpose),
+            text("outcome"),
+            text("address"),
+            number("count"),
+            bytes("hash"),
+        ],
+    ),
 ];
 
 /// Hashes of tokens that no longer exist: under another key they cannot be computed again.

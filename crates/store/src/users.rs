@@ -5,7 +5,7 @@ use super::db::{Tx, on};
 use super::retired_tokens::{Retiring, retire};
 use super::tokens::Columns;
 use super::{Store, StoreError, rate_limits, settings};
-use model::{HolderName, Mode, PrincipalId, Role, User};
+use model::{AuditNote, HolderName, Mode, PrincipalId, Role, User};
 
 impl Store {
     /// Loads all users, ordered by name.
@@ -45,8 +45,14 @@ impl Store {
     }
 
     /// Stores the mode and the first user together: a database has both or neither.
-    pub async fn initialize(&self, mode: Mode, first: &User, now_ms: i64) -> Result<(), StoreError> {
-        let mut tx = self.change().await?;
+    pub async fn initialize(
+        &self,
+        mode: Mode,
+        first: &User,
+        now_ms: i64,
+        note: &AuditNote,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.change(note).await?;
         settings::set_mode(&mut tx, mode.as_str()).await?;
         put(&mut tx, first, self.tokens.to_columns(&first.token), now_ms).await?;
         tx.note(ChangedKind::User, first.username.as_str()).await?;
@@ -54,9 +60,9 @@ impl Store {
     }
 
     /// Stores a new or changed user whose name stays the same.
-    pub async fn put_user(&self, user: &User, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn put_user(&self, user: &User, now_ms: i64, note: &AuditNote) -> Result<(), StoreError> {
         let columns = self.tokens.to_columns(&user.token);
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         retire(&mut tx, Retiring::User(&user.username), Some(&columns.0), now_ms).await?;
         put(&mut tx, user, columns, now_ms).await?;
         tx.note(ChangedKind::User, user.username.as_str()).await?;
@@ -64,10 +70,16 @@ impl Store {
     }
 
     /// Stores a changed user, who may have a new name; `name` is the old one.
-    pub async fn change_user(&self, name: &HolderName, user: &User, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn change_user(
+        &self,
+        name: &HolderName,
+        user: &User,
+        now_ms: i64,
+        note: &AuditNote,
+    ) -> Result<(), StoreError> {
         const RENAME: &str = "UPDATE users SET username = $2 WHERE username = $1";
         let columns = self.tokens.to_columns(&user.token);
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         retire(&mut tx, Retiring::User(name), Some(&columns.0), now_ms).await?;
         on!(&mut tx, |db| {
             let query = sqlx::query(RENAME).bind(name.as_str()).bind(user.username.as_str());
@@ -79,9 +91,14 @@ impl Store {
         tx.commit().await
     }
 
-    pub async fn delete_user(&self, name: &HolderName, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn delete_user(
+        &self,
+        name: &HolderName,
+        now_ms: i64,
+        note: &AuditNote,
+    ) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM users WHERE username = $1";
-        let mut tx = self.change().await?;
+        let mut tx = self.change(note).await?;
         retire(&mut tx, Retiring::User(name), None, now_ms).await?;
         on!(&mut tx, |db| sqlx::query(SQL).bind(name.as_str()).execute(db).await.map(|_| ()))?;
         tx.note(ChangedKind::User, name.as_str()).await?;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Face;
+use crate::http::access::ChangedBy;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
 use crate::http::record::RateLimitBody;
@@ -64,10 +65,14 @@ pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<ClientReco
 /// Creates a client and returns it with its token.
 #[utoipa::path(post, path = "/api/v0/clients", tag = "clients",
     request_body = ClientInput, responses((status = 201, body = ClientRecord)))]
-pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Created<ClientRecord>> {
+pub async fn create(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    body: Bytes,
+) -> HandlerResult<Created<ClientRecord>> {
     // In development mode there are no clients; that error comes before errors in the body.
     face.gateway.clients()?;
-    Ok(Created(face.gateway.create_client(json_object(&body)?).await?.into()))
+    Ok(Created(face.gateway.create_client(json_object(&body)?, &by).await?.into()))
 }
 
 /// Replaces all fields of a client except its name.
@@ -75,17 +80,22 @@ pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Crea
     request_body = ClientInput, responses((status = 200, body = ClientRecord)))]
 pub async fn replace(
     State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Json<ClientRecord>> {
     face.gateway.client(&name)?;
-    Ok(Json(face.gateway.replace_client(&name, json_object(&body)?).await?.into()))
+    Ok(Json(face.gateway.replace_client(&name, json_object(&body)?, &by).await?.into()))
 }
 
 /// Deletes a client; its token stops working at once.
 #[utoipa::path(delete, path = "/api/v0/clients/{name}", tag = "clients",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
-    face.gateway.delete_client(&name).await?;
+pub async fn delete(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+) -> HandlerResult<NoContent> {
+    face.gateway.delete_client(&name, &by).await?;
     Ok(NoContent)
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Face;
+use crate::http::access::ChangedBy;
 use crate::http::address::base_url;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
@@ -131,18 +132,28 @@ pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name)
 /// Creates a tool group.
 #[utoipa::path(post, path = "/api/v0/tool-groups", tag = "tool groups",
     request_body = GroupInput, responses((status = 201, body = GroupWithEndpoints)))]
-pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
-    let group = face.gateway.create_group(json_object(&body)?).await?;
+pub async fn create(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    ChangedBy(by): ChangedBy,
+    body: Bytes,
+) -> HandlerResult<Response> {
+    let group = face.gateway.create_group(json_object(&body)?, &by).await?;
     Ok(Created(with_endpoints(&face, &headers, &group)).into_response())
 }
 
 /// Replaces the whole configuration of a tool group.
 #[utoipa::path(put, path = "/api/v0/tool-groups/{name}", tag = "tool groups", params(("name" = String, Path)),
     request_body = GroupInput, responses((status = 200, body = ReplacedGroup)))]
-pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
+pub async fn replace(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Response> {
     // The error for a missing group comes before errors in the body.
     face.gateway.catalog().group(&name)?;
-    let replaced = face.gateway.replace_group(&name, json_object(&body)?).await?;
+    let replaced = face.gateway.replace_group(&name, json_object(&body)?, &by).await?;
     let (old, new) = (GroupBody::from(&replaced.old), GroupBody::from(&replaced.new));
     Ok(Json(ReplacedGroup { name: new.name, old, new }).into_response())
 }
@@ -150,8 +161,12 @@ pub async fn replace(State(face): State<Face>, Name(name): Name, body: Bytes) ->
 /// Deletes a tool group.
 #[utoipa::path(delete, path = "/api/v0/tool-groups/{name}", tag = "tool groups",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
-    face.gateway.delete_group(&name).await?;
+pub async fn delete(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+) -> HandlerResult<NoContent> {
+    face.gateway.delete_group(&name, &by).await?;
     Ok(NoContent)
 }
 

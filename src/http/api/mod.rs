@@ -1,5 +1,6 @@
 //! The REST API under `/api/v0`, one file per noun. This file reads the parameters that several of them share.
 
+pub mod audit;
 pub mod calls;
 pub mod clients;
 pub mod groups;

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::servers::OneServer;
 use crate::http::Face;
+use crate::http::access::ChangedBy;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
 use crate::http::reply::Created;
@@ -33,6 +34,7 @@ pub struct CompletionInput {
     params(("id" = String, Path)), request_body = CompletionInput, responses((status = 201, body = OneServer)))]
 pub async fn complete(
     State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
     Name(id): Name,
     body: Bytes,
 ) -> HandlerResult<Created<OneServer>> {
@@ -49,6 +51,6 @@ pub async fn complete(
         (None, None) => return Err(FieldError::new("code", "is required unless \"error\" is given").into()),
     };
     let response = AuthorizationResponse { code, issuer };
-    let server = face.gateway.complete_authorization(&id, &Secret::new(state), response).await?;
+    let server = face.gateway.complete_authorization(&id, &Secret::new(state), response, &by).await?;
     Ok(Created(server.into()))
 }

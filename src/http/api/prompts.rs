@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{coverage, entity};
 use crate::http::Face;
-use crate::http::access::CurrentPrincipal;
+use crate::http::access::{ChangedBy, CurrentPrincipal};
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Query, json_object};
 use crate::http::record::PromptRecord;
@@ -102,8 +102,13 @@ pub async fn run(
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     request_body(content = Option<HashMap<String, String>>, description = "An object with `entity`, unless the query has it"),
     responses((status = 200, body = [String])))]
-pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
-    Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, true).await?))
+pub async fn enable(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    query: Query,
+    body: Bytes,
+) -> HandlerResult<Json<Vec<String>>> {
+    Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, true, &by).await?))
 }
 
 /// Disables a prompt, or all prompts of a server, and returns the full names that changed.
@@ -113,8 +118,9 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Hand
     responses((status = 200, body = [String])))]
 pub async fn disable(
     State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
     query: Query,
     body: Bytes,
 ) -> HandlerResult<Json<Vec<String>>> {
-    Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, false).await?))
+    Ok(Json(face.gateway.switch_prompts(&entity(&query, &body)?, false, &by).await?))
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::http::Face;
-use crate::http::access::CurrentPrincipal;
+use crate::http::access::{ChangedBy, CurrentPrincipal};
 use crate::http::authorization::AuthorizationRequired;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, Query, json_object};
@@ -145,9 +145,14 @@ fn shown_to(caller: &CurrentPrincipal, server: ServerRecord) -> ServerBody {
     params(("force" = Option<bool>, Query, description = "Whether to replace an existing server of this name")),
     request_body = RegistrationBody,
     responses((status = 201, body = Registered), (status = 202, body = AuthorizationRequired)))]
-pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Response> {
+pub async fn register(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    query: Query,
+    body: Bytes,
+) -> HandlerResult<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
-    Ok(match face.gateway.register(json_object(&body)?, existing).await? {
+    Ok(match face.gateway.register(json_object(&body)?, existing, &by).await? {
         RegistrationOutcome::Stored(server) => {
             let server = ServerBody::from(*server);
             Created(Registered { fields: server.clone(), server }).into_response()
@@ -164,8 +169,13 @@ pub async fn register(State(face): State<Face>, query: Query, body: Bytes) -> Ha
 #[utoipa::path(patch, path = "/api/v0/servers/{name}", tag = "servers", params(("name" = String, Path)),
     request_body = HashMap<String, Value>,
     responses((status = 200, body = OneServer), (status = 202, body = AuthorizationRequired)))]
-pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> HandlerResult<Response> {
-    Ok(match face.gateway.amend(&name, json_object(&body)?).await? {
+pub async fn amend(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+    body: Bytes,
+) -> HandlerResult<Response> {
+    Ok(match face.gateway.amend(&name, json_object(&body)?, &by).await? {
         RegistrationOutcome::Stored(server) => Json(OneServer::from(*server)).into_response(),
         RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
@@ -178,6 +188,7 @@ pub async fn amend(State(face): State<Face>, Name(name): Name, body: Bytes) -> H
     request_body = HashMap<String, String>, responses((status = 202, body = AuthorizationRequired)))]
 pub async fn reauthorize(
     State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Accepted<AuthorizationRequired>> {
@@ -187,29 +198,41 @@ pub async fn reauthorize(
         redirect_uri = fields.text("oauth_redirect_uri")?.filter(|uri| !uri.is_empty());
         fields.finish()?;
     }
-    Ok(Accepted(face.gateway.reauthorize(&name, redirect_uri).await?.into()))
+    Ok(Accepted(face.gateway.reauthorize(&name, redirect_uri, &by).await?.into()))
 }
 
 /// Removes a server and everything it offers.
 #[utoipa::path(delete, path = "/api/v0/servers/{name}", tag = "servers",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
-    face.gateway.remove(&name).await?;
+pub async fn remove(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+) -> HandlerResult<NoContent> {
+    face.gateway.remove(&name, &by).await?;
     Ok(NoContent)
 }
 
 /// Enables a server.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/enable", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
-pub async fn enable(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<SwitchedServer>> {
-    Ok(Json(face.gateway.switch_server(&name, true).await?.into()))
+pub async fn enable(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+) -> HandlerResult<Json<SwitchedServer>> {
+    Ok(Json(face.gateway.switch_server(&name, true, &by).await?.into()))
 }
 
 /// Disables a server.
 #[utoipa::path(post, path = "/api/v0/servers/{name}/disable", tag = "servers",
     params(("name" = String, Path)), responses((status = 200, body = SwitchedServer)))]
-pub async fn disable(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<SwitchedServer>> {
-    Ok(Json(face.gateway.switch_server(&name, false).await?.into()))
+pub async fn disable(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+) -> HandlerResult<Json<SwitchedServer>> {
+    Ok(Json(face.gateway.switch_server(&name, false, &by).await?.into()))
 }
 
 /// Reads the lists of a server again, now.

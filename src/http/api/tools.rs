@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::{coverage, entity};
 use crate::http::Face;
-use crate::http::access::CurrentPrincipal;
+use crate::http::access::{ChangedBy, CurrentPrincipal};
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, Query};
 use crate::http::record::ToolRecord;
@@ -163,8 +163,13 @@ pub async fn why(State(face): State<Face>, query: Query) -> HandlerResult<Json<V
     params(("entity" = Option<String>, Query, description = "A full name, or the name of a server")),
     request_body(content = Option<HashMap<String, String>>, description = "An object with `entity`, unless the query has it"),
     responses((status = 200, body = [String])))]
-pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> HandlerResult<Json<Vec<String>>> {
-    Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true).await?))
+pub async fn enable(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    query: Query,
+    body: Bytes,
+) -> HandlerResult<Json<Vec<String>>> {
+    Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, true, &by).await?))
 }
 
 /// Disables a tool, or all tools of a server, and returns the full names that changed.
@@ -174,10 +179,11 @@ pub async fn enable(State(face): State<Face>, query: Query, body: Bytes) -> Hand
     responses((status = 200, body = [String])))]
 pub async fn disable(
     State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
     query: Query,
     body: Bytes,
 ) -> HandlerResult<Json<Vec<String>>> {
-    Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false).await?))
+    Ok(Json(face.gateway.switch_tools(&entity(&query, &body)?, false, &by).await?))
 }
 
 /// Calls a tool. With `Accept: text/event-stream` the response streams progress, other notifications, requests for input,

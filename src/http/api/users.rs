@@ -6,13 +6,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Face;
-use crate::http::access::CurrentPrincipal;
+use crate::http::access::{ChangedBy, CurrentPrincipal, SIGN_IN};
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, json_object};
 use crate::http::record::RateLimitBody;
 use crate::http::reply::{Created, Json, NoContent};
 use gateway::principals::Principal;
-use model::{HolderName, Role, User};
+use model::{AuditOutcome, HolderName, Role, User};
 
 /// A user without its token.
 #[derive(Serialize, ToSchema)]
@@ -58,10 +58,14 @@ pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<UserRecord
 /// Creates a user and returns it with its token.
 #[utoipa::path(post, path = "/api/v0/users", tag = "users",
     request_body = UserInput, responses((status = 201, body = UserWithToken)))]
-pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Created<UserWithToken>> {
+pub async fn create(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    body: Bytes,
+) -> HandlerResult<Created<UserWithToken>> {
     // In development mode there are no users; that error comes before errors in the body.
     face.gateway.users()?;
-    Ok(Created(with_token(face.gateway.create_user(json_object(&body)?).await?)))
+    Ok(Created(with_token(face.gateway.create_user(json_object(&body)?, &by).await?)))
 }
 
 /// Changes the given fields of a user; omitted fields stay the same, except that the rate limit is removed.
@@ -69,27 +73,40 @@ pub async fn create(State(face): State<Face>, body: Bytes) -> HandlerResult<Crea
     request_body = UserInput, responses((status = 200, body = UserWithToken)))]
 pub async fn change(
     State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Json<UserWithToken>> {
     face.gateway.user(&name)?;
-    Ok(Json(with_token(face.gateway.change_user(&name, json_object(&body)?).await?)))
+    Ok(Json(with_token(face.gateway.change_user(&name, json_object(&body)?, &by).await?)))
 }
 
 /// Deletes a user; its token stops working at once.
 #[utoipa::path(delete, path = "/api/v0/users/{name}", tag = "users",
     params(("name" = String, Path)), responses((status = 204)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<NoContent> {
-    face.gateway.delete_user(&name).await?;
+pub async fn delete(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+) -> HandlerResult<NoContent> {
+    face.gateway.delete_user(&name, &by).await?;
     Ok(NoContent)
 }
 
 /// Returns the user that the token belongs to.
 #[utoipa::path(get, path = "/api/v0/users/whoami", tag = "users", responses((status = 200, body = UserRecord)))]
-pub async fn whoami(State(face): State<Face>, caller: CurrentPrincipal) -> HandlerResult<Json<UserRecord>> {
+pub async fn whoami(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    ChangedBy(by): ChangedBy,
+) -> HandlerResult<Json<UserRecord>> {
     face.gateway.users()?;
     match caller.0 {
-        Some(Principal::User(user)) => Ok(Json(record(user.holder.clone()))),
+        Some(Principal::User(user)) => {
+            // Programs sign in by asking who they are.
+            face.gateway.sum_up(by, SIGN_IN, "", AuditOutcome::Ok);
+            Ok(Json(record(user.holder.clone())))
+        }
         Some(Principal::Client(_)) | None => Err(ErrorResponse::no_token()),
     }
 }

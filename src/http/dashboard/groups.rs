@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use super::Deleted;
 use super::empty_state::{EmptyState, no_groups};
 use crate::http::Face;
+use crate::http::access::ChangedBy;
 use crate::http::address::base_url;
 use crate::http::api::groups::GroupEndpoints;
 use crate::http::error::{ErrorResponse, HandlerResult};
@@ -101,8 +102,13 @@ pub async fn get(State(face): State<Face>, headers: HeaderMap, Name(name): Name)
 /// Creates a tool group. `tools` is accepted as another name of `included_tools`.
 #[utoipa::path(post, path = "/api/dashboard/tool-groups", tag = "dashboard",
     request_body = crate::http::api::groups::GroupInput, responses((status = 201, body = DashboardGroup)))]
-pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -> HandlerResult<Response> {
-    let group = face.gateway.create_group(configuration(&body)?).await?;
+pub async fn create(
+    State(face): State<Face>,
+    headers: HeaderMap,
+    ChangedBy(by): ChangedBy,
+    body: Bytes,
+) -> HandlerResult<Response> {
+    let group = face.gateway.create_group(configuration(&body)?, &by).await?;
     show(&face, &headers, group.name.as_str(), Created)
 }
 
@@ -112,19 +118,24 @@ pub async fn create(State(face): State<Face>, headers: HeaderMap, body: Bytes) -
 pub async fn replace(
     State(face): State<Face>,
     headers: HeaderMap,
+    ChangedBy(by): ChangedBy,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Response> {
     face.gateway.catalog().group(&name)?;
-    face.gateway.replace_group(&name, configuration(&body)?).await?;
+    face.gateway.replace_group(&name, configuration(&body)?, &by).await?;
     show(&face, &headers, &name, Json)
 }
 
 /// Deletes a tool group; its endpoints stop working at once.
 #[utoipa::path(delete, path = "/api/dashboard/tool-groups/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
-pub async fn delete(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<Deleted>> {
-    face.gateway.delete_group(&name).await?;
+pub async fn delete(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+) -> HandlerResult<Json<Deleted>> {
+    face.gateway.delete_group(&name, &by).await?;
     Ok(Json(Deleted::YES))
 }
 

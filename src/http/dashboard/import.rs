@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::oauth;
 use crate::http::Face;
+use crate::http::access::ChangedBy;
 use crate::http::authorization::PendingAuthorization;
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::json_object;
@@ -18,7 +19,7 @@ use gateway::catalog::Catalog;
 use gateway::oauth::RegistrationOutcome as Registered;
 use gateway::servers::Existing;
 use model::import::{self, Action, EntryOutcome, Import, ImportEntry, Plan};
-use model::{FieldError, Fields, Status};
+use model::{By, FieldError, Fields, Status};
 
 /// A configuration of another program.
 #[derive(ToSchema)]
@@ -101,6 +102,7 @@ pub async fn preview(State(face): State<Face>, body: Bytes) -> HandlerResult<Jso
 pub async fn apply(
     State(face): State<Face>,
     headers: HeaderMap,
+    ChangedBy(by): ChangedBy,
     body: Bytes,
 ) -> HandlerResult<Json<Imported>> {
     let mut fields = Fields::new(json_object(&body)?);
@@ -113,8 +115,8 @@ pub async fn apply(
     for (place, name) in names.into_iter().enumerate() {
         let found = import.servers.iter().position(|entry| entry.name == name);
         let entry = found.map(|position| import.servers.remove(position));
-        let (face, headers) = (face.clone(), headers.clone());
-        work.spawn(async move { (place, register(&face, &headers, name, entry).await) });
+        let (face, headers, by) = (face.clone(), headers.clone(), by.clone());
+        work.spawn(async move { (place, register(&face, &headers, &by, name, entry).await) });
     }
     let mut outcomes = work.join_all().await;
     outcomes.sort_by_key(|(place, _)| *place);
@@ -129,6 +131,7 @@ fn read(text: &str) -> Result<Import, ErrorResponse> {
 async fn register(
     face: &Face,
     headers: &HeaderMap,
+    by: &By,
     name: String,
     entry: Option<ImportEntry>,
 ) -> ImportOutcome {
@@ -148,7 +151,7 @@ async fn register(
     if is_new {
         input.insert("keep_failed".to_owned(), true.into());
     }
-    match oauth::register(face, headers, input, Existing::Replace).await {
+    match oauth::register(face, headers, by, input, Existing::Replace).await {
         Ok(Registered::Stored(server)) if server.status == Status::Failed => {
             let reason =
                 format!("{}; it is stored, and the gateway keeps trying to connect", server.status_reason);

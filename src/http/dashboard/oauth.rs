@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::http::Face;
+use crate::http::access::ChangedBy;
 use crate::http::address::base_url;
 use crate::http::authorization::{AuthorizationRequired, CALLBACK};
 use crate::http::error::HandlerResult;
@@ -18,19 +19,20 @@ use gateway::authorizations::{AuthorizationResponse, Refused, SessionRecord};
 use gateway::oauth::RegistrationOutcome;
 use gateway::servers::Existing;
 use gateway::{Error, ErrorKind};
-use model::{Fields, Secret};
+use model::{By, Fields, Secret};
 
 /// Registers a server. If it requires OAuth, registers it again with the gateway's own redirect URI.
 pub async fn register(
     face: &Face,
     headers: &HeaderMap,
+    by: &By,
     mut input: Map<String, Value>,
     existing: Existing,
 ) -> Result<RegistrationOutcome, Error> {
-    match face.gateway.register(input.clone(), existing).await {
+    match face.gateway.register(input.clone(), existing, by).await {
         Err(error) if error.kind == ErrorKind::OAuthRequired => {
             input.insert("oauth_redirect_uri".to_owned(), callback(face, headers).into());
-            face.gateway.register(input, existing).await
+            face.gateway.register(input, existing, by).await
         }
         settled => settled,
     }
@@ -40,13 +42,14 @@ pub async fn register(
 pub async fn amend(
     face: &Face,
     headers: &HeaderMap,
+    by: &By,
     name: &str,
     mut changes: Map<String, Value>,
 ) -> Result<RegistrationOutcome, Error> {
-    match face.gateway.amend(name, changes.clone()).await {
+    match face.gateway.amend(name, changes.clone(), by).await {
         Err(error) if error.kind == ErrorKind::OAuthRequired => {
             changes.insert("oauth_redirect_uri".to_owned(), callback(face, headers).into());
-            face.gateway.amend(name, changes).await
+            face.gateway.amend(name, changes, by).await
         }
         settled => settled,
     }
@@ -60,13 +63,14 @@ pub async fn amend(
 pub async fn reauthorize(
     State(face): State<Face>,
     headers: HeaderMap,
+    ChangedBy(by): ChangedBy,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Accepted<AuthorizationRequired>> {
     if !body.iter().all(u8::is_ascii_whitespace) {
         Fields::new(json_object(&body)?).finish()?;
     }
-    let pending = face.gateway.reauthorize(&name, Some(callback(&face, &headers))).await?;
+    let pending = face.gateway.reauthorize(&name, Some(callback(&face, &headers)), &by).await?;
     Ok(Accepted(AuthorizationRequired::from(pending)))
 }
 
@@ -84,7 +88,7 @@ pub async fn session(State(face): State<Face>, Name(id): Name) -> HandlerResult<
         ("error" = Option<String>, Query), ("error_description" = Option<String>, Query),
     ),
     responses((status = 200, content_type = "text/html", body = String)))]
-pub async fn callback_page(State(face): State<Face>, query: Query) -> HtmlPage {
+pub async fn callback_page(State(face): State<Face>, ChangedBy(by): ChangedBy, query: Query) -> HtmlPage {
     let failed = |reason: &str| HtmlPage::bad_request("Authorization failed", reason);
     let Some(state) = query.text("state") else { return failed("The parameter \"state\" is missing.") };
     let code = match (query.text("error"), query.text("code")) {
@@ -96,7 +100,7 @@ pub async fn callback_page(State(face): State<Face>, query: Query) -> HtmlPage {
         (None, None) => return failed("The parameter \"code\" is missing."),
     };
     let response = AuthorizationResponse { code, issuer: query.text("iss").map(str::to_owned) };
-    match face.gateway.complete_oauth_callback(&Secret::new(state), response).await {
+    match face.gateway.complete_oauth_callback(&Secret::new(state), response, &by).await {
         Ok(server) => {
             let text = format!("Server \"{}\" is connected. You can close this page.", server.name);
             HtmlPage::ok("Authorization successful", &text)

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::oauth;
 use super::servers::DashboardServerAdded;
 use crate::http::Face;
+use crate::http::access::ChangedBy;
 use crate::http::authorization::AuthorizationRequired;
 use crate::http::error::HandlerResult;
 use crate::http::extract::{Name, json_object};
@@ -68,12 +69,13 @@ pub async fn get(State(face): State<Face>, Name(name): Name) -> HandlerResult<Js
 pub async fn amend(
     State(face): State<Face>,
     headers: HeaderMap,
+    ChangedBy(by): ChangedBy,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Response> {
     let mut changes = json_object(&body)?;
     reveal_arguments(&mut changes, face.gateway.catalog().require(&name)?)?;
-    Ok(match oauth::amend(&face, &headers, &name, changes).await? {
+    Ok(match oauth::amend(&face, &headers, &by, &name, changes).await? {
         RegistrationOutcome::Stored(server) => Json(DashboardServerAdded::of(*server)).into_response(),
         RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()

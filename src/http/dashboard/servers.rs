@@ -11,6 +11,7 @@ use super::empty_state::{EmptyState, no_servers};
 use super::oauth;
 use super::{Deleted, SwitchInput, SwitchedItem};
 use crate::http::Face;
+use crate::http::access::ChangedBy;
 use crate::http::address::base_url;
 use crate::http::authorization::AuthorizationRequired;
 use crate::http::error::HandlerResult;
@@ -116,11 +117,12 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Json<Dashboar
 pub async fn add(
     State(face): State<Face>,
     headers: HeaderMap,
+    ChangedBy(by): ChangedBy,
     query: Query,
     body: Bytes,
 ) -> HandlerResult<Response> {
     let existing = if query.flag("force")? { Existing::Replace } else { Existing::Refuse };
-    Ok(match oauth::register(&face, &headers, json_object(&body)?, existing).await? {
+    Ok(match oauth::register(&face, &headers, &by, json_object(&body)?, existing).await? {
         RegistrationOutcome::Stored(server) => Created(DashboardServerAdded::of(*server)).into_response(),
         RegistrationOutcome::AuthorizationRequired(pending) => {
             Accepted(AuthorizationRequired::from(pending)).into_response()
@@ -139,8 +141,12 @@ pub async fn refresh(State(face): State<Face>, Name(name): Name) -> HandlerResul
 /// Removes a server and everything it offers.
 #[utoipa::path(delete, path = "/api/dashboard/servers/{name}", tag = "dashboard",
     params(("name" = String, Path)), responses((status = 200, body = Deleted)))]
-pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult<Json<Deleted>> {
-    face.gateway.remove(&name).await?;
+pub async fn remove(
+    State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
+    Name(name): Name,
+) -> HandlerResult<Json<Deleted>> {
+    face.gateway.remove(&name, &by).await?;
     Ok(Json(Deleted::YES))
 }
 
@@ -149,11 +155,12 @@ pub async fn remove(State(face): State<Face>, Name(name): Name) -> HandlerResult
     params(("name" = String, Path)), request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
 pub async fn switch(
     State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Json<SwitchedItem>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
-    let switched = face.gateway.switch_server(&name, enabled).await?;
+    let switched = face.gateway.switch_server(&name, enabled, &by).await?;
     Ok(Json(SwitchedItem { name: switched.name, enabled }))
 }
 

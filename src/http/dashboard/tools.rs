@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::empty_state::{EmptyState, nothing_offered};
 use super::{Home, SwitchInput, SwitchedItem};
 use crate::http::Face;
-use crate::http::access::CurrentPrincipal;
+use crate::http::access::{ChangedBy, CurrentPrincipal};
 use crate::http::address::base_url;
 use crate::http::api::tools::{InvokeRequest, run};
 use crate::http::error::{ErrorResponse, HandlerResult};
@@ -82,12 +82,13 @@ pub async fn list(State(face): State<Face>, headers: HeaderMap) -> Response {
     request_body = SwitchInput, responses((status = 200, body = SwitchedItem)))]
 pub async fn switch(
     State(face): State<Face>,
+    ChangedBy(by): ChangedBy,
     Name(name): Name,
     body: Bytes,
 ) -> HandlerResult<Json<SwitchedItem>> {
     let SwitchInput { enabled } = SwitchInput::parse(&body)?;
     face.gateway.catalog().tool(&name)?;
-    face.gateway.switch_tools(&name, enabled).await?;
+    face.gateway.switch_tools(&name, enabled, &by).await?;
     Ok(Json(SwitchedItem { name, enabled }))
 }
 

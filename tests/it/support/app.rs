@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway::audit::Auditing;
 use gateway::recorder::Recording;
 use model::Mode;
 use serde_json::{Value, json};
@@ -337,6 +338,7 @@ pub fn config(folder: &Path) -> Config {
         internal_url: None,
         stale_rights: Duration::from_secs(300),
         recording: Recording::default(),
+        auditing: Auditing::default(),
         telemetry: false,
         traces: None,
         child_env: std::env::vars_os().collect(),

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
 use super::people::{client, user};
-use super::{http, odd_offering, only_server, open, open_with_key};
+use super::{http, noted, odd_offering, only_server, open, open_with_key};
 use crate::migrate::{MIGRATIONS, migrator};
 use crate::{
     AuthorizationKey, AuthorizationStatus, DatabaseAddress, GrantChange, OpenOptions, OpenStoreError, check,
@@ -88,8 +88,8 @@ async fn users_and_clients_of_a_database_without_rate_limits_have_none() {
     let [new, old] = ["new.db", "toolgate.db"].map(|name| directory.path().join(name));
     let store = open(&new).await.unwrap();
     let (ada, agent) = (user("ada", "12345678"), client("agent", "abcdefgh"));
-    store.put_user(&ada, 1).await.unwrap();
-    store.put_client(&agent, 1).await.unwrap();
+    store.put_user(&ada, 1, &noted()).await.unwrap();
+    store.put_client(&agent, 1, &noted()).await.unwrap();
     store.close().await;
     let options = SqliteConnectOptions::new().filename(&old).create_if_missing(true);
     let mut before = options.connect().await.unwrap();
@@ -119,7 +119,7 @@ async fn servers_of_a_database_without_meta_have_none() {
     let [new, old] = ["new.db", "toolgate.db"].map(|name| directory.path().join(name));
     let store = open(&new).await.unwrap();
     let registration = http("a");
-    store.replace_server(&registration, &odd_offering(), GrantChange::Keep, 1).await.unwrap();
+    store.replace_server(&registration, &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
     store.close().await;
     let options = SqliteConnectOptions::new().filename(&old).create_if_missing(true);
     let mut before = options.connect().await.unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{epoch, http, name, odd_offering, only_server, open, registration};
+use super::{epoch, http, name, noted, odd_offering, only_server, open, registration};
 use crate::db::on;
 use crate::{DisabledKind, GrantChange, Store, StoreError};
 use model::{Offering, Registration};
@@ -26,8 +26,8 @@ async fn everything_comes_back_byte_for_byte_after_a_restart() {
         "name": "b", "transport": "stdio", "command": "npx", "args": ["-y", ""], "env": {"K": "v"}, "cwd": "/",
     }));
     let store = open(&path).await.unwrap();
-    store.replace_server(&stdio, &Offering::default(), GrantChange::Keep, 7).await.unwrap();
-    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 5).await.unwrap();
+    store.replace_server(&stdio, &Offering::default(), GrantChange::Keep, 7, &noted()).await.unwrap();
+    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 5, &noted()).await.unwrap();
     store.close().await;
 
     let servers = open(&path).await.unwrap().load_servers().await.unwrap();
@@ -45,7 +45,7 @@ async fn a_crash_loses_no_answered_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("toolgate.db");
     let store = open(&path).await.unwrap();
-    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 5).await.unwrap();
+    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 5, &noted()).await.unwrap();
 
     // The files that would be on the disk after a power cut now.
     let after = tempfile::tempdir().unwrap();
@@ -64,17 +64,17 @@ async fn a_crash_loses_no_answered_write() {
 async fn a_server_is_replaced_whole() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
+    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
     assert_eq!(only_server(&store).await.registration, full_http());
 
     let fewer = Offering { protocol_version: "2025-11-25".into(), ..Offering::default() };
-    store.replace_server(&http("a"), &fewer, GrantChange::Keep, 3).await.unwrap();
+    store.replace_server(&http("a"), &fewer, GrantChange::Keep, 3, &noted()).await.unwrap();
     let server = only_server(&store).await;
     assert_eq!(server.registration, http("a"));
     assert!(server.offering.same_as(&fewer));
     assert_eq!((server.created_at_ms, server.updated_at_ms, server.discovered_at_ms), (1, 3, Some(3)));
 
-    store.replace_server(&http("new"), &Offering::default(), GrantChange::Keep, 4).await.unwrap();
+    store.replace_server(&http("new"), &Offering::default(), GrantChange::Keep, 4, &noted()).await.unwrap();
     assert_eq!(store.load_servers().await.unwrap().len(), 2);
 }
 
@@ -82,12 +82,18 @@ async fn a_server_is_replaced_whole() {
 async fn flags_change_alone_and_outlive_new_lists() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    store.replace_server(&http("a"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
+    store.replace_server(&http("a"), &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
     let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    store.set_disabled(&name("a"), DisabledKind::Tool, &names(&["a", "later", "a"]), true, 2).await.unwrap();
-    store.set_disabled(&name("a"), DisabledKind::Prompt, &names(&["p"]), true, 3).await.unwrap();
-    store.set_disabled(&name("a"), DisabledKind::Tool, &names(&["a", "never"]), false, 4).await.unwrap();
-    store.set_enabled(&name("a"), false, 5).await.unwrap();
+    store
+        .set_disabled(&name("a"), DisabledKind::Tool, &names(&["a", "later", "a"]), true, 2, &noted())
+        .await
+        .unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Prompt, &names(&["p"]), true, 3, &noted()).await.unwrap();
+    store
+        .set_disabled(&name("a"), DisabledKind::Tool, &names(&["a", "never"]), false, 4, &noted())
+        .await
+        .unwrap();
+    store.set_enabled(&name("a"), false, 5, &noted()).await.unwrap();
     store.update_offering(&name("a"), &Offering::default(), 6).await.unwrap();
 
     let server = only_server(&store).await;
@@ -104,10 +110,10 @@ async fn flags_change_alone_and_outlive_new_lists() {
 async fn a_deleted_server_leaves_nothing_for_the_next_of_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
-    assert!(store.delete_server(&name("a")).await.unwrap());
-    assert!(!store.delete_server(&name("a")).await.unwrap());
-    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 2).await.unwrap();
+    store.replace_server(&full_http(), &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
+    assert!(store.delete_server(&name("a"), &noted()).await.unwrap());
+    assert!(!store.delete_server(&name("a"), &noted()).await.unwrap());
+    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 2, &noted()).await.unwrap();
     let server = only_server(&store).await;
     assert_eq!(server.registration, http("a"));
     assert!(server.offering.same_as(&Offering::default()));
@@ -120,8 +126,8 @@ async fn a_change_to_an_unknown_server_is_refused_and_changes_nothing() {
     let before = epoch(&store).await;
     let unknown = name("nobody");
     let answers = [
-        store.set_enabled(&unknown, true, 1).await,
-        store.set_disabled(&unknown, DisabledKind::Tool, &["x".into()], true, 1).await,
+        store.set_enabled(&unknown, true, 1, &noted()).await,
+        store.set_disabled(&unknown, DisabledKind::Tool, &["x".into()], true, 1, &noted()).await,
         store.update_offering(&unknown, &odd_offering(), 1).await,
     ];
     for answer in answers {
@@ -139,19 +145,19 @@ async fn every_write_raises_the_epoch() {
         let now = epoch(store).await;
         assert!(now > std::mem::replace(&mut last, now));
     };
-    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1).await.unwrap();
+    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1, &noted()).await.unwrap();
     rose(&store).await;
-    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1).await.unwrap();
+    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1, &noted()).await.unwrap();
     rose(&store).await;
     store.update_offering(&name("a"), &odd_offering(), 1).await.unwrap();
     rose(&store).await;
-    store.set_enabled(&name("a"), false, 1).await.unwrap();
+    store.set_enabled(&name("a"), false, 1, &noted()).await.unwrap();
     rose(&store).await;
-    store.set_disabled(&name("a"), DisabledKind::Prompt, &["p".into()], true, 1).await.unwrap();
+    store.set_disabled(&name("a"), DisabledKind::Prompt, &["p".into()], true, 1, &noted()).await.unwrap();
     rose(&store).await;
     store.set_mode("development").await.unwrap();
     rose(&store).await;
-    store.delete_server(&name("a")).await.unwrap();
+    store.delete_server(&name("a"), &noted()).await.unwrap();
     rose(&store).await;
 }
 
@@ -179,8 +185,8 @@ async fn a_damaged_server_is_an_error_that_names_it() {
     for damage in damages {
         let directory = tempfile::tempdir().unwrap();
         let store = open(directory.path().join("toolgate.db")).await.unwrap();
-        store.replace_server(&http("good"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
-        store.replace_server(&http("bad"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
+        store.replace_server(&http("good"), &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
+        store.replace_server(&http("bad"), &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
         let mut tx = store.read().await.unwrap();
         on!(&mut tx, |db| sqlx::query(damage).execute(db).await.map(|_| ())).unwrap();
         tx.commit().await.unwrap();

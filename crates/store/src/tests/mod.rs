@@ -1,7 +1,9 @@
 //! Tests of the store on real files. `place` is about opening, `before` about databases of earlier versions, `content`
 //! and `people` about reading back what was stored, `secrecy` about secrets in the files, `transfer` about moving
-//! all of it, `rotation` about another key, `records` about what is recorded of calls.
+//! all of it, `rotation` about another key, `records` about what is recorded of calls, `audit`
+//! about its chain.
 
+mod audit;
 mod before;
 mod content;
 mod people;
@@ -19,7 +21,9 @@ use serde_json::{Value, json};
 
 use super::db::on;
 use super::{DatabaseAddress, OpenOptions, OpenStoreError, Store, StoredServer};
-use model::{Offering, OwnMeta, Prompt, Registration, Resource, Secret, ServerName, Template, Tool};
+use model::{
+    AuditNote, By, Offering, OwnMeta, Prompt, Registration, Resource, Secret, ServerName, Template, Tool,
+};
 
 async fn open(path: impl AsRef<Path>) -> Result<Store, OpenStoreError> {
     Store::open(OpenOptions { database: file(path), secret_key: None }).await
@@ -78,6 +82,15 @@ fn odd_offering() -> Offering {
             ..OwnMeta::default()
         },
     }
+}
+
+/// What is noted of a change whose entry does not matter.
+fn noted() -> AuditNote {
+    noted_at(1)
+}
+
+fn noted_at(at_ms: i64) -> AuditNote {
+    AuditNote::new(&By::gateway(), "test.change", "", at_ms)
 }
 
 async fn only_server(store: &Store) -> StoredServer {

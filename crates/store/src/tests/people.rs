@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::open;
+use super::{noted, open};
 use crate::db::on;
 use crate::{Store, StoreError};
 use model::{Client, HolderName, Mode, PrincipalId, RateLimit, Role, Token, User};
@@ -38,18 +38,18 @@ async fn users_come_back_after_every_kind_of_change() {
     let path = directory.path().join("toolgate.db");
     let store = open(&path).await.unwrap();
     let (admin, mut bob) = (user("admin", "12345678"), user("bob", "abcdefgh"));
-    store.initialize(Mode::Enterprise, &admin, 1).await.unwrap();
+    store.initialize(Mode::Enterprise, &admin, 1, &noted()).await.unwrap();
     assert_eq!(store.mode().await.unwrap().as_deref(), Some("enterprise"));
-    store.put_user(&bob, 2).await.unwrap();
+    store.put_user(&bob, 2, &noted()).await.unwrap();
     let before = bob.username.clone();
     bob = User { id: bob.id, role: Role::User, rate_limit: Some(LIMIT), ..user("álvaro", "ijklmnop") };
-    store.change_user(&before, &bob, 3).await.unwrap();
+    store.change_user(&before, &bob, 3, &noted()).await.unwrap();
     store.close().await;
     let store = open(&path).await.unwrap();
     assert_eq!(shown(&store.load_users().await.unwrap()), shown(&[admin, bob.clone()]));
-    store.delete_user(&HolderName::parse("admin").unwrap(), 3).await.unwrap();
+    store.delete_user(&HolderName::parse("admin").unwrap(), 3, &noted()).await.unwrap();
     bob.rate_limit = None;
-    store.put_user(&bob, 4).await.unwrap();
+    store.put_user(&bob, 4, &noted()).await.unwrap();
     assert_eq!(shown(&store.load_users().await.unwrap()), shown(&[bob]));
 }
 
@@ -59,18 +59,18 @@ async fn clients_come_back_with_their_allow_lists_as_written() {
     let path = directory.path().join("toolgate.db");
     let store = open(&path).await.unwrap();
     let first = client("agent", "12345678");
-    store.put_client(&Client { rate_limit: Some(LIMIT), ..first.clone() }, 1).await.unwrap();
-    store.put_client(&client("other", "abcdefgh"), 1).await.unwrap();
+    store.put_client(&Client { rate_limit: Some(LIMIT), ..first.clone() }, 1, &noted()).await.unwrap();
+    store.put_client(&client("other", "abcdefgh"), 1, &noted()).await.unwrap();
     store.close().await;
     let store = open(&path).await.unwrap();
-    store.delete_client(&HolderName::parse("other").unwrap(), 3).await.unwrap();
+    store.delete_client(&HolderName::parse("other").unwrap(), 3, &noted()).await.unwrap();
     let clients = store.load_clients().await.unwrap();
     let [agent] = clients.as_slice() else { panic!("{clients:?}") };
     assert_eq!((agent.name.as_str(), agent.description.as_str()), ("agent", "d"));
     assert_eq!(agent.allow_list.names(), ["b", "*", "a"]);
     assert_eq!((agent.token.id(), agent.is_custom_token), (first.token.id(), true));
     assert_eq!(agent.rate_limit, Some(LIMIT));
-    store.put_client(&first, 4).await.unwrap();
+    store.put_client(&first, 4, &noted()).await.unwrap();
     assert_eq!(store.load_clients().await.unwrap(), std::slice::from_ref(&first));
     assert_eq!(store.token_hash(b"12345678"), store.token_hash(agent.token.secret().expose().as_bytes()));
 }
@@ -86,21 +86,21 @@ async fn the_hash_of_a_token_is_kept_for_a_day_after_its_end() {
         times
     };
     let (ada, agent) = (user("ada", "ada-1-token"), client("agent", "agent-1-token"));
-    store.put_user(&ada, 1).await.unwrap();
-    store.put_client(&agent, 2).await.unwrap();
+    store.put_user(&ada, 1, &noted()).await.unwrap();
+    store.put_client(&agent, 2, &noted()).await.unwrap();
     // A change that keeps the token.
-    store.put_user(&User { role: Role::User, ..ada.clone() }, 3).await.unwrap();
+    store.put_user(&User { role: Role::User, ..ada.clone() }, 3, &noted()).await.unwrap();
     assert_eq!(retired(3).await, []);
-    store.put_client(&client("agent", "agent-2-token"), 10).await.unwrap();
-    store.change_user(&ada.username, &user("bob", "ada-2-token"), 20).await.unwrap();
-    store.delete_client(&agent.name, 30).await.unwrap();
+    store.put_client(&client("agent", "agent-2-token"), 10, &noted()).await.unwrap();
+    store.change_user(&ada.username, &user("bob", "ada-2-token"), 20, &noted()).await.unwrap();
+    store.delete_client(&agent.name, 30, &noted()).await.unwrap();
     let hash = |token: &str| store.token_hash(token.as_bytes());
     let expected = [(hash("agent-1-token"), 10), (hash("ada-1-token"), 20), (hash("agent-2-token"), 30)];
     assert_eq!(retired(30).await, expected);
     assert_eq!(retired(DAY + 10).await, expected[1..]);
     assert!(Store::is_remembered(10, DAY + 9) && !Store::is_remembered(10, DAY + 10));
     // The next end of a token removes the hashes that are too old.
-    store.delete_user(&HolderName::parse("bob").unwrap(), DAY + 20).await.unwrap();
+    store.delete_user(&HolderName::parse("bob").unwrap(), DAY + 20, &noted()).await.unwrap();
     assert_eq!(retired(0).await, [expected[2], (hash("ada-2-token"), DAY + 20)]);
 }
 
@@ -108,8 +108,8 @@ async fn the_hash_of_a_token_is_kept_for_a_day_after_its_end() {
 async fn a_token_that_was_moved_to_somebody_else_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    store.put_user(&user("ada", "12345678"), 1).await.unwrap();
-    store.put_user(&user("bob", "abcdefgh"), 1).await.unwrap();
+    store.put_user(&user("ada", "12345678"), 1, &noted()).await.unwrap();
+    store.put_user(&user("bob", "abcdefgh"), 1, &noted()).await.unwrap();
     const MOVE: &str = "UPDATE users SET token = (SELECT token FROM users WHERE username = 'ada')
         WHERE username = 'bob'";
     let mut tx = store.write().await.unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use super::{http, only_server, open, open_with_key};
+use super::{http, noted, only_server, open, open_with_key};
 use crate::db::on;
 use crate::{GrantChange, OpenStoreError, Store};
 use model::Offering;
@@ -17,7 +17,7 @@ fn sentence(opened: Result<Store, OpenStoreError>) -> String {
 async fn filled(directory: &Path) -> std::path::PathBuf {
     let path = directory.join("toolgate.db");
     let store = open(&path).await.unwrap();
-    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1).await.unwrap();
+    store.replace_server(&http("a"), &Offering::default(), GrantChange::Keep, 1, &noted()).await.unwrap();
     store.close().await;
     path
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::transfer::{KEY, assert_filled, filled};
-use super::{file, http, odd_offering, open, open_with_key};
+use super::{file, http, noted, odd_offering, open, open_with_key};
 use crate::rotation::{begin, reseal_in_parts};
 use crate::tables::RowSeal;
 use crate::{GrantChange, OpenOptions, RotationError, RotationOptions, check, rotate, settings};
@@ -12,7 +12,8 @@ use model::Secret;
 use seal::{Seal, SecretKey};
 
 fn options(path: &Path, new_key: &str) -> RotationOptions {
-    RotationOptions { database: file(path), secret_key: None, new_key: Secret::new(new_key), finish: false }
+    let new_key = Secret::new(new_key);
+    RotationOptions { database: file(path), secret_key: None, new_key, finish: false, now_ms: 3 }
 }
 
 #[tokio::test]
@@ -21,7 +22,7 @@ async fn everything_is_sealed_under_the_new_key_and_the_old_one_opens_nothing() 
     let key_file = directory.path().join("toolgate.key");
     let old = fs::read_to_string(&key_file).unwrap();
     let rotated = rotate(&options(&path, KEY)).await.unwrap();
-    assert!(rotated.is_finished && rotated.rows == 5 && rotated.unreadable.is_empty(), "{rotated:?}");
+    assert!(rotated.is_finished && rotated.rows == 6 && rotated.unreadable.is_empty(), "{rotated:?}");
     assert_eq!(rotated.key_file.unwrap().file_name().unwrap(), "toolgate.key");
     assert_eq!(fs::read_to_string(&key_file).unwrap().trim(), KEY);
     assert_eq!(fs::read_to_string(directory.path().join("toolgate.key.old")).unwrap(), old);
@@ -81,7 +82,7 @@ async fn what_was_written_with_the_old_key_after_the_first_run_is_sealed_again()
     let pair = begin(&store, &options(&path, KEY), &Seal::new(&new)).await.unwrap().unwrap();
     let seals = (RowSeal::new(Seal::new(&pair.previous)), RowSeal::new(Seal::new(&pair.next)));
     reseal_in_parts(&store, &seals.0, &seals.1).await.unwrap();
-    store.replace_server(&http("late"), &odd_offering(), GrantChange::Keep, 9).await.unwrap();
+    store.replace_server(&http("late"), &odd_offering(), GrantChange::Keep, 9, &noted()).await.unwrap();
     store.close().await;
     let rotated = rotate(&options(&path, KEY)).await.unwrap();
     assert_eq!(rotated.rows, 1);

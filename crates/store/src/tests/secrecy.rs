@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::people::{client, user};
-use super::{odd_offering, open, registration};
+use super::{noted, odd_offering, open, registration};
 use crate::GrantChange;
 use model::Mode;
 
@@ -56,15 +56,18 @@ async fn no_file_contains_a_secret_while_open_or_after() {
         "url": "https://planted-url-user:planted-url-password@h/mcp?key=planted-query-value",
         "headers": {"X-Key": "planted-header-value"}, "oauth_client_secret": "planted-client-secret",
     }));
-    store.replace_server(&stdio("planted-env-value"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
-    store.replace_server(&http, &odd_offering(), GrantChange::Keep, 1).await.unwrap();
     store
-        .replace_server(&stdio("planted-second-value"), &odd_offering(), GrantChange::Keep, 2)
+        .replace_server(&stdio("planted-env-value"), &odd_offering(), GrantChange::Keep, 1, &noted())
         .await
         .unwrap();
-    store.initialize(Mode::Enterprise, &user("ada", "planted-user-token"), 1).await.unwrap();
-    store.put_client(&client("agent", "planted-client-token"), 1).await.unwrap();
-    store.put_client(&client("agent", "planted-later-token"), 2).await.unwrap();
+    store.replace_server(&http, &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
+    store
+        .replace_server(&stdio("planted-second-value"), &odd_offering(), GrantChange::Keep, 2, &noted())
+        .await
+        .unwrap();
+    store.initialize(Mode::Enterprise, &user("ada", "planted-user-token"), 1, &noted()).await.unwrap();
+    store.put_client(&client("agent", "planted-client-token"), 1, &noted()).await.unwrap();
+    store.put_client(&client("agent", "planted-later-token"), 2, &noted()).await.unwrap();
     assert_no_secret_in(directory.path(), &["toolgate.db", "toolgate.db-wal", "toolgate.db-shm"]);
 
     let (users, clients) = (store.load_users().await.unwrap(), store.load_clients().await.unwrap());

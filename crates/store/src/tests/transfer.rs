@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 
 use super::people::{client, user};
-use super::{file, http, name, odd_offering, only_server, open, open_with_key};
+use super::{file, http, name, noted, noted_at, odd_offering, only_server, open, open_with_key};
 use crate::db::on;
 use crate::migrate::{MIGRATIONS, migrator};
 use crate::tables::{RETIRED_TOKENS, TABLES};
@@ -27,14 +27,17 @@ pub async fn filled() -> (TempDir, PathBuf) {
     let store = open(&path).await.unwrap();
     let grant = Secret::new("granted");
     let put = GrantChange::Put("lineage", &grant);
-    store.replace_server(&http("a"), &odd_offering(), put, 1).await.unwrap();
-    store.initialize(Mode::Enterprise, &user("ada", "12345678"), 1).await.unwrap();
-    store.put_client(&client("agent", "abcdefgh"), 1).await.unwrap();
-    store.put_user(&user("gone", "ijklmnop"), 1).await.unwrap();
-    store.delete_user(&HolderName::parse("gone").unwrap(), 2).await.unwrap();
+    store.replace_server(&http("a"), &odd_offering(), put, 1, &noted()).await.unwrap();
+    store.initialize(Mode::Enterprise, &user("ada", "12345678"), 1, &noted()).await.unwrap();
+    store.put_client(&client("agent", "abcdefgh"), 1, &noted()).await.unwrap();
+    store.put_user(&user("gone", "ijklmnop"), 1, &noted()).await.unwrap();
+    store.delete_user(&HolderName::parse("gone").unwrap(), 2, &noted()).await.unwrap();
     let (state, content) = (Secret::new("state"), Secret::new("content"));
-    store.insert_authorization("i", &name("a"), &state, &content, 50, 1).await.unwrap();
-    store.insert_authorization("j", &name("a"), &Secret::new("later"), &content, 50, 2).await.unwrap();
+    store.insert_authorization("i", &name("a"), &state, &content, 50, &noted_at(1)).await.unwrap();
+    store
+        .insert_authorization("j", &name("a"), &Secret::new("later"), &content, 50, &noted_at(2))
+        .await
+        .unwrap();
     for serial in 0..250 {
         store.add_ended_session(u64::MAX - serial, 1).await.unwrap();
     }
@@ -136,7 +139,7 @@ async fn a_target_that_is_not_empty_stays_as_it_is() {
     let (directory, path) = filled().await;
     let target = directory.path().join("other.db");
     let store = open(&target).await.unwrap();
-    store.replace_server(&http("b"), &odd_offering(), GrantChange::Keep, 1).await.unwrap();
+    store.replace_server(&http("b"), &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
     store.close().await;
     let before = fs::read(&target).unwrap();
     let refused = transfer(&options(&path, &target, Some(KEY))).await.unwrap_err();
