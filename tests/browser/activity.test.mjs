@@ -153,8 +153,8 @@ test('progress and questions are marks on the time line', async (t) => {
   // What a client of every kind can cause is tested where marks are recorded; here they are given.
   await page.route(`**/api/v0/calls/${call.id}`, async (route) => {
     const answer = await route.fetch()
-    const marks = ['progress', 'progress', 'input_asked', 'input_answered'].map((what, at) => ({
-      what,
+    const marks = ['progress', 'progress', 'input', 'answer'].map((kind, at) => ({
+      kind,
       at_ms: at * 20,
     }))
     const times = {

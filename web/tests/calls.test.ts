@@ -123,12 +123,12 @@ test('a time line without offsets is a guess, and one of a call that was not sen
   expect(timeLine(call({ duration_ms: 0, upstream_ms: 0, queue_ms: 0, gateway_ms: 0 })).length).toBeGreaterThan(0)
 })
 
-test('marks are drawn, also those of older records, and waiting for a person is a part of its own', () => {
+test('marks are drawn, and waiting for a person is a part of its own', () => {
   const marks = [
-    { at_ms: 5, what: 'progress' },
-    { at_ms: 10, what: 'input_asked' },
-    { at_ms: 60, what: 'input_answered' },
-    { at_ms: 61, what: 'unheard of' },
+    { at_ms: 5, kind: 'progress' },
+    { at_ms: 10, kind: 'input' },
+    { at_ms: 60, kind: 'answer' },
+    { at_ms: 61, kind: 'unheard of' },
     { at_ms: 500, kind: 'notice' },
   ]
   const line = timeLine(call({ marks, input_ms: 50, upstream_ms: 45, queue_ms: 0, sent_ms: 2 }))

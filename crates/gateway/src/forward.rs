@@ -255,6 +255,7 @@ impl Forward {
     /// Hands the call over to another request of the same caller, which gets everything from now on.
     pub fn hand_over(&mut self, head: &Head<'_>) {
         self.call.set_parked(false);
+        self.trail.mark(|| "answer");
         (self.id, self.token) = identity(head);
     }
 
@@ -265,6 +266,7 @@ impl Forward {
 
     /// Sends the request again with the answers to a round; they are raw results by key.
     pub fn answer_round(&mut self, round: &InputRound, answers: &[(&str, Bytes)]) {
+        self.trail.mark(|| "answer");
         self.call.again(round.answered(answers));
     }
 

@@ -237,6 +237,7 @@ impl Gateway {
             call.spent.input += waited;
             call.request_bytes += request_bytes;
         });
+        trail.mark(|| "answer");
         Some(trail)
     }
 }

@@ -83,7 +83,7 @@ pub struct CallBody {
     sent_ms: Option<f64>,
     /// When the first byte of the server came after that.
     first_byte_ms: Option<f64>,
-    /// Notices and requests for input during the call.
+    /// Notices, requests for input and answers to them during the call.
     marks: Vec<MarkBody>,
 }
 
@@ -100,7 +100,8 @@ pub struct PrincipalBody {
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallMark)]
 pub struct MarkBody {
-    /// `progress`, `notice` or `input`.
+    /// `progress`, `notice` (another message of the server), `input` (the server asks for some) or `answer` (the caller came
+    /// back with it).
     kind: String,
     /// Milliseconds since the call arrived.
     at_ms: f64,

@@ -29,19 +29,7 @@ export type Remark = Schemas['RemarkBody']
 export type Stats = Schemas['Stats']
 export type ImportOutcome = Schemas['ImportOutcome']
 
-/** Something that happened during a call. Older records have `kind`. */
-export interface CallMark {
-  at_ms: number
-  what?: string
-  kind?: string
-}
-
-/** A recorded call. Older records have no `sent_ms` and no `first_byte_ms`. */
-export type Call = Omit<Schemas['Call'], 'marks' | 'sent_ms' | 'first_byte_ms'> & {
-  marks: CallMark[]
-  sent_ms?: number | null
-  first_byte_ms?: number | null
-}
+export type Call = Schemas['Call']
 
 /** A call with its arguments and its result, where they are kept. */
 export type CallDetails = Call & { arguments?: unknown; result?: unknown }

@@ -426,6 +426,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists changes, newest first: who changed what. */
+        get: operations["get_api_v0_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/audit/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Checks all entries of the audit: whether one was removed, altered or moved. */
+        get: operations["get_api_v0_audit_verify"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v0/calls": {
         parameters: {
             query?: never;
@@ -1462,6 +1496,66 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description Who changed something. */
+        Actor: {
+            /** @description `user`, `client`, `anonymous` or `system`. */
+            kind: string;
+            name: string;
+        };
+        /** @description Entries of the audit, newest first. */
+        AuditEntries: {
+            entries: components["schemas"]["AuditEntry"][];
+            /** @description The `before` of the next page; `null` if there is none. */
+            next?: string | null;
+        };
+        /** @description An entry of the audit. */
+        AuditEntry: {
+            /** @description `<noun>.<verb>`, such as `server.register`. */
+            action: string;
+            actor: components["schemas"]["Actor"];
+            /** @description The IP address of the caller; `null` for the gateway itself. Where several are summed, the network of an IPv6 address. */
+            address?: string | null;
+            /** @description What is there now, without secrets. `changed_secrets` names those that changed. */
+            after?: unknown;
+            at: string;
+            /** @description What was there before, without secrets; `null` if there was nothing. */
+            before?: unknown;
+            /**
+             * Format: int64
+             * @description How often it happened within a minute, for what is not noted one by one; 1 for all else.
+             */
+            count: number;
+            /** @description Later entries have greater ids. */
+            id: string;
+            /** @description `ok`, `refused` or `failed`. */
+            outcome: string;
+            /** @description What it was done to, such as the name of a server. */
+            target: string;
+        };
+        /** @description What is wrong with the audit. */
+        AuditProblem: {
+            /**
+             * Format: int64
+             * @description The number of the entry.
+             */
+            number: number;
+            reason: string;
+        };
+        /** @description Whether the audit is complete. */
+        AuditReport: {
+            /** @description The newest entry that was deleted because of its age; `null` if there is none. */
+            anchor?: string | null;
+            /**
+             * Format: int64
+             * @description How many entries were found right.
+             */
+            entries: number;
+            /** @description The number and hash of the newest entry. Noted elsewhere, it shows later whether newer entries were cut off. */
+            head: string;
+            /** @description Whether no entry was removed, altered or moved, and `head` of the request is among them. */
+            ok: boolean;
+            problem?: components["schemas"]["AuditProblem"] | null;
+        };
         /** @description A person must authorize the server first. */
         AuthorizationRequired: {
             authorization_required: components["schemas"]["PendingAuthorization"];
@@ -1488,6 +1582,11 @@ export interface components {
             error?: string | null;
             /**
              * Format: double
+             * @description When the first byte of the server came after that.
+             */
+            first_byte_ms?: number | null;
+            /**
+             * Format: double
              * @description The gateway's own time: what is left of the duration.
              */
             gateway_ms: number;
@@ -1498,7 +1597,7 @@ export interface components {
              * @description Waiting for input of a person.
              */
             input_ms: number;
-            /** @description Notices and requests for input during the call. */
+            /** @description Notices, requests for input and answers to them during the call. */
             marks: components["schemas"]["CallMark"][];
             /** @description `tools/call`, `prompts/get` or `resources/read`. */
             method: string;
@@ -1521,6 +1620,11 @@ export interface components {
              * @description How often the server asked for input.
              */
             rounds: number;
+            /**
+             * Format: double
+             * @description When the request was handed to the link to the server, in milliseconds since it arrived; `null` if it was not.
+             */
+            sent_ms?: number | null;
             server?: string | null;
             server_era?: string | null;
             trace_id?: string | null;
@@ -1546,7 +1650,10 @@ export interface components {
              * @description Milliseconds since the call arrived.
              */
             at_ms: number;
-            /** @description `notice` or `input`. */
+            /**
+             * @description `progress`, `notice` (another message of the server), `input` (the server asks for some) or `answer` (the caller came
+             *     back with it).
+             */
             kind: string;
         };
         /** @description The user or client that made a call. */
@@ -3473,6 +3580,86 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ToolResult"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_audit: {
+        parameters: {
+            query?: {
+                /** @description Only entries of the user, client or part of the system with this name */
+                actor?: string;
+                /** @description Only this action, such as `server.register`, or `server` for all of that noun */
+                action?: string;
+                /** @description Only entries about what has this name */
+                target?: string;
+                /** @description Only entries with this outcome: `ok`, `refused` or `failed` */
+                outcome?: string;
+                /** @description Only entries from this time on, such as 2026-01-31T12:00:00Z */
+                since?: string;
+                /** @description Only entries until this time */
+                until?: string;
+                /** @description Only entries with this text in actor, action, target or address */
+                q?: string;
+                /** @description The most entries to return, up to 1000; 100 if omitted */
+                limit?: number;
+                /** @description Only entries with smaller ids than this one */
+                before?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditEntries"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_audit_verify: {
+        parameters: {
+            query?: {
+                /** @description A head that was noted earlier, which must be among the entries */
+                head?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditReport"];
                 };
             };
             /** @description An error, with a message that says what is wrong */

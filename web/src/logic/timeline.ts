@@ -77,17 +77,15 @@ export function timeLine(call: Timed): TimeLine {
   return { length, segments: segments.filter(({ from, to }) => to > from), marks, moments, isApproximate }
 }
 
-/** Marks by their two spellings: `what` of newer records, `kind` of older ones. */
 function marksOf(call: Timed): Mark[] {
   const known: Record<string, Mark['what']> = {
     progress: 'progress',
     notice: 'progress',
     input: 'asked',
-    input_asked: 'asked',
-    input_answered: 'answered',
+    answer: 'answered',
   }
-  return (call.marks ?? []).flatMap((mark) => {
-    const what = known[mark.what ?? mark.kind ?? '']
+  return call.marks.flatMap((mark) => {
+    const what = known[mark.kind]
     return what ? [{ what, at: mark.at_ms }] : []
   })
 }
