@@ -60,6 +60,10 @@ async fn lines_are_json_unless_they_go_to_a_terminal() {
     }
 }
 
+fn is_id(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_line_has_arguments_or_results() {
     for format in ["text", "json"] {
@@ -112,6 +116,12 @@ async fn no_line_has_arguments_or_results() {
         assert!(log.contains("a call ended") && log.contains("lost the link to a server"), "{log}");
         let told: Vec<_> = log.lines().filter(|line| line.contains(MARK)).collect();
         assert!(told.is_empty(), "{told:#?}");
+        let ended: Vec<_> = log.lines().filter(|line| line.contains("a call ended")).collect();
+        assert!(ended.len() > 60, "{}", ended.len());
+        let key = if format == "json" { "\"call\":\"" } else { "call=" };
+        let has_id = |line: &&str| line.split_once(key).is_some_and(|(_, id)| is_id(&id[..24]));
+        let unnamed: Vec<_> = ended.iter().filter(|line| !has_id(line)).collect();
+        assert!(unnamed.is_empty(), "{unnamed:#?}");
         if format == "json" {
             objects(&log);
         }

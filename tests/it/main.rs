@@ -102,6 +102,7 @@ mod process_starting;
 mod prompts;
 mod records_books;
 mod records_calls;
+mod records_kill;
 mod records_rounds;
 mod resources;
 mod restart;

@@ -18,6 +18,7 @@ pub struct InvokedResult(Bytes);
 impl Gateway {
     /// Checks that a tool can be called, before anything is sent. A failed check counts as a denied call.
     pub fn check_callable(&self, full_name: &str, trail: &Trail) -> Result<(), Error> {
+        let _logged_with = trail.enter();
         let catalog = self.catalog();
         let checked = catalog.tool(full_name).and_then(|(entry, _)| match entry.upstream {
             Some(_) => Ok(()),

@@ -35,10 +35,7 @@ impl ClientTransport {
 }
 
 impl Mcp {
-    pub async fn serve(self: &Arc<Self>, mut ask: Ask<'_>) -> Reply {
-        if self.gateway.is_traced() {
-            ask.arrival.session = ask.session_id().map(Arc::from);
-        }
+    pub async fn serve(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
         if let Some(missing) = self.gateway.missing(&ask.viewer) {
             return Reply::not_found(missing);
         }

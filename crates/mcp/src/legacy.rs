@@ -61,7 +61,7 @@ impl Mcp {
             viewer: ask.viewer,
             revoked: ask.revoked,
             body: ask.body,
-            arrival: ask.arrival,
+            arrival: self.in_session(ask.arrival, ask.session),
         };
         // Disconnecting is not cancelling: the request runs on, and its answer is dropped.
         runs_on(self.clone(), || self.clone().answer_post(post)).await
@@ -341,6 +341,14 @@ impl Mcp {
             logs: session.and_then(|of| self.lives.level_of(of.serial)).map_or(Logs::All, Logs::From),
             revoked: sender.revoked.clone(),
             arrival: sender.arrival.clone(),
+        }
+    }
+
+    /// Notes the session that a request names, if calls are traced.
+    pub(super) fn in_session(&self, arrival: Arrival, id: Option<&str>) -> Arrival {
+        match self.gateway.is_traced() {
+            true => Arrival { session: id.map(Arc::from), ..arrival },
+            false => arrival,
         }
     }
 

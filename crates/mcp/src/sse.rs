@@ -76,7 +76,8 @@ impl Mcp {
         let serial = session.serial;
         let beside = Beside::Stream(outlet.clone());
         let (viewer, revoked) = (ask.viewer.clone(), ask.revoked.clone());
-        let sender = Sender { viewer, revoked, session: Some(session), beside, arrival: ask.arrival };
+        let arrival = self.in_session(ask.arrival, Some(id));
+        let sender = Sender { viewer, revoked, session: Some(session), beside, arrival };
         let (mcp, body, gone) = (self.clone(), ask.body, outlet.gone.clone());
         self.tasks.spawn(async move {
             let Ok(head) = Head::parse(&body) else { return };
