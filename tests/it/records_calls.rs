@@ -58,7 +58,7 @@ async fn every_outcome_at_every_door_is_one_record() {
             assert_eq!(record["principal"], json!({ "kind": "anonymous", "name": "anonymous" }), "{context}");
             let is_found = outcome != "denied";
             let (server, name) = tool.split_once("__").unwrap();
-            let expected = if is_found { (json!(server), name) } else { (Value::Null, tool) };
+            let expected = (json!(server), name);
             assert_eq!((record["server"].clone(), record["name"].as_str().unwrap()), expected, "{context}");
             assert_eq!(record["attempts"], u32::from(is_found), "{context}");
             assert_eq!(
@@ -111,9 +111,13 @@ async fn prompts_and_resources_are_calls_and_lists_are_not() {
     assert_eq!((&record["via"], &record["name"]), (&json!("rest"), uri));
     app.post("/api/v0/prompts/render", json!({ "name": "s__nothing" })).await.expect(404);
     let record = recorded(&app, 3).await;
-    assert_eq!((&record["outcome"], &record["name"]), (&json!("denied"), &json!("s__nothing")));
-    app.post("/api/dashboard/tools/s__echo/invoke", json!({ "text": "x" })).await.expect(200);
+    assert_eq!((&record["outcome"], &record["name"]), (&json!("denied"), &json!("nothing")));
+    assert_eq!(record["server"], "s");
+    app.invoke("none__nothing", json!({})).await.expect(404);
     let record = recorded(&app, 4).await;
+    assert_eq!((&record["server"], &record["name"]), (&Value::Null, &json!("none__nothing")));
+    app.post("/api/dashboard/tools/s__echo/invoke", json!({ "text": "x" })).await.expect(200);
+    let record = recorded(&app, 5).await;
     assert_eq!((&record["via"], &record["outcome"]), (&json!("dashboard"), &json!("ok")));
 }
 

@@ -111,5 +111,5 @@ async fn pages_that_are_visited_first_belong_to_the_call_and_a_used_state_does_n
     agent.error("tools/call", answering(&call, &asked, "accept")).await;
     eventually("the refusal is recorded", async || records(&app).await.len() == 2).await;
     let record = &records(&app).await[0];
-    assert_eq!((&record["outcome"], &record["name"]), (&json!("denied"), &json!("s__ask")), "{record}");
+    assert_eq!((&record["outcome"], &record["name"]), (&json!("denied"), &json!("ask")), "{record}");
 }

@@ -79,7 +79,7 @@ impl Gateway {
     ) -> Result<Forward, Refusal> {
         let begun = self.begin_forward(caller, head, message, state, trail).await;
         begun.inspect_err(|refusal| {
-            trail.asked_for(asked_name(head).unwrap_or_default());
+            self.note_asked(trail, asked_name(head).unwrap_or_default());
             trail.refused(refusal);
         })
     }

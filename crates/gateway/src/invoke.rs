@@ -24,7 +24,7 @@ impl Gateway {
             Some(_) => Ok(()),
             None => Err(disabled(entry)),
         });
-        trail.settle(full_name, checked.inspect_err(|_| self.deny_call()))
+        self.settle_trail(trail, full_name, checked.inspect_err(|_| self.deny_call()))
     }
 
     /// Calls a tool with arguments given as JSON. A listener follows the call.
@@ -37,7 +37,7 @@ impl Gateway {
         trail: &Trail,
     ) -> Result<InvokedResult, Error> {
         let invoked = pin!(self.call_tool(owner, full_name, arguments, listener, trail));
-        trail.settle(full_name, trail.within(invoked).await)
+        self.settle_trail(trail, full_name, trail.within(invoked).await)
     }
 
     async fn call_tool(

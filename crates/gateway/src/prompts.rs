@@ -45,7 +45,7 @@ impl Gateway {
         trail: &Trail,
     ) -> Result<Vec<u8>, Error> {
         let rendered = pin!(self.get_prompt(owner, full_name, arguments, trail));
-        trail.settle(full_name, trail.within(rendered).await)
+        self.settle_trail(trail, full_name, trail.within(rendered).await)
     }
 
     async fn get_prompt(

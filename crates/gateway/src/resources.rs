@@ -168,7 +168,7 @@ impl Gateway {
     /// Reads a resource: `contents` as the upstream sent them.
     pub async fn read_resource(&self, owner: Owner, text: &str, trail: &Trail) -> Result<Vec<u8>, Error> {
         let contents = pin!(self.contents_of(owner, text, trail));
-        trail.settle(text, trail.within(contents).await)
+        self.settle_trail(trail, text, trail.within(contents).await)
     }
 
     async fn contents_of(&self, owner: Owner, text: &str, trail: &Trail) -> Result<Vec<u8>, Error> {

@@ -193,6 +193,7 @@ impl Gateway {
             request_bytes,
             response_bytes: 0,
             entry: None,
+            denied_at: None,
             called: None,
             outcome: None,
             error: None,
@@ -214,6 +215,24 @@ impl Gateway {
         }
         let (recorder, call) = (self.recorder.clone(), Mutex::new(Some(call)));
         Trail(Some(Arc::new(Held { recorder, id, call, span })))
+    }
+
+    /// Notes the name that was asked for, if it leads nowhere.
+    pub fn note_asked(&self, trail: &Trail, name: &str) {
+        trail.note(|call| call.asked_for(&self.catalog(), name));
+    }
+
+    /// Notes why a request of a person has no result, if it has none. `name` is what was asked for.
+    pub(super) fn settle_trail<T>(
+        &self,
+        trail: &Trail,
+        name: &str,
+        result: Result<T, Error>,
+    ) -> Result<T, Error> {
+        result.inspect_err(|error| {
+            self.note_asked(trail, name);
+            trail.failed(error);
+        })
     }
 
     /// The call waits until its client sends its request again, with the input that a modern server asked for. The key
@@ -319,13 +338,6 @@ impl Trail {
         self.note(|call| (call.entry, call.called) = (Some(entry.clone()), Some(called)));
     }
 
-    /// The name that was asked for, if it leads nowhere.
-    pub fn asked_for(&self, name: &str) {
-        self.note(|call| {
-            call.called.get_or_insert_with(|| CalledTool::Unlisted(name.to_owned()));
-        });
-    }
-
     /// Keeps the arguments, if arguments are kept.
     pub fn keep_arguments(&self, arguments: impl FnOnce() -> Bytes) {
         if self.0.as_ref().is_some_and(|held| held.recorder.keeps_contents()) {
@@ -425,14 +437,6 @@ impl Trail {
             call.error.get_or_insert_with(error);
             call.outcome.get_or_insert(Outcome::Denied);
         });
-    }
-
-    /// Notes why a request of a person has no result, if it has none. `name` is what was asked for.
-    pub(super) fn settle<T>(&self, name: &str, result: Result<T, Error>) -> Result<T, Error> {
-        result.inspect_err(|error| {
-            self.asked_for(name);
-            self.failed(error);
-        })
     }
 
     /// Records nothing: another gateway does.

@@ -162,7 +162,7 @@ impl Mcp {
                     self.gateway.deny_call();
                 }
                 let trail = self.trail(&Arc::new(caller_of(ask, head, Logs::None)), head);
-                return Reply::refused_call(Era::Modern, &id, head, &refusal, &trail);
+                return Reply::refused_call(&self.gateway, head, &refusal, &trail);
             }
         };
         let caller = caller_of(ask, head, logs);

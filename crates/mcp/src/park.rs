@@ -111,7 +111,7 @@ impl Mcp {
             Ok(claimed) => claimed,
             Err(refusal) => {
                 let trail = self.trail(&resumption.caller, resumption.head);
-                return Reply::refused_call(Era::Modern, &resumption.id, resumption.head, &refusal, &trail);
+                return Reply::refused_call(&self.gateway, resumption.head, &refusal, &trail);
             }
         };
         let Resumption { caller, id, head, message, beside, bond, parked: ParkedNumber { server, .. } } =

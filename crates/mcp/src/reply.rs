@@ -13,6 +13,7 @@ use super::routing::Objection;
 use super::session::Session;
 use super::stream::EventBody;
 use budget::Exceeded;
+use gateway::Gateway;
 use gateway::answer::Answer;
 use gateway::forward::asked_name;
 use gateway::refusal::Refusal;
@@ -56,11 +57,12 @@ impl Reply {
         self
     }
 
-    /// The reply to a call that was refused before it was looked at.
-    pub fn refused_call(era: Era, id: &[u8], head: &Head<'_>, refusal: &Refusal, trail: &Trail) -> Self {
-        trail.asked_for(asked_name(head).unwrap_or_default());
+    /// The reply to a modern call that was refused before it was looked at.
+    pub fn refused_call(gateway: &Gateway, head: &Head<'_>, refusal: &Refusal, trail: &Trail) -> Self {
+        gateway.note_asked(trail, asked_name(head).unwrap_or_default());
         trail.refused(refusal);
-        Self::refusal(era, id, refusal).to_call(trail)
+        let id = head.id.as_ref().map(|id| id.raw()).unwrap_or_default();
+        Self::refusal(Era::Modern, id, refusal).to_call(trail)
     }
 
     fn sentence(status: StatusCode, sentence: &str) -> Self {

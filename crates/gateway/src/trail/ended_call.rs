@@ -7,13 +7,14 @@ use bytes::Bytes;
 
 use super::{CallMethod, Origin};
 use crate::caller::{Caller, Scope};
-use crate::catalog::Entry;
+use crate::catalog::{Catalog, Entry};
 use crate::ending::CalledTool;
 use crate::principals::Principal;
 use crate::recorder::{CountKey, Counted};
 use crate::spans::CallFacts;
 use crate::stopwatch::Spent;
 use model::call_record::CallMark;
+use model::name::SEPARATOR;
 use model::{CallRecord, Door, RecordedPrincipal};
 use store::{CallRow, CountedKind};
 use telemetry::traces::TraceContext;
@@ -36,6 +37,8 @@ pub struct EndedCall {
     pub request_bytes: usize,
     pub response_bytes: usize,
     pub entry: Option<Arc<Entry>>,
+    /// The server of a name that leads nowhere.
+    pub denied_at: Option<Arc<Entry>>,
     pub called: Option<CalledTool>,
     pub outcome: Option<Outcome>,
     pub error: Option<String>,
@@ -73,8 +76,26 @@ impl EndedCall {
         }
     }
 
+    /// Notes the name that was asked for, and the server that it seems to belong to.
+    pub fn asked_for(&mut self, catalog: &Catalog, name: &str) {
+        if self.called.is_some() {
+            return;
+        }
+        let scope = match &self.origin {
+            Origin::Agent(caller) => caller.viewer.scope.server(),
+            Origin::Person { .. } => None,
+        };
+        let (server, native) = match scope {
+            Some(server) => (server, name),
+            None => name.split_once(SEPARATOR).unwrap_or(("", name)),
+        };
+        self.denied_at = catalog.get(server).cloned();
+        let known = if self.denied_at.is_some() { native } else { name };
+        self.called = Some(CalledTool::Unlisted(known.to_owned()));
+    }
+
     fn server(&self) -> &str {
-        self.entry.as_ref().map_or("", |entry| entry.name().as_str())
+        self.entry.as_ref().or(self.denied_at.as_ref()).map_or("", |entry| entry.name().as_str())
     }
 
     pub fn name(&self) -> &str {
