@@ -107,8 +107,7 @@ fn with_gateway<T>(
 }
 
 async fn list(invocation: &Invocation, audit: &AuditArgs) -> anyhow::Result<()> {
-    let mut request = ApiRequest::get(&["audit"]);
-    let filters = [
+    let mut request = ApiRequest::get(&["audit"]).filters(&[
         ("actor", &audit.actor),
         ("action", &audit.action),
         ("target", &audit.target),
@@ -116,12 +115,7 @@ async fn list(invocation: &Invocation, audit: &AuditArgs) -> anyhow::Result<()> 
         ("since", &audit.since),
         ("until", &audit.until),
         ("q", &audit.query),
-    ];
-    for (key, value) in filters {
-        if let Some(value) = value {
-            request = request.query(key, value);
-        }
-    }
+    ]);
     if let Some(limit) = audit.limit {
         request = request.query("limit", limit.to_string());
     }

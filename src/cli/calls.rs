@@ -56,8 +56,8 @@ pub struct CallsArgs {
 }
 
 impl CallsArgs {
-    fn filter(&self, mut request: ApiRequest) -> ApiRequest {
-        let filters = [
+    fn filter(&self, request: ApiRequest) -> ApiRequest {
+        request.filters(&[
             ("server", &self.server),
             ("name", &self.name),
             ("principal", &self.principal),
@@ -66,13 +66,7 @@ impl CallsArgs {
             ("since", &self.since),
             ("until", &self.until),
             ("q", &self.query),
-        ];
-        for (key, value) in filters {
-            if let Some(value) = value {
-                request = request.query(key, value);
-            }
-        }
-        request
+        ])
     }
 }
 

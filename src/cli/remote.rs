@@ -79,6 +79,14 @@ impl ApiRequest {
         self
     }
 
+    /// Adds the parameters that have a value.
+    pub fn filters(mut self, filters: &[(&'static str, &Option<String>)]) -> Self {
+        for (key, value) in filters {
+            self.query.extend(value.as_ref().map(|value| (*key, value.clone())));
+        }
+        self
+    }
+
     pub fn object(self, body: &Map<String, Value>) -> Self {
         self.body(Value::Object(body.clone()).to_string())
     }

@@ -19,6 +19,7 @@ pub mod guesses;
 pub mod landing;
 pub mod openapi;
 pub mod origin_check;
+pub mod pages;
 pub mod record;
 pub mod reply;
 pub mod revocable;

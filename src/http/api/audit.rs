@@ -8,13 +8,10 @@ use utoipa::ToSchema;
 use crate::http::Face;
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::Query;
+use crate::http::pages::page;
 use crate::http::reply::Json;
 use gateway::audit::{AuditFilter, AuditReport};
 use model::{AuditEntry, AuditHead, AuditOutcome, FieldError, time};
-
-/// How many entries are returned if the request does not say, and at most.
-const USUAL: u32 = 100;
-const MOST: u32 = 1000;
 
 /// The parameters that select entries.
 const FILTERS: [&str; 9] = ["actor", "action", "target", "outcome", "since", "until", "q", "limit", "before"];
@@ -99,49 +96,26 @@ pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Json<
     let filter = filter(&query)?;
     // One more tells whether there is another page.
     let wanted = AuditFilter { limit: filter.limit + 1, ..filter.clone() };
-    let mut entries = face.gateway.audit(&wanted).await?;
-    let has_more = entries.len() > filter.limit as usize;
-    entries.truncate(filter.limit as usize);
-    let next = entries.last().map(AuditEntry::id).filter(|_| has_more);
+    let (entries, next) = page(face.gateway.audit(&wanted).await?, filter.limit, AuditEntry::id);
     Ok(Json(AuditEntriesBody { entries: entries.into_iter().map(AuditEntryBody::from).collect(), next }))
 }
 
 fn filter(query: &Query) -> Result<AuditFilter, ErrorResponse> {
     query.only(&FILTERS)?;
     let text = |key: &str| query.text(key).unwrap_or_default().to_owned();
-    let outcome = text("outcome");
-    if !outcome.is_empty() && AuditOutcome::parse(&outcome).is_none() {
-        let known = AuditOutcome::ALL.map(AuditOutcome::as_str).join(", ");
-        return Err(FieldError::new("outcome", format!("must be one of {known}")).into());
-    }
-    let time = |key: &str| {
-        let wrong = || FieldError::new(key, "must be a time such as 2026-01-31T12:00:00Z");
-        query.text(key).map(|text| time::parse(text).ok_or_else(wrong)).transpose()
-    };
-    let (since_ms, until_ms) = (time("since")?, time("until")?);
-    if since_ms.zip(until_ms).is_some_and(|(since, until)| since > until) {
-        return Err(FieldError::new("until", "must not be before since").into());
-    }
-    let limit = match query.text("limit") {
-        None => USUAL,
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|limit| (1..=MOST).contains(limit))
-            .ok_or_else(|| FieldError::new("limit", format!("must be a number from 1 to {MOST}")))?,
-    };
+    let (since_ms, until_ms) = query.period()?;
     let not_an_id = || FieldError::new("before", "must be the id of an entry");
     let before = query.text("before").map(|id| AuditEntry::parse_id(id).ok_or_else(not_an_id)).transpose()?;
     Ok(AuditFilter {
         actor: text("actor"),
         action: text("action"),
         target: text("target"),
-        outcome,
+        outcome: query.one_of("outcome", &AuditOutcome::ALL.map(AuditOutcome::as_str))?,
         since_ms,
         until_ms,
         text: text("q"),
         before,
-        limit,
+        limit: query.limit()?,
     })
 }
 

@@ -15,6 +15,7 @@ use crate::http::Face;
 use crate::http::access::CurrentPrincipal;
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::{Name, Query};
+use crate::http::pages::page;
 use crate::http::reply::Json;
 use crate::http::stream::SseBody;
 use gateway::Error;
@@ -24,9 +25,6 @@ use model::{CallRecord, Door, FieldError, Role, time};
 use telemetry::Outcome;
 use wire::sse;
 
-/// How many calls are returned if the request does not say, and at most.
-const USUAL: u32 = 100;
-const MOST: u32 = 1000;
 /// How many events are queued for a slow reader of the stream.
 const EVENT_BACKLOG: usize = 256;
 
@@ -178,10 +176,8 @@ pub async fn list(
     let mut wanted = filter.clone();
     // One more tells whether there is another page.
     wanted.limit += 1;
-    let mut records = face.gateway.recorder.calls(&wanted).await.map_err(Error::from)?;
-    let has_more = records.len() > filter.limit as usize;
-    records.truncate(filter.limit as usize);
-    let next = records.last().map(|record| record.id.clone()).filter(|_| has_more);
+    let records = face.gateway.recorder.calls(&wanted).await.map_err(Error::from)?;
+    let (records, next) = page(records, filter.limit, |record| record.id.clone());
     let sees_details = sees_all(&caller);
     let calls = records.into_iter().map(|record| CallBody::of(record, sees_details)).collect();
     Ok(Json(CallsBody { calls, next }))
@@ -285,7 +281,7 @@ fn sees_all(caller: &CurrentPrincipal) -> bool {
 
 /// What the caller may see.
 fn filter_of(caller: &CurrentPrincipal) -> CallFilter {
-    let mut filter = CallFilter { limit: USUAL, ..CallFilter::default() };
+    let mut filter = CallFilter::default();
     if let (Some(principal), false) = (&caller.0, sees_all(caller)) {
         filter.principal = principal.name().to_string();
         filter.principal_kind = match principal {
@@ -300,33 +296,12 @@ fn filter(query: &Query, caller: &CurrentPrincipal) -> Result<CallFilter, ErrorR
     query.only(&FILTERS)?;
     let own = filter_of(caller);
     let text = |key: &str| query.text(key).unwrap_or_default().to_owned();
-    let one_of = |key: &str, known: &[&str]| match query.text(key) {
-        Some(value) if !known.contains(&value) => {
-            Err(FieldError::new(key, format!("must be one of {}", known.join(", "))))
-        }
-        value => Ok(value.unwrap_or_default().to_owned()),
-    };
-    let time = |key: &str| {
-        let wrong = || FieldError::new(key, "must be a time such as 2026-01-31T12:00:00Z");
-        query.text(key).map(|text| time::parse(text).ok_or_else(wrong)).transpose()
-    };
-    let limit = match query.text("limit") {
-        None => USUAL,
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|limit| (1..=MOST).contains(limit))
-            .ok_or_else(|| FieldError::new("limit", format!("must be a number from 1 to {MOST}")))?,
-    };
     let before = text("before");
     let is_id = before.len() == 24 && before.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_id && !before.is_empty() {
         return Err(FieldError::new("before", "must be the id of a call").into());
     }
-    let (since_ms, until_ms) = (time("since")?, time("until")?);
-    if since_ms.zip(until_ms).is_some_and(|(since, until)| since > until) {
-        return Err(FieldError::new("until", "must not be before since").into());
-    }
+    let (since_ms, until_ms) = query.period()?;
     let asked = text("principal");
     if !own.principal.is_empty() && !asked.is_empty() && asked != own.principal {
         return Err(ErrorResponse::forbidden("users who are not admins see only their own calls"));
@@ -336,13 +311,13 @@ fn filter(query: &Query, caller: &CurrentPrincipal) -> Result<CallFilter, ErrorR
         name: text("name"),
         principal: if own.principal.is_empty() { asked } else { own.principal },
         principal_kind: own.principal_kind,
-        outcome: one_of("outcome", &Outcome::ALL.map(Outcome::as_str))?,
-        via: one_of("via", &Door::ALL.map(Door::as_str))?,
+        outcome: query.one_of("outcome", &Outcome::ALL.map(Outcome::as_str))?,
+        via: query.one_of("via", &Door::ALL.map(Door::as_str))?,
         since_ms,
         until_ms,
         text: text("q"),
         before,
-        limit,
+        limit: query.limit()?,
     })
 }
 
