@@ -30,6 +30,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 REVISION = "2026-07-28"
 # How long spans may take to arrive.
 ARRIVING = 60
+# How long a program may take to end.
+ENDING = 60
 
 
 def export_to(collector, service):
@@ -98,7 +100,12 @@ def running(line, variables, folder):
         yield next(word for word in words if word.startswith("http://"))
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
 
 def register(gateway, **registration):
@@ -177,8 +184,9 @@ def main():
     start = [os.environ["TOOLGATE"], "start", "--host", "127.0.0.1", "--port", "0"]
     with (
         tempfile.TemporaryDirectory() as folder,
-        running(start, traced, folder) as gateway,
         running([*this, "http"], {"COLLECTOR": collector}, folder) as server,
+        # It ends first: the server waits for its connections.
+        running(start, traced, folder) as gateway,
     ):
         gateway = gateway.rstrip("/")
         process = {"command": this[0], "args": [*this[1:], "stdio"], "env": {"COLLECTOR": collector}}
