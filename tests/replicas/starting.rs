@@ -145,7 +145,8 @@ async fn a_gateway_that_is_refused_does_not_migrate_the_database() {
     // As a version before the last migrations left it.
     place
         .execute(
-            "DROP TABLE homes; DROP TABLE calls; DROP TABLE call_counts; DROP TABLE audit; DROP TABLE audit_head; ALTER TABLE replicas DROP COLUMN keys;
+            "DROP TABLE homes; DROP TABLE calls; DROP TABLE call_counts; DROP TABLE audit; DROP TABLE audit_head;
+            ALTER TABLE replicas DROP COLUMN keys;
             DELETE FROM _sqlx_migrations WHERE version > 14",
         )
         .await;
