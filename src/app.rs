@@ -379,7 +379,7 @@ pub async fn reset_admin(config: &Config) -> anyhow::Result<Secret> {
     let store = open_store(config).await?;
     let admin = init::reset_admin(&store).await;
     store.close().await;
-    Ok(admin?.token.secret().clone())
+    Ok(admin?)
 }
 
 /// Copies the database to a file. A gateway may be running on it.

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use utoipa::openapi::{OpenApi, PathItem};
 
 use crate::http::api::{
-    audit, calls, clients, groups, logs, oauth, prompts, resources, servers, tools, users,
+    access as access_api, audit, calls, clients, groups, idp_groups, logs, oauth, prompts, resources,
+    servers, tools, users,
 };
 use crate::http::error::ErrorResponse;
 use crate::http::openapi::Operation;
@@ -130,6 +131,10 @@ pub fn table() -> Vec<HttpRoute> {
         route!(User, users::whoami),
         route!(Admin, users::change),
         route!(Admin, users::delete),
+        route!(Admin, idp_groups::list),
+        route!(Admin, idp_groups::put),
+        route!(Admin, idp_groups::delete),
+        route!(User, access_api::explain),
         route!(Development, ui::root),
         route!(Development, ui::index),
         route!(Development, ui::asset),

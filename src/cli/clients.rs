@@ -10,10 +10,11 @@ use super::files;
 use super::flags::{RateLimitFlags, names};
 use super::invocation::Invocation;
 use super::output::{self, Table};
-use super::record::{rate_limit, text};
+use super::record::{allowed, rate_limit, text};
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain, names_of, nearest};
 use super::wording::Source;
+use model::{Rule, RuleSubject};
 
 /// List clients (enterprise mode)
 #[derive(Args)]
@@ -26,10 +27,12 @@ pub struct ListClients {}
 #[command(after_help = "Examples:
   toolgate create mcp-client cursor --allow \"github, files\"
   toolgate create mcp-client ci --allow \"*\" --access-token \"$CI_TOKEN\"
+  toolgate create mcp-client careful --allow \"github, !github__delete_*\"
   toolgate create mcp-client bot --allow \"files\" --rate-limit 60 --rate-limit-burst 10
   toolgate create mcp-client --conf cursor.json
 
-A file has `name`, `description`, `allowed_servers`, `rate_limit` with `calls_per_minute` and `burst`, and
+A rule is a server, \"*\" for all, <server>__<pattern>, *__<pattern> or group:<tool group>; with \"!\" before it, it
+denies. A file has `name`, `description`, `allowed_servers`, `rate_limit` with `calls_per_minute` and `burst`, and
 `access_token` or `access_token_ref` with `env` or `file`.")]
 pub struct CreateClient {
     /// Name of the client; with --conf the file names it
@@ -65,8 +68,8 @@ struct ClientFlags {
     /// File that describes the client, JSON or YAML; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     conf: Option<PathBuf>,
-    /// Names of the servers it may use, separated by commas; "*" for all
-    #[arg(long, value_name = "SERVERS")]
+    /// Rules for what it may use, separated by commas; "*" for everything
+    #[arg(long, value_name = "RULES")]
     allow: Option<String>,
     /// Description of the client
     #[arg(long)]
@@ -158,7 +161,7 @@ pub async fn update(invocation: &Invocation, update: UpdateClient) -> anyhow::Re
     // The route replaces all fields, so unchanged ones must be sent, too.
     let clients = invocation.remote.ask(ApiRequest::get(&["clients"])).await?.json()?;
     let current = clients.as_array().into_iter().flatten().find(|client| client["name"] == name.as_str());
-    for key in ["description", "allow_list", "rate_limit"] {
+    for key in ["description", "allow_list", "rate_limit", "jwt_subject"] {
         if let Some(value) = current.and_then(|client| client.get(key)) {
             changes.entry(key).or_insert_with(|| value.clone());
         }
@@ -183,8 +186,12 @@ pub async fn delete(invocation: &Invocation, delete: DeleteClient) -> anyhow::Re
 async fn warn_about_unknown(invocation: &Invocation, client: &Value) {
     let known = names_of(invocation, ListedNoun::Server).await;
     let given = client["allow_list"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    for server in given.filter(|server| *server != "*" && !known.iter().any(|known| known == server)) {
-        let suggestion = nearest(server, known.iter().map(String::as_str));
+    let named = given.filter_map(|entry| match Rule::parse(entry).ok()?.subject {
+        RuleSubject::Server(server) | RuleSubject::Names { server: Some(server), .. } => Some(server),
+        RuleSubject::Everything | RuleSubject::Names { server: None, .. } | RuleSubject::Group(_) => None,
+    });
+    for server in named.filter(|server| !known.contains(server)) {
+        let suggestion = nearest(&server, known.iter().map(String::as_str));
         let suggestion = suggestion.map_or(String::new(), |name| format!(" Did you mean {name:?}?"));
         output::message(&format!(
             "Warning: there is no server {server:?}; the client may use it once it is registered.{suggestion}"
@@ -214,9 +221,4 @@ fn page(client: &Value) -> String {
         ("Rate limit", rate_limit(&client["rate_limit"])),
         ("Access token", text(client, "access_token")),
     ])
-}
-
-fn allowed(client: &Value) -> String {
-    let servers = client["allow_list"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    servers.collect::<Vec<_>>().join(", ")
 }

@@ -20,6 +20,7 @@ mod doctor;
 mod epochs;
 mod error;
 mod events;
+mod explain;
 mod export;
 mod files;
 mod flags;
@@ -121,6 +122,7 @@ enum Command {
     List(verbs::List),
     Usage(usage::Usage),
     Why(why::Why),
+    Explain(explain::ExplainArgs),
     Invoke(invoke::Invoke),
     Get(verbs::Get),
     #[command(hide = true)]
@@ -232,6 +234,7 @@ async fn ask(invocation: &Invocation, command: Command) -> anyhow::Result<()> {
         Command::Register(register) => register::run(invocation, *register).await,
         Command::List(list) => verbs::list(invocation, list).await,
         Command::Why(why) => why::run(invocation, why).await,
+        Command::Explain(explain) => explain::run(invocation, explain).await,
         Command::Usage(usage) => usage::run(invocation, usage).await,
         Command::Invoke(invoke) => invoke::run(invocation, invoke).await,
         Command::Get(get) => verbs::get(invocation, get).await,

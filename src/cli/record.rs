@@ -36,3 +36,9 @@ pub fn enabled(record: &Value) -> Cell {
         Some(true) | None => "yes".into(),
     }
 }
+
+/// The rules of a user or client.
+pub fn allowed(holder: &Value) -> String {
+    let rules = holder["allow_list"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    rules.collect::<Vec<_>>().join(", ")
+}

@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use super::error::UsageError;
 use super::files;
-use super::flags::RateLimitFlags;
+
+use super::flags::{RateLimitFlags, names};
 use super::invocation::Invocation;
 use super::output::{self, Table};
-use super::record::{rate_limit, text};
+use super::record::{allowed, rate_limit, text};
 use super::remote::ApiRequest;
 use super::suggestion::{ListedNoun, explain};
 use super::wording::Source;
@@ -27,10 +28,12 @@ pub struct ListUsers {}
   toolgate create user alice
   toolgate create user bob --role admin
   toolgate create user carol --rate-limit 60
+  toolgate create user dan --allow \"github, !github__delete_*\"
   toolgate create user --conf alice.json
 
-A file has `name`, `role`, `rate_limit` with `calls_per_minute` and `burst`, and `access_token` or `access_token_ref`
-with `env` or `file`.")]
+A rule is a server, \"*\" for all, <server>__<pattern>, *__<pattern> or group:<tool group>; with \"!\" before it, it
+denies. A file has `name`, `role`, `allow_list`, `rate_limit` with `calls_per_minute` and `burst`, and `access_token` or
+`access_token_ref` with `env` or `file`.")]
 pub struct CreateUser {
     /// Name of the user; with --conf the file names it
     username: Option<String>,
@@ -43,6 +46,7 @@ pub struct CreateUser {
 #[command(after_help = "Examples:
   toolgate update user alice --role admin
   toolgate update user alice --username alicia
+  toolgate update user alice --disabled true
   toolgate update user alice --access-token \"$NEW_TOKEN\"")]
 pub struct UpdateUser {
     /// Name of the user; with --conf the file may name it
@@ -51,6 +55,9 @@ pub struct UpdateUser {
     /// A new name
     #[arg(long, value_name = "NAME")]
     username: Option<String>,
+    /// Whether the user is kept out
+    #[arg(long, value_name = "BOOL")]
+    disabled: Option<bool>,
     #[command(flatten)]
     flags: UserFlags,
 }
@@ -75,6 +82,9 @@ struct UserFlags {
     /// A token of your choice, at least 8 characters [default: a generated one]
     #[arg(long, allow_hyphen_values = true, value_name = "TOKEN")]
     access_token: Option<String>,
+    /// Rules for what they may use, separated by commas; "*" for everything
+    #[arg(long, value_name = "RULES")]
+    allow: Option<String>,
     #[command(flatten)]
     limit: RateLimitFlags,
 }
@@ -90,6 +100,7 @@ impl UserFlags {
             .into_iter()
             .filter_map(|(key, value)| value.clone().map(|value| (key.to_owned(), value.into())))
             .collect();
+        given.extend(self.allow.as_deref().map(|list| ("allow_list".to_owned(), names(list).into())));
         given.extend(self.limit.to_value().map(|limit| ("rate_limit".to_owned(), limit)));
         let Some(conf) = &self.conf else { return Ok((given, None)) };
         files::warn_about_flags(given.is_empty());
@@ -103,9 +114,17 @@ impl UserFlags {
 pub async fn list(invocation: &Invocation) -> anyhow::Result<()> {
     let answer = invocation.remote.ask(ApiRequest::get(&["users"])).await?;
     invocation.show(&answer, |users| {
-        let mut table = Table::new(["USERNAME", "ROLE"]);
+        let mut table = Table::new(["USERNAME", "ROLE", "SOURCE", "STATE", "LAST SEEN", "MAY USE"]);
         for user in users.as_array().into_iter().flatten() {
-            table.row([text(user, "username").into(), text(user, "role").into()]);
+            let state = if user["disabled"] == true { "disabled" } else { "enabled" };
+            table.row([
+                text(user, "username").into(),
+                text(user, "role").into(),
+                text(user, "source").into(),
+                state.into(),
+                text(user, "last_seen_at").into(),
+                allowed(user).into(),
+            ]);
         }
         table.render(output::width())
     })
@@ -142,6 +161,9 @@ pub async fn update(invocation: &Invocation, update: UpdateUser) -> anyhow::Resu
     if let Some(username) = update.username {
         changes.insert("username".into(), username.into());
     }
+    if let Some(disabled) = update.disabled {
+        changes.insert("disabled".into(), disabled.into());
+    }
     if changes.is_empty() {
         return Err(UsageError("specify at least one setting to change; see --help".into()).into());
     }
@@ -171,6 +193,7 @@ pub fn page(user: &Value) -> String {
     output::card(&[
         ("Username", text(user, "username")),
         ("Role", text(user, "role")),
+        ("May use", allowed(user)),
         ("Rate limit", rate_limit(&user["rate_limit"])),
         ("Access token", text(user, "access_token")),
     ])

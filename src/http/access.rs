@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -19,6 +20,7 @@ use super::guesses::source_of;
 use super::revocable::{UntilRevoked, until_revoked};
 use super::{Face, WebSettings, body};
 use budget::Bound;
+use gateway::Catalog;
 use gateway::caller::Owner;
 use gateway::identification::TokenMemory;
 use gateway::principals::Principal;
@@ -86,8 +88,8 @@ impl CurrentPrincipal {
     /// Returns the role of a user; `None` for clients and where there is no principal.
     pub fn role(&self) -> Option<Role> {
         match &self.0 {
-            Some(Principal::User(user)) => Some(user.holder.role),
-            Some(Principal::Client(_)) | None => None,
+            Some(principal) => principal.role(),
+            None => None,
         }
     }
 }
@@ -120,6 +122,15 @@ pub const SIGN_IN: &str = "user.sign_in";
 const CLIENT_SIGN_IN: &str = "client.sign_in";
 
 impl Face {
+    /// The catalog that the caller of a management route sees: admins manage everything, others see what their rules
+    /// allow.
+    pub fn catalog_for(&self, caller: &CurrentPrincipal) -> Arc<Catalog> {
+        match (&caller.0, caller.role()) {
+            (None, _) | (Some(_), Some(Role::Admin)) => self.gateway.catalog(),
+            (Some(principal), Some(Role::User) | None) => self.gateway.catalog_seen_by(Some(principal.id())),
+        }
+    }
+
     /// Identifies the caller and checks that they may use routes of this level.
     pub async fn admit(
         &self,
@@ -195,6 +206,9 @@ impl Face {
             self.gateway.metrics.token_checked(outcome);
         }
         let principal = found?;
+        if let Principal::User(user) = &principal {
+            self.gateway.note_seen(user.holder.id);
+        }
         let checked = check_level(access, &principal);
         if checked.is_err() && access == AccessLevel::Admin {
             self.note_refused_request(request, Some(&principal));
@@ -279,11 +293,11 @@ fn check_level(access: AccessLevel, principal: &Principal) -> Result<(), ErrorRe
         (AccessLevel::Client, Principal::Client(_)) => Ok(()),
         (AccessLevel::Client, Principal::User(_)) => Err(ErrorResponse::token_of("users", "MCP clients")),
         (_, Principal::Client(_)) => Err(ErrorResponse::token_of("MCP clients", "users")),
-        (AccessLevel::Admin, Principal::User(user)) if user.holder.role != Role::Admin => {
+        (AccessLevel::Admin, Principal::User(user)) if user.rights.role != Role::Admin => {
             Err(ErrorResponse::forbidden(format!(
                 "this needs the role \"admin\", and {:?} has the role {:?}",
                 user.holder.username.as_str(),
-                user.holder.role.as_str()
+                user.rights.role.as_str()
             )))
         }
         (_, Principal::User(_)) => Ok(()),

@@ -93,8 +93,8 @@ pub async fn init(
     let mode = if body.iter().all(u8::is_ascii_whitespace) { None } else { requested_mode(&body)? };
     let admin = face.gateway.initialize(mode, &by).await?;
     let mut answer = json!({ "status": format!("initialized in {} mode", face.gateway.mode.as_str()) });
-    if let Some(admin) = admin {
-        answer["admin_access_token"] = admin.token.secret().expose().into();
+    if let Some(token) = admin {
+        answer["admin_access_token"] = token.expose().into();
     }
     Ok(Json(answer))
 }

@@ -42,7 +42,10 @@ async fn a_gateway_is_initialized_once_and_the_token_is_kept() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let kept = cli.read(".toolgate.conf");
     assert!(kept.contains(&cli.registry), "{kept}");
-    assert_eq!(cli.json(&["whoami"]).await, json!({"username": "admin", "role": "admin"}));
+    assert_eq!(
+        cli.json(&["whoami"]).await,
+        json!({"username": "admin", "role": "admin", "allow_list": ["*"]})
+    );
     let again = cli.fails(&["init-server"]).await;
     assert!(again.contains("initialized"), "{again}");
     assert_eq!(cli.read(".toolgate.conf"), kept, "a refusal takes nothing away");
@@ -104,17 +107,31 @@ async fn users_are_created_changed_and_deleted() {
         assert!(alice.fails(arguments).await.contains("admin"), "{arguments:?} is for admins");
     }
     let bob = cli.json(&["create", "user", "bob", "--role", "admin", "--access-token", "-bobs-token"]).await;
-    assert_eq!(bob, json!({"username": "bob", "role": "admin", "access_token": "-bobs-token"}));
+    let expected = json!({"username": "bob", "role": "admin", "access_token": "-bobs-token", "allow_list": ["*"],
+        "disabled": false});
+    assert_eq!(bob, expected);
     assert_eq!(
         Cli::new(&app.address).run(&["login", "-bobs-token"]).await.code,
         Some(0),
         "tokens may begin so"
     );
+    cli.ok(&["update", "user", "bob", "--disabled", "true", "--allow", "fake, !fake__add"]).await;
     let listed = cli.ok(&["list", "users"]).await;
-    assert_eq!(listed, "USERNAME  ROLE\nadmin     admin\nalice     user\nbob       admin\n");
+    let lines: Vec<Vec<_>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0].join(" "), "USERNAME ROLE SOURCE STATE LAST SEEN MAY USE");
+    for (line, expected) in lines[1..].iter().zip([
+        (["admin", "admin", "local", "enabled"], "*"),
+        (["alice", "user", "local", "enabled"], "*"),
+        (["bob", "admin", "local", "disabled"], "!fake__add"),
+    ]) {
+        assert_eq!((&line[..4], *line.last().unwrap()), (&expected.0[..], expected.1), "{listed}");
+    }
 
     cli.ok(&["update", "user", "alice", "--username", "alicia", "--role", "admin"]).await;
-    assert_eq!(alice.json(&["whoami"]).await, json!({"username": "alicia", "role": "admin"}));
+    assert_eq!(
+        alice.json(&["whoami"]).await,
+        json!({"username": "alicia", "role": "admin", "allow_list": ["*"]})
+    );
     cli.ok(&["update", "user", "alicia", "--access-token", "a-new-token"]).await;
     let refused = alice.fails(&["whoami"]).await;
     assert!(refused.contains("toolgate login"), "{refused}");
@@ -228,7 +245,11 @@ async fn users_and_clients_come_from_files() {
             &[("ALICE_TOKEN", " token-of-alice ")],
         )
         .await;
-    assert_eq!(made(alice), json!({"username": "alice", "role": "user", "access_token": "token-of-alice"}));
+    assert_eq!(
+        made(alice),
+        json!({"username": "alice", "role": "user", "access_token": "token-of-alice", "allow_list": ["*"],
+            "disabled": false})
+    );
     let bob = cli.run_with(&["create", "user", "-c", "bob.yaml", "-o", "json"], &[("WHO", "bob")]).await;
     assert_eq!(made(bob)["role"], "admin");
     assert!(cli.fails(&["create", "user", "-c", "alice.yaml"]).await.contains("ALICE_TOKEN"));

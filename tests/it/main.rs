@@ -107,6 +107,8 @@ mod records_rounds;
 mod resources;
 mod restart;
 mod revocation;
+mod rules;
+mod rules_model;
 mod safety;
 mod safety_bodies;
 mod servers;

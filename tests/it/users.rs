@@ -14,15 +14,26 @@ async fn a_user_is_created_listed_and_recognized() {
     let app = TestApp::start_enterprise().await;
     let created = app.post("/api/v0/users", json!({"username": "zoe"})).await.expect(201).json();
     let token = created["access_token"].as_str().unwrap();
-    assert_eq!(created, json!({"username": "zoe", "role": "user", "access_token": token}));
+    let expected = json!({"username": "zoe", "role": "user", "access_token": token, "allow_list": ["*"],
+        "disabled": false});
+    assert_eq!(created, expected);
     assert!(token.len() == 43 && token.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
     let own = json!({"username": "ada", "role": "admin", "access_token": "ada's-own-token"});
-    assert_eq!(app.post("/api/v0/users", own.clone()).await.expect(201).json(), own);
-    let list = app.get("/api/v0/users").await.expect(200).json();
-    let row = |username: &str, role: &str| json!({"username": username, "role": role});
+    let created = app.post("/api/v0/users", own.clone()).await.expect(201).json();
+    for key in ["username", "role", "access_token"] {
+        assert_eq!(created[key], own[key]);
+    }
+    let mut list = app.get("/api/v0/users").await.expect(200).json();
+    // Only the admin has sent requests so far.
+    let seen = list.as_array_mut().unwrap().iter_mut().map(|user| user["last_seen_at"].take());
+    assert_eq!(seen.map(|at| at.is_string()).collect::<Vec<_>>(), [false, true, false]);
+    let row = |username: &str, role: &str| {
+        json!({"username": username, "role": role, "allow_list": ["*"], "source": "local", "disabled": false,
+            "last_seen_at": null})
+    };
     assert_eq!(list, json!([row("ada", "admin"), row("admin", "admin"), row("zoe", "user")]));
     let whoami = app.send_as(token, "GET", "/api/v0/users/whoami", json!({})).await.expect(200).json();
-    assert_eq!(whoami, row("zoe", "user"));
+    assert_eq!(whoami, json!({"username": "zoe", "role": "user", "allow_list": ["*"]}));
     app.send_as(token, "GET", "/api/v0/users", json!({})).await.expect(403).error();
     app.send_as("ada's-own-token", "GET", "/api/v0/users", json!({})).await.expect(200);
 }
@@ -93,19 +104,20 @@ async fn a_change_keeps_what_it_does_not_name_and_counts_at_once() {
     let app = TestApp::start_enterprise().await;
     let token = app.create_user("a", "user").await;
     let answer = app.put("/api/v0/users/a", json!({})).await.expect(200).json();
-    assert_eq!(answer, json!({"username": "a", "role": "user", "access_token": token}));
+    let user = |role: &str| json!({"username": "a", "role": role, "access_token": token, "allow_list": ["*"], "disabled": false});
+    assert_eq!(answer, user("user"));
     let answer =
         app.put("/api/v0/users/a", json!({"role": "admin", "username": null})).await.expect(200).json();
-    assert_eq!(answer, json!({"username": "a", "role": "admin", "access_token": token}));
+    assert_eq!(answer, user("admin"));
     app.send_as(&token, "GET", "/api/v0/users", json!({})).await.expect(200);
     let answer = app.put("/api/v0/users/a", json!({"username": "b c"})).await.expect(200).json();
-    assert_eq!(answer, json!({"username": "b c", "role": "admin", "access_token": token}));
+    assert_eq!((&answer["username"], &answer["access_token"]), (&json!("b c"), &json!(token)));
     app.put("/api/v0/users/a", json!({})).await.expect(404).error();
     let whoami = app.send_as(&token, "GET", "/api/v0/users/whoami", json!({})).await.expect(200).json();
     assert_eq!(whoami["username"], "b c");
     let change = json!({"access_token": "another-token", "role": "user"});
     let answer = app.put("/api/v0/users/b%20c", change).await.expect(200).json();
-    assert_eq!(answer, json!({"username": "b c", "role": "user", "access_token": "another-token"}));
+    assert_eq!((&answer["role"], &answer["access_token"]), (&json!("user"), &json!("another-token")));
     assert_eq!(status_of(&app, &token).await, 401);
     assert_eq!(status_of(&app, "another-token").await, 200);
     app.send_as("another-token", "GET", "/api/v0/users", json!({})).await.expect(403).error();

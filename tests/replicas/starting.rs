@@ -146,7 +146,9 @@ async fn a_gateway_that_is_refused_does_not_migrate_the_database() {
     place
         .execute(
             "DROP TABLE homes; DROP TABLE calls; DROP TABLE call_counts; DROP TABLE audit; DROP TABLE audit_head;
-            ALTER TABLE replicas DROP COLUMN keys;
+            DROP TABLE idp_users; DROP TABLE idp_groups; ALTER TABLE clients DROP COLUMN jwt_subject;
+            ALTER TABLE users DROP COLUMN allow_list; ALTER TABLE users DROP COLUMN is_disabled;
+            ALTER TABLE users DROP COLUMN last_seen_at; ALTER TABLE replicas DROP COLUMN keys;
             DELETE FROM _sqlx_migrations WHERE version > 14",
         )
         .await;

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use super::{Error, Gateway, now_ms};
 use model::audit::{Actor, ActorKind};
 use model::redact::MASK;
-use model::{AuditEntry, AuditHead, AuditNote, AuditOutcome, By, Client, Group, Registration, User};
+use model::{
+    AuditEntry, AuditHead, AuditNote, AuditOutcome, By, Client, Group, IdpGroup, Registration, Token, User,
+};
 
 pub use store::{AuditFilter, AuditReport};
 
@@ -227,13 +229,38 @@ pub(super) fn user_note(by: &By, action: &str, before: Option<&User>, after: Opt
             "username": user.username,
             "role": user.role,
             "rate_limit": user.rate_limit,
-            "access_token": MASK,
+            "allow_list": user.allow_list.entries(),
+            "disabled": user.is_disabled,
+            "source": user.source(),
+            "groups": user.idp.as_ref().map(|idp| &idp.groups),
+            "access_token": user.token.as_ref().map(|_| MASK),
         })
     };
     let mut note = AuditNote::new(by, action, name, now_ms());
     (note.before, note.after) = (before.map(shown), after.map(shown));
-    let replaced = before.zip(after).is_some_and(|(before, after)| before.token.id() != after.token.id());
+    let id = |user: &User| user.token.as_ref().map(Token::id);
+    let replaced = before.zip(after).is_some_and(|(before, after)| id(before) != id(after));
     with_replaced_token(note, replaced)
+}
+
+pub(super) fn idp_group_note(
+    by: &By,
+    action: &str,
+    before: Option<&IdpGroup>,
+    after: Option<&IdpGroup>,
+) -> AuditNote {
+    let name = after.or(before).map(|group| group.name.clone()).unwrap_or_default();
+    let shown = |group: &IdpGroup| {
+        json!({
+            "name": group.name,
+            "role": group.role,
+            "allow_list": group.allow_list.entries(),
+            "rate_limit": group.rate_limit,
+        })
+    };
+    let mut note = AuditNote::new(by, action, name, now_ms());
+    (note.before, note.after) = (before.map(shown), after.map(shown));
+    note
 }
 
 pub(super) fn client_note(
@@ -247,10 +274,11 @@ pub(super) fn client_note(
         json!({
             "name": client.name,
             "description": client.description,
-            "allow_list": client.allow_list.names(),
+            "allow_list": client.allow_list.entries(),
             "rate_limit": client.rate_limit,
             "access_token": MASK,
             "is_custom_access_token": client.is_custom_token,
+            "jwt_subject": client.jwt_subject,
         })
     };
     let mut note = AuditNote::new(by, action, name, now_ms());

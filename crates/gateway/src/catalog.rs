@@ -1,11 +1,13 @@
 //! An immutable snapshot of everything registered. A change makes a new snapshot, which shares all unchanged entries
 //! with the old one. A lookup costs the same with one server or a thousand.
 
+mod definitions;
+mod index;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use memchr::memmem;
 use serde_json::value::RawValue;
 
 use super::Error;
@@ -13,14 +15,19 @@ use super::audience::Audiences;
 use super::members::GroupMembers;
 use super::principals::Principals;
 use super::quota::ServerQuota;
+use super::rights::{Rights, RightsCache};
+use definitions::{header_params, name_spans};
+use index::Index;
 use model::name::SEPARATOR;
 use model::{
-    Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName, Template,
-    Tool,
+    AllowList, Flags, Group, GroupName, Offering, Prompt, QualifiedName, Registration, Resource, ServerName,
+    Template, Tool,
 };
 use telemetry::{Metrics, ToolMeter};
 use upstream::{Journal, Profile, Upstream};
-use wire::{HeaderParam, Patch, Span, text, walk};
+use wire::{HeaderParam, Span, text};
+
+pub use definitions::with_member;
 
 #[derive(Clone, Default)]
 pub struct Catalog {
@@ -40,6 +47,8 @@ pub struct Catalog {
     audiences: Arc<Audiences>,
     /// The servers with a URI that another server lists too; computed on first use.
     sharing: Arc<OnceLock<HashSet<ServerName>>>,
+    /// What allow lists mean here.
+    rights: Arc<RightsCache>,
 }
 
 impl Catalog {
@@ -61,6 +70,7 @@ impl Catalog {
         self.has_differing_lists = self.servers.values().any(|entry| !entry.sets.is_empty());
         self.audiences = Arc::default();
         self.sharing = Arc::default();
+        self.rights = Arc::default();
         self
     }
 
@@ -90,7 +100,26 @@ impl Catalog {
                 None => *entry = Arc::new(entry.showing(entry.common.clone())),
             }
         }
-        Self { servers, audience, sharing: Arc::default(), ..self.clone() }
+        Self { servers, audience, sharing: Arc::default(), rights: Arc::default(), ..self.clone() }
+    }
+
+    /// What an allow list means in this snapshot.
+    pub fn rights_of(&self, allowed: &AllowList) -> Arc<Rights> {
+        self.rights.get(self, allowed)
+    }
+
+    /// This snapshot as people with an allow list see it: what is not allowed does not exist in it.
+    pub fn seen_with(self: &Arc<Self>, allowed: &AllowList) -> Arc<Self> {
+        match allowed.allows_everything() {
+            true => self.clone(),
+            false => self.rights_of(allowed).seen(self).clone(),
+        }
+    }
+
+    /// This snapshot with other entries in place of its own; `None` leaves a server out.
+    pub fn keeping(&self, keep: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>>) -> Self {
+        let servers = self.servers.iter().filter_map(|(name, entry)| Some((name.clone(), keep(entry)?)));
+        Self { servers: servers.collect(), sharing: Arc::default(), rights: Arc::default(), ..self.clone() }
     }
 
     /// Whether the server lists a URI that another server lists too, for whichever viewers.
@@ -239,6 +268,8 @@ pub struct Entry {
     pub quota: Arc<ServerQuota>,
     /// Its log, which is also that of the entries before this one.
     pub journal: Journal,
+    /// The rules by which parts of the lists were left out, if any were.
+    cut_by: Option<AllowList>,
 }
 
 /// An offering with its indexes.
@@ -288,6 +319,7 @@ impl Entry {
             discovered_at_ms,
             quota: Arc::default(),
             journal,
+            cut_by: None,
         }
     }
 
@@ -350,6 +382,16 @@ impl Entry {
     /// The entry with these lists only.
     fn showing(&self, listed: Arc<Listed>) -> Self {
         Self { common: listed.clone(), listed, sets: Arc::default(), ..self.clone() }
+    }
+
+    /// The entry as somebody sees it to whom rules show only a part of what it offers.
+    pub fn cut_to(&self, part: Offering, rules: &AllowList) -> Self {
+        Self { cut_by: Some(rules.clone()), ..self.showing(Arc::new(Listed::new(Arc::new(part)))) }
+    }
+
+    /// The rules by which parts of the lists were left out, if any were.
+    pub fn cut_by(&self) -> Option<&AllowList> {
+        self.cut_by.as_ref()
     }
 
     pub fn with_flags(&self, change: impl FnOnce(&mut Flags), now_ms: i64) -> Self {
@@ -430,13 +472,21 @@ impl Entry {
         self.listed.prompts.find(&self.everything().prompts, name)
     }
 
+    pub fn prompt_position(&self, name: &str) -> Option<usize> {
+        self.listed.prompts.position(&self.everything().prompts, name)
+    }
+
+    pub fn resource_position(&self, uri: &str) -> Option<usize> {
+        self.listed.resources.position(&self.everything().resources, uri)
+    }
+
     pub fn resource(&self, uri: &str) -> Option<&Resource> {
         self.listed.resources.find(&self.everything().resources, uri)
     }
 
     /// Whether the server declares tools, but lists none.
     pub fn keeps_tools_to_itself(&self) -> bool {
-        self.everything().tools.is_empty() && self.offering().declares("tools")
+        self.cut_by.is_none() && self.everything().tools.is_empty() && self.offering().declares("tools")
     }
 
     /// Writes the definition of a tool under its full name; every other byte is as the server sent it.
@@ -522,62 +572,5 @@ impl Listed {
             && covers(&self.offering.prompts, &other.prompts, Prompt::key)
             && covers(&self.offering.resources, &other.resources, Resource::key)
             && covers(&self.offering.templates, &other.templates, Template::key)
-    }
-}
-
-/// The position of the value of `name` in each definition; `None` unless there is exactly one.
-fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option<Span>> {
-    let name_in = |definition: &RawValue| {
-        let body = definition.get().as_bytes();
-        let object = walk::whole(body).ok()?;
-        let mut names = walk::members(body, &object).filter(|(key, ..)| key == "name");
-        let (_, _, value) = names.next()?;
-        names.next().is_none().then_some(value)
-    };
-    definitions.map(name_in).collect()
-}
-
-/// Replaces one member of a definition; every other byte stays as it was.
-pub fn with_member(definition: &[u8], key: &str, value: &str) -> Vec<u8> {
-    let Ok(object) = walk::whole(definition) else { return definition.to_vec() };
-    let mut patch = Patch::new(definition);
-    patch.set_member(&object, key, &text::quote(value));
-    patch.apply().into()
-}
-
-/// The name and header parameters of a tool. Most tools have none, which a text search finds out fast. Annotations that
-/// break the rules are ignored, as clients do.
-fn header_params(tool: &Tool) -> Option<(Box<str>, Vec<HeaderParam>)> {
-    memmem::find(tool.definition.get().as_bytes(), b"x-mcp-header")?;
-    let schema = tool.fields().input_schema?;
-    let params = HeaderParam::from_schema(schema.get().as_bytes()).ok()?;
-    Some((tool.name.as_str().into(), params))
-}
-
-/// The sorted order of the items of one list of an offering.
-struct Index<T> {
-    order: Vec<u32>,
-    key: fn(&T) -> &str,
-}
-
-impl<T> Index<T> {
-    fn new(items: &[Arc<T>], key: fn(&T) -> &str) -> Self {
-        // The number of items is bounded far below.
-        let mut order: Vec<u32> = (0..items.len() as u32).collect();
-        order.sort_unstable_by_key(|&position| key(&items[position as usize]));
-        Self { order, key }
-    }
-
-    fn position(&self, items: &[Arc<T>], wanted: &str) -> Option<usize> {
-        let at = self.order.binary_search_by_key(&wanted, |&position| (self.key)(&items[position as usize]));
-        Some(self.order[at.ok()?] as usize)
-    }
-
-    fn find<'a>(&self, items: &'a [Arc<T>], wanted: &str) -> Option<&'a T> {
-        self.position(items, wanted).map(|position| &*items[position])
-    }
-
-    fn sorted<'a>(&'a self, items: &'a [Arc<T>]) -> impl Iterator<Item = &'a T> {
-        self.order.iter().map(|&position| &*items[position as usize])
     }
 }

@@ -197,6 +197,14 @@ impl Gateway {
                 (None, None) => principals,
             };
         }
+        for (name, group) in changes.idp_groups {
+            principals = match (group, principals.idp_group(&name)) {
+                (Some(group), Some(known)) if group == *known => principals,
+                (Some(group), _) => principals.with_idp_group(group),
+                (None, Some(_)) => principals.without_idp_group(&name),
+                (None, None) => principals,
+            };
+        }
         principals.is_initialized |= changes.mode.is_some();
         self.publish_changes(&before, catalog, principals);
         self.follow_leases();

@@ -73,7 +73,8 @@ pub fn find(catalog: &Catalog, caller: &Caller, head: &Head<'_>) -> Result<Desti
         }
         // The endpoint of one server passes on methods that the gateway does not know.
         _ => {
-            let entry = caller.viewer.scope.server().and_then(|name| catalog.get(name));
+            let server = caller.viewer.scope.server().filter(|name| lens.passes_unknown_methods(name));
+            let entry = server.and_then(|name| catalog.get(name));
             entry.map(Destination::to).ok_or_else(|| Refusal::UnknownMethod(method.to_owned()))
         }
     }

@@ -98,7 +98,7 @@ impl Gateway {
 
     /// Fails if another gateway has to call this tool for this owner.
     pub async fn check_home_of_call(&self, owner: Owner, full_name: &str) -> Result<(), Error> {
-        let catalog = self.catalog();
+        let catalog = self.catalog_of(owner);
         match catalog.tool(full_name) {
             Ok((entry, _)) => self.check_home(owner, entry).await,
             Err(_) => Ok(()),

@@ -47,7 +47,11 @@ impl Gateway {
             Some(memory) => memory.hash(token, compute),
             None => compute(),
         };
-        self.catalog.load().principals().find(&hash).cloned()
+        self.find_enabled(&hash)
+    }
+
+    fn find_enabled(&self, hash: &TokenHash) -> Option<Principal> {
+        self.catalog.load().principals().find(hash).filter(|principal| !principal.is_disabled()).cloned()
     }
 
     /// The same for a token that is not known here: another gateway on the same database may just have created it.
@@ -57,7 +61,7 @@ impl Gateway {
             let turn = self.local_turn().await;
             self.catch_up(&turn).await?;
         }
-        Ok(self.catalog.load().principals().find(&hash).cloned())
+        Ok(self.find_enabled(&hash))
     }
 
     pub fn is_initialized(&self) -> bool {

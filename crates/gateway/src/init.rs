@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::audit::user_note;
 use super::{Error, Gateway, now_ms};
-use model::{AuditNote, By, HolderName, Mode, PrincipalId, Role, Token, User};
+use model::{AuditNote, By, HolderName, Mode, Role, Secret, Token, User};
 use store::Store;
 
 const FIRST_ADMIN: &str = "admin";
 
 impl Gateway {
-    /// Creates the first admin and returns it. In development mode there are no users, so nothing is done.
-    pub async fn initialize(self: &Arc<Self>, mode: Option<Mode>, by: &By) -> Result<Option<User>, Error> {
+    /// Creates the first admin and returns their token. In development mode there are no users, so nothing is done.
+    pub async fn initialize(self: &Arc<Self>, mode: Option<Mode>, by: &By) -> Result<Option<Secret>, Error> {
         if mode.is_some_and(|mode| mode != self.mode) {
             return Err(Error::invalid(format!(
                 "field \"mode\" does not match: this server runs in {} mode; SERVER_MODE sets the mode when it starts",
@@ -24,7 +24,7 @@ impl Gateway {
         }
     }
 
-    async fn make_first_admin(self: &Arc<Self>, by: By) -> Result<User, Error> {
+    async fn make_first_admin(self: &Arc<Self>, by: By) -> Result<Secret, Error> {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
@@ -33,21 +33,22 @@ impl Gateway {
                     "this server is already initialized; `toolgate reset-admin` creates a new token for the admin",
                 ));
             }
-            let admin = first_admin()?;
+            let (admin, token) = first_admin(&[])?;
             let note = AuditNote { target: String::new(), ..user_note(&by, "gateway.initialize", None, Some(&admin)) };
             gateway.store.initialize(gateway.mode, &admin, now_ms(), &note).await?;
             let mut principals = catalog.principals().with_user(&gateway.store, None, admin.clone());
             principals.is_initialized = true;
             gateway.swap_principals(&catalog, principals);
             tracing::info!("initialized in enterprise mode");
-            Ok(admin)
+            Ok(token)
         })
         .await
     }
 }
 
-/// Gives the user `admin` a new token; creates the user or restores its role if needed. No gateway may run meanwhile.
-pub async fn reset_admin(store: &Store) -> Result<User, Error> {
+/// Gives the user `admin` a new token and returns that; creates the user or restores its role if needed. No gateway may run
+/// meanwhile.
+pub async fn reset_admin(store: &Store) -> Result<Secret, Error> {
     match store.mode().await?.as_deref().map(Mode::parse) {
         Some(Some(Mode::Enterprise)) => {}
         Some(_) => {
@@ -61,16 +62,19 @@ pub async fn reset_admin(store: &Store) -> Result<User, Error> {
             ));
         }
     }
-    let admin = first_admin()?;
     let users = store.load_users().await?;
+    let (admin, token) = first_admin(&users)?;
     let before = users.iter().find(|user| user.username == admin.username);
     let note = user_note(&By::command_line(), "user.reset_token", before, Some(&admin));
     store.put_user(&admin, now_ms(), &note).await?;
-    Ok(admin)
+    Ok(token)
 }
 
-fn first_admin() -> Result<User, Error> {
-    let username = HolderName::parse(FIRST_ADMIN).map_err(Error::internal)?;
-    let (id, token) = (PrincipalId::random(), Token::generate());
-    Ok(User { id, username, role: Role::Admin, token, rate_limit: None })
+/// An admin with a new token. A name that somebody of the identity provider has is not taken from them.
+fn first_admin(users: &[User]) -> Result<(User, Secret), Error> {
+    let is_taken = |name: &str| users.iter().any(|user| user.username.as_str() == name && user.idp.is_some());
+    let username = HolderName::numbered(FIRST_ADMIN, is_taken).map_err(Error::internal)?;
+    let token = Token::generate();
+    let secret = token.secret().clone();
+    Ok((User::local(username, Role::Admin, token), secret))
 }

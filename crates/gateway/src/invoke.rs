@@ -17,9 +17,9 @@ pub struct InvokedResult(Bytes);
 
 impl Gateway {
     /// Checks that a tool can be called, before anything is sent. A failed check counts as a denied call.
-    pub fn check_callable(&self, full_name: &str, trail: &Trail) -> Result<(), Error> {
+    pub fn check_callable(&self, owner: Owner, full_name: &str, trail: &Trail) -> Result<(), Error> {
         let _logged_with = trail.enter();
-        let catalog = self.catalog();
+        let catalog = self.catalog_of(owner);
         let checked = catalog.tool(full_name).and_then(|(entry, _)| match entry.upstream {
             Some(_) => Ok(()),
             None => Err(disabled(entry)),
@@ -48,7 +48,7 @@ impl Gateway {
         listener: Option<CallListener>,
         trail: &Trail,
     ) -> Result<InvokedResult, Error> {
-        let catalog = self.catalog();
+        let catalog = self.catalog_of(owner);
         let (entry, tool) = catalog.tool(full_name).inspect_err(|_| self.deny_call())?;
         self.check_home(owner, entry).await?;
         let name = text::quote(&tool.name);

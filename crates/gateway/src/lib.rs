@@ -28,6 +28,7 @@ mod downgrade;
 mod ending;
 mod engine;
 pub mod error;
+pub mod explain;
 pub mod forward;
 mod gauges;
 mod grants;
@@ -35,10 +36,12 @@ pub mod greeting;
 pub mod groups;
 mod homes;
 pub mod identification;
+mod idp_groups;
 pub mod init;
 pub mod input;
 pub mod interview;
 pub mod invoke;
+mod last_seen;
 mod leases;
 mod limiter;
 pub mod lists;
@@ -60,6 +63,7 @@ pub mod resources;
 mod result;
 mod retired_tokens;
 mod revocation;
+pub mod rights;
 mod runner;
 mod server_change;
 pub mod servers;
@@ -112,6 +116,7 @@ use caller::{Owner, Profile, Viewer};
 use catch_up::Progress;
 use grants::Keeper;
 use interview::Interviews;
+use last_seen::LastSeen;
 use lists::ListCache;
 use principals::Principals;
 use recent_clients::RecentClients;
@@ -174,6 +179,7 @@ pub struct Gateway {
     pub recorder: Arc<Recorder>,
     /// What happened too often to have entries of its own in the audit.
     audit_sums: AuditSums,
+    last_seen: LastSeen,
     /// The most verbose level that any agent asked for.
     log_level: Mutex<Option<LogLevel>>,
     /// Signals that the catalog was swapped.
@@ -228,7 +234,8 @@ impl Gateway {
         let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
         let (users, clients) = (store.load_users().await?, store.load_clients().await?);
         let retired_tokens = RetiredTokens::new(store.load_retired_tokens(now_ms()).await?);
-        let principals = Principals::new(&store, is_initialized, users, clients);
+        let idp_groups = store.load_idp_groups().await?;
+        let principals = Principals::new(&store, is_initialized, users, clients, idp_groups);
         let enabled = stored.iter().filter(|server| server.registration.flags.enabled);
         let enabled = enabled
             .map(|server| (server.registration.config.name.clone(), Status::Connecting, String::new()));
@@ -266,6 +273,7 @@ impl Gateway {
             recent_clients: RecentClients::default(),
             recorder: Arc::new(Recorder::new(recording, store.records())),
             audit_sums: AuditSums::default(),
+            last_seen: LastSeen::default(),
             store,
             upstream_options: options,
             events,
@@ -296,6 +304,8 @@ impl Gateway {
         gateway.tasks.spawn(async move { stop.run_until_cancelled(beat).await });
         let (heal, stop) = (gateway.clone().keep_store_healthy(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(heal).await });
+        let (seen, stop) = (gateway.clone().keep_last_seen(), gateway.stop.clone());
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(seen).await });
         gateway.recorder.start();
         Ok(gateway)
     }
@@ -318,6 +328,7 @@ impl Gateway {
             tracing::warn!("stopped waiting for links that do not close or grants that are not renewed");
         }
         self.write_last_sums().await;
+        self.store_last_seen().await;
         self.recorder.stop().await;
         self.leave().await;
         self.store.close().await;
@@ -438,7 +449,7 @@ impl Gateway {
         let mut answering = JoinSet::new();
         for entry in catalog.entries() {
             let Some(upstream) = entry.upstream.clone() else { continue };
-            match lens.is_some_and(|lens| lens.admits(entry)) && upstream.is_connected() {
+            match lens.as_ref().is_some_and(|lens| lens.admits(entry)) && upstream.is_connected() {
                 true => {
                     let profile = profile.clone();
                     answering.spawn(async move {

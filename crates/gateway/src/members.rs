@@ -54,6 +54,11 @@ impl GroupMembers {
         self.named_servers.iter().map(String::as_str)
     }
 
+    /// Whether the configuration names a server, by itself or with a tool, prompt or resource.
+    pub fn names_server(&self, server: &str) -> bool {
+        self.named_servers.contains(server)
+    }
+
     /// URIs without a server, which match at any server.
     pub fn any_server_resources(&self) -> &HashSet<String> {
         &self.any_server_resources

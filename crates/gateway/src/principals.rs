@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use model::{AllowList, Client, HolderName, PrincipalId, RateLimit, Role, Token, User};
+use model::{
+    AllowList, Client, HolderName, IdpAccount, IdpGroup, PrincipalId, RateLimit, Role, User, idp_group,
+};
 use store::{Store, TokenHash};
 
 #[derive(Clone)]
@@ -17,16 +19,31 @@ pub struct Principals {
     clients: BTreeMap<HolderName, Arc<TokenHolder<Client>>>,
     by_token: HashMap<TokenHash, Principal>,
     by_id: HashMap<PrincipalId, Principal>,
+    /// The people of the identity provider, by their account there.
+    by_account: HashMap<(String, String), PrincipalId>,
+    /// What groups of the identity provider give to their members; the group of everybody is always there.
+    idp_groups: BTreeMap<String, IdpGroup>,
+    /// Groups of the identity provider whose members are admins.
+    admin_groups: Arc<[String]>,
     /// The allow list of viewers without a client, as in development mode.
     everything: AllowList,
 }
 
-/// A user or client, with a hash of its token.
+/// A user or client, with a hash of its token, if it has one.
 pub struct TokenHolder<T> {
     pub holder: T,
-    hash: TokenHash,
-    /// Cancelled when the token is no longer valid, which ends everything that runs under it.
+    hash: Option<TokenHash>,
+    /// Cancelled when the token is no longer valid, or the user is disabled, which ends everything that runs under it.
     pub revoked: CancellationToken,
+    pub rights: OwnRights,
+}
+
+/// What a user or client may do, together with what groups of the identity provider add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnRights {
+    pub role: Role,
+    pub allow_list: AllowList,
+    pub rate_limit: Option<RateLimit>,
 }
 
 /// The user or client that a token belongs to.
@@ -59,32 +76,89 @@ impl Principal {
         }
     }
 
+    fn rights(&self) -> &OwnRights {
+        match self {
+            Principal::User(user) => &user.rights,
+            Principal::Client(client) => &client.rights,
+        }
+    }
+
     pub fn rate_limit(&self) -> Option<RateLimit> {
+        self.rights().rate_limit
+    }
+
+    pub fn allow_list(&self) -> &AllowList {
+        &self.rights().allow_list
+    }
+
+    /// The role of a user; `None` for clients.
+    pub fn role(&self) -> Option<Role> {
         match self {
-            Principal::User(user) => user.holder.rate_limit,
-            Principal::Client(client) => client.holder.rate_limit,
+            Principal::User(user) => Some(user.rights.role),
+            Principal::Client(_) => None,
         }
     }
 
-    pub(super) fn token_hash(&self) -> &TokenHash {
+    /// Whether it is a user who is kept out.
+    pub fn is_disabled(&self) -> bool {
         match self {
-            Principal::User(user) => &user.hash,
-            Principal::Client(client) => &client.hash,
+            Principal::User(user) => user.holder.is_disabled,
+            Principal::Client(_) => false,
         }
     }
 
-    /// The id of its current token.
-    pub fn token_id(&self) -> u64 {
+    pub(super) fn token_hash(&self) -> Option<&TokenHash> {
         match self {
-            Principal::User(user) => user.holder.token.id(),
-            Principal::Client(client) => client.holder.token.id(),
+            Principal::User(user) => user.hash.as_ref(),
+            Principal::Client(client) => client.hash.as_ref(),
+        }
+    }
+
+    /// The id of its current token, if it has one.
+    pub fn token_id(&self) -> Option<u64> {
+        match self {
+            Principal::User(user) => user.holder.token_id(),
+            Principal::Client(client) => client.holder.token_id(),
         }
     }
 }
 
+/// What the two kinds of principals have in common.
+trait Holder {
+    fn token_id(&self) -> Option<u64>;
+    fn is_disabled(&self) -> bool;
+}
+
+impl Holder for User {
+    fn token_id(&self) -> Option<u64> {
+        self.token.as_ref().map(|token| token.id())
+    }
+
+    fn is_disabled(&self) -> bool {
+        self.is_disabled
+    }
+}
+
+impl Holder for Client {
+    fn token_id(&self) -> Option<u64> {
+        Some(self.token.id())
+    }
+
+    fn is_disabled(&self) -> bool {
+        false
+    }
+}
+
 impl Principals {
-    pub fn new(store: &Store, is_initialized: bool, users: Vec<User>, clients: Vec<Client>) -> Self {
+    pub fn new(
+        store: &Store,
+        is_initialized: bool,
+        users: Vec<User>,
+        clients: Vec<Client>,
+        idp_groups: Vec<IdpGroup>,
+    ) -> Self {
         let mut principals = Self { is_initialized, ..Self::default() };
+        principals.idp_groups.extend(idp_groups.into_iter().map(|group| (group.name.clone(), group)));
         for user in users {
             principals.add_user(store, user, None);
         }
@@ -118,20 +192,52 @@ impl Principals {
         self.by_id.get(&id)
     }
 
-    /// All users and clients.
-    pub fn all(&self) -> impl Iterator<Item = &Principal> {
-        self.by_token.values()
+    /// The user with this account at the identity provider.
+    pub fn of_account(&self, issuer: &str, subject: &str) -> Option<&User> {
+        let id = self.by_account.get(&(issuer.to_owned(), subject.to_owned()))?;
+        match self.by_id.get(id)? {
+            Principal::User(user) => Some(&user.holder),
+            Principal::Client(_) => None,
+        }
     }
 
-    /// The allow list of a client, or of viewers without one; `None` if the client does not exist (any more).
-    pub fn allow_list(&self, client: Option<PrincipalId>) -> Option<&AllowList> {
-        match client {
+    /// What a user may do, together with what groups of the identity provider add.
+    pub fn rights_of_user(&self, name: &str) -> Option<&OwnRights> {
+        self.users.get(name).map(|held| &held.rights)
+    }
+
+    /// All groups of the identity provider that have rules, sorted by name.
+    pub fn idp_groups(&self) -> impl Iterator<Item = &IdpGroup> {
+        self.idp_groups.values()
+    }
+
+    pub fn idp_group(&self, name: &str) -> Option<&IdpGroup> {
+        self.idp_groups.get(name)
+    }
+
+    /// The groups with rules that somebody is in, that of everybody first.
+    pub fn idp_groups_of(&self, account: &IdpAccount) -> impl Iterator<Item = &IdpGroup> {
+        let named = account.groups.iter().map(String::as_str).filter(|name| *name != idp_group::EVERYBODY);
+        std::iter::once(idp_group::EVERYBODY).chain(named).filter_map(|name| self.idp_groups.get(name))
+    }
+
+    /// All users and clients.
+    pub fn all(&self) -> impl Iterator<Item = &Principal> {
+        self.by_id.values()
+    }
+
+    /// The allow list of a user or client, or of viewers that are neither; `None` if it does not exist (any more).
+    pub fn allow_list(&self, principal: Option<PrincipalId>) -> Option<&AllowList> {
+        match principal {
             None => Some(&self.everything),
-            Some(client) => match self.by_id.get(&client)? {
-                Principal::Client(client) => Some(&client.holder.allow_list),
-                Principal::User(_) => None,
-            },
+            Some(id) => self.by_id.get(&id).map(Principal::allow_list),
         }
+    }
+
+    /// Whether what a user or client had before is still valid: it exists, has the same token, and is not kept out.
+    pub fn confirm(&self, before: &Principal) -> bool {
+        let now = self.by_id.get(&before.id());
+        now.is_some_and(|now| now.token_id() == before.token_id() && !now.is_disabled())
     }
 
     /// Whether anybody's rights or tokens differ.
@@ -139,11 +245,40 @@ impl Principals {
         self.is_initialized != other.is_initialized
             || !self.users().eq(other.users())
             || !self.clients().eq(other.clients())
+            || !self.idp_groups().eq(other.idp_groups())
     }
 
-    /// Whether another user is an admin.
-    pub fn has_admin_beside(&self, name: &HolderName) -> bool {
-        self.users().any(|user| user.role == Role::Admin && user.username != *name)
+    /// Whether any admin is not kept out.
+    pub fn has_admin(&self) -> bool {
+        self.users.values().any(|user| user.rights.role == Role::Admin && !user.holder.is_disabled)
+    }
+
+    /// A copy with another set of groups whose members are admins.
+    pub fn with_admin_groups(&self, groups: Arc<[String]>) -> Self {
+        Self { admin_groups: groups, ..self.clone() }.with_new_rights()
+    }
+
+    /// A copy with this group of the identity provider added, or in place of the one of that name.
+    pub fn with_idp_group(&self, group: IdpGroup) -> Self {
+        let mut changed = self.clone();
+        changed.idp_groups.insert(group.name.clone(), group);
+        changed.with_new_rights()
+    }
+
+    pub fn without_idp_group(&self, name: &str) -> Self {
+        let mut changed = self.clone();
+        changed.idp_groups.remove(name);
+        changed.with_new_rights()
+    }
+
+    /// Computes again what the people of the identity provider may do.
+    fn with_new_rights(mut self) -> Self {
+        let people: Vec<_> = self.users.values().filter(|held| held.holder.idp.is_some()).cloned().collect();
+        for before in people {
+            self.remove_user(&before.holder.username);
+            self.insert_user(before.holder.clone(), before.hash, before.revoked.clone());
+        }
+        self
     }
 
     /// A copy with this user added, or in place of the user who was called `before`.
@@ -175,29 +310,74 @@ impl Principals {
     }
 
     fn add_user(&mut self, store: &Store, user: User, before: Option<Arc<TokenHolder<User>>>) {
-        let held = Arc::new(TokenHolder::new(store, user, before, |user| &user.token));
-        self.by_token.insert(held.hash, Principal::User(held.clone()));
+        let hash = user.token.as_ref().map(|token| store.token_hash(token.secret().expose().as_bytes()));
+        let revoked = signal(&user, before);
+        self.insert_user(user, hash, revoked);
+    }
+
+    fn insert_user(&mut self, user: User, hash: Option<TokenHash>, revoked: CancellationToken) {
+        let rights = self.rights_of(&user);
+        let held = Arc::new(TokenHolder { holder: user, hash, revoked, rights });
+        if let Some(hash) = hash {
+            self.by_token.insert(hash, Principal::User(held.clone()));
+        }
+        if let Some(IdpAccount { issuer, subject, .. }) = &held.holder.idp {
+            self.by_account.insert((issuer.clone(), subject.clone()), held.holder.id);
+        }
         self.by_id.insert(held.holder.id, Principal::User(held.clone()));
         self.users.insert(held.holder.username.clone(), held);
     }
 
+    /// What a user may do. Groups add to the user's own list; an own limit counts instead of those of groups, of which the
+    /// highest counts.
+    fn rights_of(&self, user: &User) -> OwnRights {
+        let own =
+            OwnRights { role: user.role, allow_list: user.allow_list.clone(), rate_limit: user.rate_limit };
+        let Some(account) = &user.idp else { return own };
+        let groups: Vec<_> = self.idp_groups_of(account).collect();
+        let is_admin = user.role == Role::Admin
+            || groups.iter().any(|group| group.role == Role::Admin)
+            || account.groups.iter().any(|group| self.admin_groups.contains(group));
+        let lists = std::iter::once(&user.allow_list).chain(groups.iter().map(|group| &group.allow_list));
+        let limits = groups.iter().filter_map(|group| group.rate_limit);
+        OwnRights {
+            role: if is_admin { Role::Admin } else { Role::User },
+            allow_list: AllowList::joined(lists),
+            rate_limit: user.rate_limit.or(limits.max_by_key(|limit| limit.calls_per_minute)),
+        }
+    }
+
     fn remove_user(&mut self, name: &HolderName) -> Option<Arc<TokenHolder<User>>> {
         let held = self.users.remove(name)?;
-        self.by_token.remove(&held.hash);
+        if let Some(hash) = &held.hash {
+            self.by_token.remove(hash);
+        }
+        if let Some(IdpAccount { issuer, subject, .. }) = &held.holder.idp {
+            self.by_account.remove(&(issuer.clone(), subject.clone()));
+        }
         self.by_id.remove(&held.holder.id);
         Some(held)
     }
 
     fn add_client(&mut self, store: &Store, client: Client, before: Option<Arc<TokenHolder<Client>>>) {
-        let held = Arc::new(TokenHolder::new(store, client, before, |client| &client.token));
-        self.by_token.insert(held.hash, Principal::Client(held.clone()));
+        let hash = store.token_hash(client.token.secret().expose().as_bytes());
+        let revoked = signal(&client, before);
+        let rights = OwnRights {
+            role: Role::User,
+            allow_list: client.allow_list.clone(),
+            rate_limit: client.rate_limit,
+        };
+        let held = Arc::new(TokenHolder { holder: client, hash: Some(hash), revoked, rights });
+        self.by_token.insert(hash, Principal::Client(held.clone()));
         self.by_id.insert(held.holder.id, Principal::Client(held.clone()));
         self.clients.insert(held.holder.name.clone(), held);
     }
 
     fn remove_client(&mut self, name: &HolderName) -> Option<Arc<TokenHolder<Client>>> {
         let held = self.clients.remove(name)?;
-        self.by_token.remove(&held.hash);
+        if let Some(hash) = &held.hash {
+            self.by_token.remove(hash);
+        }
         self.by_id.remove(&held.holder.id);
         Some(held)
     }
@@ -205,23 +385,30 @@ impl Principals {
 
 impl Default for Principals {
     fn default() -> Self {
+        let everybody = IdpGroup {
+            name: idp_group::EVERYBODY.to_owned(),
+            role: Role::User,
+            allow_list: AllowList::everything(),
+            rate_limit: None,
+        };
         Self {
             is_initialized: false,
             users: BTreeMap::new(),
             clients: BTreeMap::new(),
             by_token: HashMap::new(),
             by_id: HashMap::new(),
+            by_account: HashMap::new(),
+            idp_groups: BTreeMap::from([(everybody.name.clone(), everybody)]),
+            admin_groups: Arc::default(),
             everything: AllowList::everything(),
         }
     }
 }
 
-impl<T> TokenHolder<T> {
-    /// Keeps the signal of `before` if the token is the same; a new token gets a new signal.
-    fn new(store: &Store, holder: T, before: Option<Arc<Self>>, token: fn(&T) -> &Token) -> Self {
-        let hash = store.token_hash(token(&holder).secret().expose().as_bytes());
-        let kept = before.filter(|before| token(&before.holder).id() == token(&holder).id());
-        let revoked = kept.map(|before| before.revoked.clone()).unwrap_or_default();
-        Self { holder, hash, revoked }
-    }
+/// The signal of `before` if the token is the same and the holder was not kept out; else a new one.
+fn signal<T: Holder>(holder: &T, before: Option<Arc<TokenHolder<T>>>) -> CancellationToken {
+    let is_kept = |before: &Arc<TokenHolder<T>>| {
+        before.holder.token_id() == holder.token_id() && !before.holder.is_disabled() && !holder.is_disabled()
+    };
+    before.filter(is_kept).map(|before| before.revoked.clone()).unwrap_or_default()
 }

@@ -55,7 +55,7 @@ impl Gateway {
         arguments: &BTreeMap<String, String>,
         trail: &Trail,
     ) -> Result<Vec<u8>, Error> {
-        let catalog = self.catalog();
+        let catalog = self.catalog_of(owner);
         let (entry, prompt) = catalog.prompt(full_name)?;
         if let Some(missing) =
             prompt.required_arguments().into_iter().find(|name| !arguments.contains_key(name))

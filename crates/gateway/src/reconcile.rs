@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::audit::{client_note, group_note, server_note, user_note};
+use super::audit::{client_note, group_note, idp_group_note, server_note, user_note};
 use super::change::Turn;
+use super::principals::Principals;
 use super::{Gateway, now_ms};
 use model::{AuditNote, By};
 use store::{GrantChange, StoreError};
@@ -42,6 +43,7 @@ impl Gateway {
                     + self.correct_groups().await?
                     + self.correct_users().await?
                     + self.correct_clients().await?
+                    + self.correct_idp_groups().await?
             }
         };
         // Completing an authorization takes a turn first, so any that is stored as being completed was interrupted.
@@ -124,7 +126,7 @@ impl Gateway {
         let differences = Differences::between(&stored, users, |user| user.username.as_str());
         for user in &differences.wrong {
             let note = user_note(&By::gateway(), "user.repair", Some(user), None);
-            self.store.delete_user(&user.username, now, &note).await?;
+            self.store.delete_user(user, now, &note).await?;
         }
         for user in &differences.missing {
             let note = user_note(&By::gateway(), "user.repair", None, Some(user));
@@ -133,6 +135,25 @@ impl Gateway {
         if !catalog.principals().is_initialized && self.store.mode().await?.is_some() {
             let note = AuditNote::new(&By::gateway(), "gateway.repair", "", now);
             self.store.forget_mode(&note).await?;
+        }
+        Ok(differences.count())
+    }
+
+    async fn correct_idp_groups(&self) -> Result<usize, StoreError> {
+        let (catalog, now) = (self.catalog(), now_ms());
+        let stored = self.store.load_idp_groups().await?;
+        // The group of everybody is there without a row, unless somebody changed it.
+        let untouched = Principals::default();
+        let groups = catalog.principals().idp_groups();
+        let groups = groups.filter(|group| untouched.idp_group(&group.name) != Some(group));
+        let differences = Differences::between(&stored, groups, |group| group.name.as_str());
+        for group in &differences.wrong {
+            let note = idp_group_note(&By::gateway(), "idp_group.repair", Some(group), None);
+            self.store.delete_idp_group(&group.name, &note).await?;
+        }
+        for group in &differences.missing {
+            let note = idp_group_note(&By::gateway(), "idp_group.repair", None, Some(group));
+            self.store.put_idp_group(group, now, &note).await?;
         }
         Ok(differences.count())
     }

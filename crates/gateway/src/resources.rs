@@ -14,9 +14,9 @@ use super::tools::Coverage;
 use super::trail::Trail;
 use super::unknown_resource::says_not_found;
 use super::view::{Lens, Part};
-use super::{Error, Gateway};
+use super::{Error, Gateway, rights};
 use budget::{Bound, Exceeded, URI_BYTES};
-use model::{FieldError, Redactor, Resource, ResourceUri, ServerName, Template, uri};
+use model::{FieldError, Item, Redactor, Resource, ResourceUri, ServerName, Template, uri};
 use wire::{authored, text};
 
 impl Catalog {
@@ -71,7 +71,7 @@ impl Catalog {
     /// The server to read a URI from, and the URI there, for an agent, who sees only what is enabled and in its scope.
     pub fn reader_in(&self, lens: &Lens<'_>, text: &str) -> Result<(&Arc<Entry>, String), Refusal> {
         let unknown = || Refusal::UnknownResource(text.to_owned());
-        let makes = |entry: &Arc<Entry>, uri: &str| lens.shows_templates(entry) && entry.makes(uri);
+        let makes = |entry: &Arc<Entry>, uri: &str| lens.shows_made(entry, uri) && entry.makes(uri);
         let uri = match parse_uri(text).map_err(|error| Refusal::Invalid(error.to_string()))? {
             ResourceUri::Qualified { server, uri } => {
                 let entry = self.get(server.as_str()).ok_or_else(unknown)?;
@@ -87,7 +87,7 @@ impl Catalog {
         }
         // The endpoint of one server passes on URIs that no list has: the server decides.
         if let (Part::Server(server), true) = (lens.part, found.is_empty()) {
-            found.extend(self.get(server));
+            found.extend(self.get(server).filter(|entry| lens.may_use_resource(entry, &uri)));
         }
         match found.as_slice() {
             [] => Err(unknown()),
@@ -103,14 +103,25 @@ impl Catalog {
     /// The server to read a URI from, and the URI as that server knows it. If no list has the URI, this is the one
     /// server whose template matches it. A qualified URI always goes to its server, which decides.
     pub fn reader_of(&self, text: &str) -> Result<(&Arc<Entry>, String), Error> {
+        let lets_read = |entry: &Entry, uri: &str| {
+            entry
+                .cut_by()
+                .is_none_or(|rules| rights::decide(self, rules, entry.name().as_str(), Item::Resource(uri)))
+        };
         let uri = match parse_uri(text)? {
-            ResourceUri::Qualified { server, uri } => return Ok((self.require(server.as_str())?, uri)),
+            ResourceUri::Qualified { server, uri } => {
+                let entry = self.require(server.as_str())?;
+                return match lets_read(entry, &uri) {
+                    true => Ok((entry, uri)),
+                    false => Err(unknown_resource(text)),
+                };
+            }
             ResourceUri::Upstream(uri) => uri,
         };
         let has = |entry: &&Arc<Entry>| entry.resource(&uri).is_some();
         let mut found: Vec<_> = self.entries().filter(has).collect();
         if found.is_empty() {
-            found = self.entries().filter(|entry| entry.makes(&uri)).collect();
+            found = self.entries().filter(|entry| lets_read(entry, &uri) && entry.makes(&uri)).collect();
         }
         let entry = one_of(text, prefer_enabled(found, |entry| entry), |entry| entry)?;
         Ok((entry, uri))
@@ -132,9 +143,13 @@ fn one_of<T>(text: &str, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Res
         return Err(Error::invalid(several(text, found.iter().map(entry), uri::qualify)));
     }
     found.pop().ok_or_else(|| match uri::has_scheme(text) {
-        true => Error::not_found(format!("no server has the resource {text:?}")),
+        true => unknown_resource(text),
         false => FieldError::new("uri", format!("is {text:?}, which is not a URI")).into(),
     })
+}
+
+fn unknown_resource(text: &str) -> Error {
+    Error::not_found(format!("no server has the resource {text:?}"))
 }
 
 fn several<'a>(
@@ -173,7 +188,7 @@ impl Gateway {
 
     async fn contents_of(&self, owner: Owner, text: &str, trail: &Trail) -> Result<Vec<u8>, Error> {
         self.check_uri(text)?;
-        let catalog = self.catalog();
+        let catalog = self.catalog_of(owner);
         let (entry, known_as) = catalog.reader_of(text)?;
         self.check_home(owner, entry).await?;
         let uri = text::quote(&known_as);

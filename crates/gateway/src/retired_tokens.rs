@@ -35,9 +35,13 @@ impl RetiredTokens {
 }
 
 impl Gateway {
-    /// Tells whether a token was valid within the last day.
+    /// Tells whether a token was valid within the last day, or belongs to a user who is kept out.
     pub fn was_valid_lately(&self, token: &[u8]) -> bool {
         let hashes = [Some(self.store.token_hash(token)), self.store.other_token_hash(token)];
-        hashes.iter().flatten().any(|hash| self.retired_tokens.has(hash, now_ms()))
+        let catalog = self.catalog();
+        hashes
+            .iter()
+            .flatten()
+            .any(|hash| self.retired_tokens.has(hash, now_ms()) || catalog.principals().find(hash).is_some())
     }
 }

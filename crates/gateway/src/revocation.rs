@@ -13,16 +13,14 @@ impl Gateway {
     /// token keeps its sessions, subscriptions and links.
     pub(super) fn swap_principals(self: &Arc<Self>, catalog: &Catalog, principals: Principals) {
         let before = catalog.principals().all();
-        let valid: HashSet<_> = principals.all().map(Principal::token_id).collect();
         let known: HashSet<_> = principals.all().map(Principal::id).collect();
-        let revoked: Vec<_> =
-            before.filter(|principal| !valid.contains(&principal.token_id())).cloned().collect();
+        let revoked: Vec<_> = before.filter(|principal| !principals.confirm(principal)).cloned().collect();
         let names: HashSet<_> = principals.all().map(Principal::name).collect();
         let gone = catalog.principals().all().map(Principal::name).filter(|name| !names.contains(name));
         let gone: Vec<_> = gone.collect();
         // Before the tokens stop working: nobody who sends one must seem to guess.
-        for principal in &revoked {
-            self.retired_tokens.add(*principal.token_hash(), now_ms());
+        for hash in revoked.iter().filter_map(Principal::token_hash) {
+            self.retired_tokens.add(*hash, now_ms());
         }
         self.publish(catalog.with_principals(principals));
         // Before the change is signalled: sessions that end because of it must not seem to end by themselves.

@@ -107,7 +107,7 @@ impl Gateway {
             // Its lists changed while it was not in the catalog yet, so that event was ignored.
             self.take_offering(upstream, newer).await;
         }
-        self.server(name.as_str())
+        Ok(ServerRecord::of(self.catalog().require(name.as_str())?))
     }
 
     /// The part of a commit that holds the turn: writes the database, then swaps the catalog.
@@ -171,7 +171,7 @@ impl Gateway {
             let journal = old.journal.clone();
             self.swap(catalog.with(Entry::new(registration, offering, None, journal, now, discovered)));
         }
-        self.server(name.as_str())
+        Ok(ServerRecord::of(self.catalog().require(name.as_str())?))
     }
 
     /// Claims a server for a long change, so that two of them never overlap. Dropping the claim releases it.

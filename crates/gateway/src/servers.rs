@@ -32,14 +32,6 @@ pub enum Existing {
 }
 
 impl Gateway {
-    pub fn servers(&self) -> Vec<ServerRecord> {
-        self.catalog().entries().map(|entry| ServerRecord::of(entry)).collect()
-    }
-
-    pub fn server(&self, name: &str) -> Result<ServerRecord, Error> {
-        Ok(ServerRecord::of(self.catalog().require(name)?))
-    }
-
     /// Inputs that would register the same servers again, with secrets in plain text.
     pub fn server_configs(&self) -> Vec<Map<String, Value>> {
         self.catalog().entries().map(|entry| entry.registration.to_json()).collect()
@@ -214,7 +206,7 @@ impl Gateway {
             if gateway.catalog().get(name).is_some_and(|entry| !entry.offering().same_as(&offering)) {
                 gateway.take_offering(&upstream, offering).await;
             }
-            gateway.server(name)
+            Ok(ServerRecord::of(gateway.catalog().require(name)?))
         })
         .await
     }

@@ -178,7 +178,7 @@ impl Gateway {
     pub fn shows_resource(&self, viewer: &Viewer, profile: &Profile, server: &str, uri: &str) -> bool {
         let catalog = self.catalog_for(profile);
         let (Some(lens), Some(entry)) = (catalog.lens(viewer), catalog.get(server)) else { return false };
-        lens.shows_resource(entry, uri) || lens.shows_templates(entry)
+        lens.shows_resource(entry, uri) || lens.shows_made(entry, uri)
     }
 
     pub async fn unsubscribe(&self, key: &SubscribedTopic) {

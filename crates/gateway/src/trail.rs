@@ -219,7 +219,7 @@ impl Gateway {
 
     /// Notes the name that was asked for, if it leads nowhere.
     pub fn note_asked(&self, trail: &Trail, name: &str) {
-        trail.note(|call| call.asked_for(&self.catalog(), name));
+        trail.note(|call| call.asked_for(&self.catalog_seen_by(call.principal_id()), name));
     }
 
     /// Notes why a request of a person has no result, if it has none. `name` is what was asked for.

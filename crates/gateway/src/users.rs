@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::audit::user_note;
 use super::principals::{Principal, Principals};
 use super::{Error, Gateway, now_ms};
-use model::{By, FieldError, HolderName, Mode, Role, Token, User, UserChange};
+use model::{By, FieldError, HolderName, Mode, Token, User, UserChange};
 
 impl Gateway {
     /// All users, sorted by name.
@@ -29,7 +29,9 @@ impl Gateway {
             let catalog = gateway.catalog();
             let principals = catalog.principals();
             check_name_is_free(principals, &user.username)?;
-            gateway.check_token_is_free(principals, &user.token)?;
+            if let Some(token) = &user.token {
+                gateway.check_token_is_free(principals, token)?;
+            }
             let note = user_note(&by, "user.create", None, Some(&user));
             gateway.store.put_user(&user, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, principals.with_user(&gateway.store, None, user.clone()));
@@ -59,15 +61,21 @@ impl Gateway {
             }
             user.role = change.role.unwrap_or(before.role);
             user.rate_limit = change.rate_limit;
-            check_admin_remains(principals, before, user.role)?;
-            // The same text is not a new token.
-            if let Some(token) = change.token.filter(|token| token.secret() != before.token.secret()) {
-                gateway.check_token_is_free(principals, &token)?;
-                user.token = token;
+            user.allow_list = change.allow_list.unwrap_or_else(|| before.allow_list.clone());
+            user.is_disabled = change.is_disabled.unwrap_or(before.is_disabled);
+            if let Some(token) = change.token {
+                let known = before.token.as_ref().ok_or_else(no_token)?;
+                // The same text is not a new token.
+                if token.secret() != known.secret() {
+                    gateway.check_token_is_free(principals, &token)?;
+                    user.token = Some(token);
+                }
             }
+            let changed = principals.with_user(&gateway.store, Some(&name), user.clone());
+            check_admin_remains(principals, &changed, before)?;
             let note = user_note(&by, "user.update", Some(before), Some(&user));
             gateway.store.change_user(&name, &user, now_ms(), &note).await?;
-            gateway.swap_principals(&catalog, principals.with_user(&gateway.store, Some(&name), user.clone()));
+            gateway.swap_principals(&catalog, changed);
             tracing::info!(user = %user.username, before = %name, role = user.role.as_str(), "changed a user");
             Ok(user)
         })
@@ -81,10 +89,11 @@ impl Gateway {
             let catalog = gateway.catalog();
             let principals = catalog.principals();
             let before = find(principals, name.as_str())?;
-            check_admin_remains(principals, before, Role::User)?;
+            let changed = principals.without_user(&name);
+            check_admin_remains(principals, &changed, before)?;
             let note = user_note(&by, "user.delete", Some(before), None);
-            gateway.store.delete_user(&name, now_ms(), &note).await?;
-            gateway.swap_principals(&catalog, principals.without_user(&name));
+            gateway.store.delete_user(before, now_ms(), &note).await?;
+            gateway.swap_principals(&catalog, changed);
             tracing::info!(user = %name, "deleted a user");
             Ok(())
         })
@@ -123,12 +132,18 @@ fn check_name_is_free(principals: &Principals, name: &HolderName) -> Result<(), 
     }
 }
 
-fn check_admin_remains(principals: &Principals, before: &User, role: Role) -> Result<(), Error> {
-    if before.role == Role::Admin && role != Role::Admin && !principals.has_admin_beside(&before.username) {
+/// Checks that a change of a user leaves an admin who is not kept out, if there was one.
+fn check_admin_remains(before: &Principals, after: &Principals, user: &User) -> Result<(), Error> {
+    if before.has_admin() && !after.has_admin() {
         return Err(Error::invalid(format!(
             "user {:?} is the last admin; make somebody else an admin first",
-            before.username.as_str()
+            user.username.as_str()
         )));
     }
     Ok(())
+}
+
+fn no_token() -> Error {
+    let problem = "must be omitted: a user of the identity provider signs in there, and has no token here";
+    FieldError::new("access_token", problem).into()
 }

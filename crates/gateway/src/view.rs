@@ -6,13 +6,17 @@ use std::sync::Arc;
 use super::caller::{LinkScope, Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::members::GroupMembers;
+use super::rights::Rights;
 use model::{AllowList, Prompt, Resource, Template, Tool};
 
 /// A viewer, resolved in a catalog: decides what exists for it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Lens<'a> {
     pub part: Part<'a>,
     pub allowed: &'a AllowList,
+    /// What the list means, if it has rules about more than whole servers.
+    rights: Option<Arc<Rights>>,
+    catalog: &'a Catalog,
 }
 
 /// A scope, resolved in a catalog: decides what is inside.
@@ -29,6 +33,8 @@ pub enum Obstacle {
     OtherServer,
     ServerDisabled,
     NotAllowed,
+    /// The server is there, and a rule hides the tool.
+    HiddenByRule,
     Disabled,
     NotInGroup,
 }
@@ -52,7 +58,11 @@ impl Lens<'_> {
 
     /// What hides a tool; nothing if [`Self::shows_tool`].
     pub fn tool_obstacles(&self, entry: &Entry, tool: &str) -> Vec<Obstacle> {
-        failed(self.server_checks(entry).into_iter().chain(self.tool_checks(entry, tool)))
+        let is_hidden = !self.may_see(entry);
+        let of_tool = self.tool_checks(entry, tool).into_iter();
+        // A server that is not allowed says all about its tools.
+        let of_tool = of_tool.filter(|(obstacle, _)| !is_hidden || *obstacle != Obstacle::HiddenByRule);
+        failed(self.server_checks(entry).into_iter().chain(of_tool))
     }
 
     /// What hides all tools of a server.
@@ -70,17 +80,47 @@ impl Lens<'_> {
         [
             (Obstacle::OtherServer, !is_inside),
             (Obstacle::ServerDisabled, !entry.is_enabled()),
-            (Obstacle::NotAllowed, !self.allowed.allows(entry.name().as_str())),
+            (Obstacle::NotAllowed, !self.may_see(entry)),
         ]
     }
 
     #[inline]
-    fn tool_checks(&self, entry: &Entry, tool: &str) -> [VisibilityCheck; 2] {
+    pub fn may_see(&self, entry: &Entry) -> bool {
+        match &self.rights {
+            None => self.allowed.allows(entry.name().as_str()),
+            Some(rights) => rights.shows_server(entry.name().as_str()),
+        }
+    }
+
+    /// This and the next three ask the rules about single names, if there are any.
+    #[inline]
+    pub fn may_use_tool(&self, entry: &Entry, tool: &str) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.allows_tool(self.catalog, entry, tool))
+    }
+
+    pub fn may_use_prompt(&self, entry: &Entry, prompt: &str) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.allows_prompt(entry, prompt))
+    }
+
+    pub fn may_use_resource(&self, entry: &Entry, uri: &str) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.allows_resource(self.catalog, entry, uri))
+    }
+
+    fn may_use_templates(&self, entry: &Entry) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.allows_templates(entry))
+    }
+
+    #[inline]
+    fn tool_checks(&self, entry: &Entry, tool: &str) -> [VisibilityCheck; 3] {
         let is_member = match self.part {
             Part::Everything | Part::Server(_) => true,
             Part::Group(members) => members.has_tool(entry.name().as_str(), tool),
         };
-        [(Obstacle::Disabled, entry.disables_tool(tool)), (Obstacle::NotInGroup, !is_member)]
+        [
+            (Obstacle::HiddenByRule, !self.may_use_tool(entry, tool)),
+            (Obstacle::Disabled, entry.disables_tool(tool)),
+            (Obstacle::NotInGroup, !is_member),
+        ]
     }
 
     pub fn shows_tool(&self, entry: &Entry, tool: &str) -> bool {
@@ -98,6 +138,17 @@ impl Lens<'_> {
     /// Whether the templates of a server are visible; in a group, only if all resources of the server are.
     pub fn shows_templates(&self, entry: &Entry) -> bool {
         self.admits(entry) && self.has_templates(entry)
+    }
+
+    /// Whether a resource that a template makes is visible, listed or not.
+    pub fn shows_made(&self, entry: &Entry, uri: &str) -> bool {
+        self.shows_templates(entry) && self.may_use_resource(entry, uri)
+    }
+
+    /// Whether the endpoint of a server passes on methods that the gateway does not know: only if all of the server is
+    /// allowed, since nobody can tell what they do.
+    pub fn passes_unknown_methods(&self, server: &str) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.has_whole_server(server))
     }
 
     /// Whether the tasks of a server are visible; in a group, only if it has tools of the server, which start tasks.
@@ -132,6 +183,7 @@ impl Lens<'_> {
 
     fn has_prompt(&self, entry: &Entry, prompt: &str) -> bool {
         entry.shows_prompt(prompt)
+            && self.may_use_prompt(entry, prompt)
             && match self.part {
                 Part::Everything | Part::Server(_) => true,
                 Part::Group(members) => members.has_prompt(entry.name().as_str(), prompt),
@@ -139,17 +191,19 @@ impl Lens<'_> {
     }
 
     fn has_resource(&self, entry: &Entry, uri: &str) -> bool {
-        match self.part {
-            Part::Everything | Part::Server(_) => true,
-            Part::Group(members) => members.has_resource(entry.name().as_str(), uri),
-        }
+        self.may_use_resource(entry, uri)
+            && match self.part {
+                Part::Everything | Part::Server(_) => true,
+                Part::Group(members) => members.has_resource(entry.name().as_str(), uri),
+            }
     }
 
     fn has_templates(&self, entry: &Entry) -> bool {
-        match self.part {
-            Part::Everything | Part::Server(_) => true,
-            Part::Group(members) => members.has_templates(entry.name().as_str()),
-        }
+        self.may_use_templates(entry)
+            && match self.part {
+                Part::Everything | Part::Server(_) => true,
+                Part::Group(members) => members.has_templates(entry.name().as_str()),
+            }
     }
 }
 
@@ -160,6 +214,15 @@ pub struct View<'a> {
     pub prompts: Vec<(&'a Arc<Entry>, &'a Prompt)>,
     pub resources: Vec<(&'a Arc<Entry>, &'a Resource)>,
     pub templates: Vec<(&'a Arc<Entry>, &'a Template)>,
+}
+
+impl View<'_> {
+    fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+            && self.prompts.is_empty()
+            && self.resources.is_empty()
+            && self.templates.is_empty()
+    }
 }
 
 impl Catalog {
@@ -177,34 +240,52 @@ impl Catalog {
             Scope::Group(name) => Part::Group(self.members(name)?),
             Scope::Server(name) | Scope::Link(LinkScope { server: name, .. }) => Part::Server(name),
         };
-        Some(Lens { part, allowed })
+        Some(self.lens_of(part, allowed))
+    }
+
+    fn lens_of<'a>(&'a self, part: Part<'a>, allowed: &'a AllowList) -> Lens<'a> {
+        let rights = (!allowed.is_plain()).then(|| self.rights_of(allowed));
+        Lens { part, allowed, rights, catalog: self }
     }
 
     fn lens_for<'a>(&'a self, scope: &'a Scope, allowed: &'a AllowList) -> Option<Lens<'a>> {
-        let part = match scope {
-            Scope::Everything => Part::Everything,
+        match scope {
+            Scope::Everything => Some(self.lens_of(Part::Everything, allowed)),
             Scope::Group(name) => {
-                let members = self.members(name).filter(|members| self.may_enter(members, allowed))?;
-                Part::Group(members)
+                let members = self.members(name)?;
+                let lens = self.lens_of(Part::Group(members), allowed);
+                self.may_enter(name, members, &lens).then_some(lens)
             }
             Scope::Server(name) | Scope::Link(LinkScope { server: name, .. }) => {
-                self.get(name).filter(|entry| entry.is_enabled() && allowed.allows(name))?;
-                Part::Server(name)
+                let lens = self.lens_of(Part::Server(name), allowed);
+                self.get(name).filter(|entry| entry.is_enabled() && lens.may_see(entry))?;
+                Some(lens)
             }
-        };
-        Some(Lens { part, allowed })
+        }
     }
 
-    /// Whether a group exists for viewers with this allow list: not if it has members and they may use none of them,
-    /// since its name and description would tell them about servers that do not exist for them.
-    fn may_enter(&self, members: &GroupMembers, allowed: &AllowList) -> bool {
-        let has_resource = |entry: &Arc<Entry>| {
-            members.any_server_resources().iter().any(|uri| entry.resource(uri).is_some())
-        };
-        allowed.allows_everything()
-            || members.is_empty()
-            || members.named_servers().any(|server| allowed.allows(server))
-            || self.entries().any(|entry| allowed.allows(entry.name().as_str()) && has_resource(entry))
+    /// Whether a group exists for a viewer: not if it has members and the viewer may use none of them, since its name and
+    /// description would tell about servers that do not exist for the viewer.
+    fn may_enter(&self, name: &str, members: &GroupMembers, lens: &Lens<'_>) -> bool {
+        let allowed = lens.allowed;
+        if allowed.allows_everything() || members.is_empty() {
+            return true;
+        }
+        if members.named_servers().any(|server| match &lens.rights {
+            None => allowed.allows(server),
+            Some(rights) => rights.has_whole_server(server),
+        }) {
+            return true;
+        }
+        match &lens.rights {
+            None => {
+                let has_resource = |entry: &Arc<Entry>| {
+                    members.any_server_resources().iter().any(|uri| entry.resource(uri).is_some())
+                };
+                self.entries().any(|entry| allowed.allows(entry.name().as_str()) && has_resource(entry))
+            }
+            Some(rights) => rights.shows_group(name, || !self.view(lens).is_empty()),
+        }
     }
 
     pub fn view(&self, lens: &Lens<'_>) -> View<'_> {

@@ -142,6 +142,7 @@ fn describe(obstacle: Obstacle, lens: &Lens<'_>, entry: &Entry, tool: Option<&st
             let message = format!("the server {server:?} is not on the allow list of the client");
             Remark::new("not_allowed", message)
         }
+        Obstacle::HiddenByRule => Remark::new("not_allowed", "a rule of the allow list hides the tool"),
         Obstacle::Disabled => Remark::new("tool_disabled", "the tool is disabled"),
         Obstacle::NotInGroup => match (lens.part, tool) {
             (Part::Group(members), Some(tool)) if members.excludes_tool(server, tool) => {

@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 use super::user::token;
 use super::{AllowList, FieldError, Fields, HolderName, PrincipalId, RateLimit, Token};
 
+const LONGEST_SUBJECT: usize = 256;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     pub id: PrincipalId,
@@ -15,6 +17,8 @@ pub struct Client {
     /// Whether the token was supplied by a person instead of generated here.
     pub is_custom_token: bool,
     pub rate_limit: Option<RateLimit>,
+    /// The subject of tokens that another issuer gives to this client.
+    pub jwt_subject: Option<String>,
 }
 
 impl Client {
@@ -33,6 +37,7 @@ impl Client {
             is_custom_token: given.token.is_some(),
             token: given.token.unwrap_or_else(Token::generate),
             rate_limit: given.rate_limit,
+            jwt_subject: given.jwt_subject,
         })
     }
 
@@ -53,6 +58,7 @@ impl Client {
             is_custom_token: self.is_custom_token || new.is_some(),
             token: new.unwrap_or_else(|| self.token.clone()),
             rate_limit: given.rate_limit,
+            jwt_subject: given.jwt_subject,
         })
     }
 }
@@ -63,21 +69,35 @@ struct ClientFields {
     allow_list: Option<AllowList>,
     token: Option<Token>,
     rate_limit: Option<RateLimit>,
+    jwt_subject: Option<String>,
 }
 
 impl ClientFields {
     fn take(mut fields: Fields) -> Result<Self, FieldError> {
         let given = Self {
             description: fields.text("description")?.unwrap_or_default(),
-            allow_list: fields.texts("allow_list")?.map(AllowList::new),
+            allow_list: AllowList::take(&mut fields, "allow_list")?,
             token: token(&mut fields)?,
             rate_limit: RateLimit::take(&mut fields, "rate_limit")?,
+            jwt_subject: jwt_subject(&mut fields)?,
         };
         // Responses contain it, so a response that is sent back as a body contains it too.
         fields.take("is_custom_access_token");
         fields.finish()?;
         Ok(given)
     }
+}
+
+fn jwt_subject(fields: &mut Fields) -> Result<Option<String>, FieldError> {
+    let wrong = |problem: String| FieldError::new("jwt_subject", problem);
+    let Some(subject) = fields.text("jwt_subject")? else { return Ok(None) };
+    if subject.is_empty() || subject.contains(char::is_control) {
+        return Err(wrong("must not be empty or contain control characters".into()));
+    }
+    if subject.chars().count() > LONGEST_SUBJECT {
+        return Err(wrong(format!("must have at most {LONGEST_SUBJECT} characters")));
+    }
+    Ok(Some(subject))
 }
 
 #[cfg(test)]
@@ -100,6 +120,8 @@ mod tests {
         assert_eq!(field(json!({"name": "a", "allowed_servers": []})), "allowed_servers");
         assert_eq!(field(json!({"name": "a", "access_token": "1234 5678"})), "access_token");
         assert_eq!(field(json!({"name": "a", "description": 1})), "description");
+        assert_eq!(field(json!({"name": "a", "allow_list": ["s", "t*"]})), "allow_list[1]");
+        assert_eq!(field(json!({"name": "a", "jwt_subject": ""})), "jwt_subject");
         assert_eq!(field(json!({"name": "a", "rate_limit": {"burst": 1}})), "rate_limit.calls_per_minute");
     }
 
@@ -109,12 +131,12 @@ mod tests {
         let client = Client::parse(object(body)).unwrap();
         let kept = client.replaced(object(json!({"name": "b", "allow_list": null}))).unwrap();
         assert_eq!((kept.name.as_str(), kept.description.as_str()), ("a", ""));
-        assert_eq!(kept.allow_list.names(), ["s"]);
+        assert_eq!(kept.allow_list.entries(), ["s"]);
         assert_eq!((kept.token.id(), kept.is_custom_token), (client.token.id(), false));
         let same = client.token.secret().expose();
         let same = client.replaced(object(json!({"access_token": same}))).unwrap();
         assert_eq!((same.token.id(), same.is_custom_token), (client.token.id(), false));
-        assert!(same.allow_list.names().is_empty());
+        assert!(same.allow_list.entries().is_empty());
         let other = client.replaced(object(json!({"access_token": "12345678"}))).unwrap();
         assert_ne!(other.token.id(), client.token.id());
         assert!(other.is_custom_token);

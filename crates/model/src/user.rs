@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{FieldError, Fields, PrincipalId, RateLimit, Token};
+use super::{AllowList, FieldError, Fields, PrincipalId, RateLimit, Token};
 
 const MAX_LENGTH: usize = 128;
 
@@ -28,6 +28,19 @@ impl HolderName {
             return Err("must not contain '/' or control characters".into());
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// The name, or with `-2`, `-3` and so on behind it the first that is not taken.
+    pub fn numbered(text: &str, is_taken: impl Fn(&str) -> bool) -> Result<Self, String> {
+        let mut name = Self::parse(text)?;
+        let mut number = 1;
+        while is_taken(&name.0) {
+            number += 1;
+            let ending = format!("-{number}");
+            let room = MAX_LENGTH - ending.len();
+            name = Self(text.chars().take(room).chain(ending.chars()).collect());
+        }
+        Ok(name)
     }
 
     pub fn as_str(&self) -> &str {
@@ -71,29 +84,66 @@ impl Role {
     }
 }
 
+/// Somebody's account at the identity provider (IdP).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdpAccount {
+    pub issuer: String,
+    /// The id there, which never changes, unlike names and addresses.
+    pub subject: String,
+    /// The groups there, as of the last answer of the IdP.
+    pub groups: Vec<String>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub id: PrincipalId,
     pub username: HolderName,
+    /// The user's own role; a group of the IdP may give another one.
     pub role: Role,
-    pub token: Token,
+    /// People of the IdP have none.
+    pub token: Option<Token>,
+    /// The user's own limit; a group of the IdP may give another one.
     pub rate_limit: Option<RateLimit>,
+    /// The user's own list; those of groups of the IdP are added to it.
+    pub allow_list: AllowList,
+    /// Whether the user is kept out.
+    pub is_disabled: bool,
+    /// The account at the IdP; `None` for a user that an admin created.
+    pub idp: Option<IdpAccount>,
 }
 
 impl User {
+    /// A user that an admin creates, who may use everything.
+    pub fn local(username: HolderName, role: Role, token: Token) -> Self {
+        Self {
+            id: PrincipalId::random(),
+            username,
+            role,
+            token: Some(token),
+            rate_limit: None,
+            allow_list: AllowList::everything(),
+            is_disabled: false,
+            idp: None,
+        }
+    }
+
     /// Reads a new user; a token is generated unless one is given.
     pub fn parse(object: Map<String, Value>) -> Result<Self, FieldError> {
         let mut fields = Fields::new(object);
         let name = fields.required_text("username")?;
-        let user = Self {
-            id: PrincipalId::random(),
-            username: username(&name)?,
-            role: role(&mut fields)?.unwrap_or(Role::User),
-            token: token(&mut fields)?.unwrap_or_else(Token::generate),
-            rate_limit: RateLimit::take(&mut fields, "rate_limit")?,
-        };
+        let role = role(&mut fields)?.unwrap_or(Role::User);
+        let token = token(&mut fields)?.unwrap_or_else(Token::generate);
+        let mut user = Self::local(username(&name)?, role, token);
+        user.rate_limit = RateLimit::take(&mut fields, "rate_limit")?;
+        if let Some(allow_list) = AllowList::take(&mut fields, "allow_list")? {
+            user.allow_list = allow_list;
+        }
         fields.finish()?;
         Ok(user)
+    }
+
+    pub fn source(&self) -> &'static str {
+        if self.idp.is_some() { "oidc" } else { "local" }
     }
 }
 
@@ -105,6 +155,8 @@ pub struct UserChange {
     pub token: Option<Token>,
     /// The new limit; `None` removes it.
     pub rate_limit: Option<RateLimit>,
+    pub allow_list: Option<AllowList>,
+    pub is_disabled: Option<bool>,
 }
 
 impl UserChange {
@@ -116,7 +168,12 @@ impl UserChange {
             role: role(&mut fields)?,
             token: token(&mut fields)?,
             rate_limit: RateLimit::take(&mut fields, "rate_limit")?,
+            allow_list: AllowList::take(&mut fields, "allow_list")?,
+            is_disabled: fields.flag("disabled")?,
         };
+        // Responses contain them, so a response that is sent back as a body contains them too.
+        fields.take("source");
+        fields.take("last_seen_at");
         fields.finish()?;
         Ok(change)
     }
@@ -130,7 +187,7 @@ fn username(text: &str) -> Result<HolderName, FieldError> {
     HolderName::parse(text).map_err(wrong)
 }
 
-fn role(fields: &mut Fields) -> Result<Option<Role>, FieldError> {
+pub(super) fn role(fields: &mut Fields) -> Result<Option<Role>, FieldError> {
     let wrong = || FieldError::new("role", "must be \"admin\" or \"user\"");
     fields.text("role")?.map(|text| Role::parse(&text).ok_or_else(wrong)).transpose()
 }
@@ -160,6 +217,23 @@ mod tests {
         assert_eq!(field(json!({"username": "a", "access_token": "short"})), "access_token");
         assert_eq!(field(json!({"username": "a", "name": "b"})), "name");
         assert_eq!(field(json!({"username": "a", "rate_limit": []})), "rate_limit");
+        assert_eq!(field(json!({"username": "a", "allow_list": ["git*"]})), "allow_list[0]");
+        let field = |value: Value| UserChange::parse(value.as_object().unwrap().clone()).unwrap_err().field;
+        assert_eq!(field(json!({"disabled": "yes"})), "disabled");
+        assert_eq!(field(json!({"allow_list": "*"})), "allow_list");
+        assert_eq!(field(json!({"is_disabled": true})), "is_disabled");
+    }
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let numbered = |text: &str, taken: &[&str]| {
+            HolderName::numbered(text, |name| taken.contains(&name)).map(|name| name.to_string())
+        };
+        assert_eq!(numbered("ann", &["bob"]).unwrap(), "ann");
+        assert_eq!(numbered("ann", &["ann", "ann-2"]).unwrap(), "ann-3");
+        let long = "ä".repeat(MAX_LENGTH);
+        assert_eq!(numbered(&long, &[&long]).unwrap(), format!("{}-2", "ä".repeat(MAX_LENGTH - 2)));
+        assert!(numbered("a/b", &[]).is_err());
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::db::{Tx, on};
 use super::epoch::{self, ANNOUNCE, BUMP_EPOCH};
+use super::idp_groups::read_idp_groups_of;
 use super::servers::StoredServer;
-use super::{Store, StoreError, settings};
-use model::{Client, Group, Secret, User};
+use super::{Store, StoreError, idp_users, settings};
+use model::{Client, Group, IdpGroup, Secret, User};
 
 /// What a change is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,11 @@ pub(super) enum ChangedKind {
     Server,
     Group,
     User,
+    /// A user of the identity provider.
+    IdpUser,
     Client,
+    /// A group of the identity provider.
+    IdpGroup,
     /// The grant of a server.
     Grant,
 }
@@ -28,7 +33,9 @@ impl ChangedKind {
             ChangedKind::Server => "server",
             ChangedKind::Group => "group",
             ChangedKind::User => "user",
+            ChangedKind::IdpUser => "idp_user",
             ChangedKind::Client => "client",
+            ChangedKind::IdpGroup => "idp_group",
             ChangedKind::Grant => "grant",
         }
     }
@@ -97,6 +104,7 @@ pub struct Changes {
     pub groups: Vec<(String, Option<Group>)>,
     pub users: Vec<(String, Option<User>)>,
     pub clients: Vec<(String, Option<Client>)>,
+    pub idp_groups: Vec<(String, Option<IdpGroup>)>,
     /// The grants of servers, also of those that did not change otherwise.
     pub grants: Vec<(String, Option<Secret>)>,
 }
@@ -139,9 +147,17 @@ impl Store {
                     let read = self.read_users_of(&mut tx, Some(&name)).await?.pop().transpose()?;
                     changes.users.push((name, read));
                 }
+                "idp_user" => {
+                    let read = idp_users::read_of(&mut tx, Some(&name)).await?.pop().transpose()?;
+                    changes.users.push((name, read));
+                }
                 "client" => {
                     let read = self.read_clients_of(&mut tx, Some(&name)).await?.pop().transpose()?;
                     changes.clients.push((name, read));
+                }
+                "idp_group" => {
+                    let read = read_idp_groups_of(&mut tx, Some(&name)).await?.pop().transpose()?;
+                    changes.idp_groups.push((name, read));
                 }
                 "grant" => {
                     let read = self.read_grants_of(&mut tx, Some(&name)).await?.pop();

@@ -181,6 +181,7 @@ async fn contents(store: &Store) -> Vec<Finding> {
         each("servers", store.read_servers().await),
         each("tool groups", store.read_groups().await),
         each("users", store.read_users().await),
+        each("IdP groups", store.read_idp_groups().await),
         each("clients", store.read_clients().await),
         each("grants", grants),
         each("authorization sessions", authorizations),

@@ -4,6 +4,7 @@
 
 mod address;
 mod admission;
+mod allow_lists;
 mod audit;
 mod authorizations;
 mod backup;
@@ -20,6 +21,8 @@ mod grants;
 mod groups;
 mod health;
 mod homes;
+mod idp_groups;
+mod idp_users;
 mod key;
 mod leases;
 mod lock;

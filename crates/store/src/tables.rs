@@ -38,7 +38,7 @@ enum Content {
 }
 
 /// Every table with data, in an order in which no row refers to a later table.
-pub(super) const TABLES: [Table; 13] = [
+pub(super) const TABLES: [Table; 15] = [
     Table {
         condition: "key NOT IN ('key_check', 'backup', 'next_key', 'previous_key')",
         ..table("settings", 1, &[text("key"), text("value")])
@@ -78,6 +78,39 @@ pub(super) const TABLES: [Table; 13] = [
             number("updated_at"),
             number("id"),
             text("rate_limit"),
+            text("allow_list"),
+            number("is_disabled"),
+            number("last_seen_at"),
+        ],
+    ),
+    table(
+        "idp_users",
+        1,
+        &[
+            text("username"),
+            number("id"),
+            text("issuer"),
+            text("subject"),
+            text("idp_groups"),
+            text("role"),
+            text("rate_limit"),
+            text("allow_list"),
+            number("is_disabled"),
+            number("created_at"),
+            number("updated_at"),
+            number("last_seen_at"),
+        ],
+    ),
+    table(
+        "idp_groups",
+        1,
+        &[
+            text("name"),
+            text("role"),
+            text("allow_list"),
+            text("rate_limit"),
+            number("created_at"),
+            number("updated_at"),
         ],
     ),
     table(
@@ -95,6 +128,7 @@ pub(super) const TABLES: [Table; 13] = [
             number("updated_at"),
             number("id"),
             text("rate_limit"),
+            text("jwt_subject"),
         ],
     ),
     table(

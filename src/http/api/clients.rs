@@ -22,11 +22,15 @@ pub struct ClientRecord {
     access_token: String,
     /// Whether the token was given in a request instead of generated.
     is_custom_access_token: bool,
-    /// The names of the servers that the client may use; `*` means all of them.
+    /// What the client may use: `*`, servers, `<server>__<pattern>`, `*__<pattern>`, `group:<tool group>`; with `!` before
+    /// it, what the client may not use.
     allow_list: Vec<String>,
     /// The limit of its calls, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_limit: Option<RateLimitBody>,
+    /// The subject of tokens that another issuer gives to the client, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jwt_subject: Option<String>,
 }
 
 impl From<Client> for ClientRecord {
@@ -34,8 +38,9 @@ impl From<Client> for ClientRecord {
         Self {
             access_token: client.token.secret().expose().to_owned(),
             is_custom_access_token: client.is_custom_token,
-            allow_list: client.allow_list.names().to_vec(),
+            allow_list: client.allow_list.entries().to_vec(),
             rate_limit: client.rate_limit.map(RateLimitBody::from),
+            jwt_subject: client.jwt_subject,
             name: client.name,
             description: client.description,
         }

@@ -1,9 +1,11 @@
 //! The REST API under `/api/v0`, one file per noun. This file reads the parameters that several of them share.
 
+pub mod access;
 pub mod audit;
 pub mod calls;
 pub mod clients;
 pub mod groups;
+pub mod idp_groups;
 pub mod logs;
 pub mod oauth;
 pub mod prompts;

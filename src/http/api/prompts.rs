@@ -51,8 +51,12 @@ pub struct PromptMessage {
         ("server" = Option<String>, Query, description = "Lists only what this server offers"),
         ("all" = Option<bool>, Query, description = "Whether to include disabled servers; false if omitted"),
     ), responses((status = 200, body = [PromptRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
-    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+pub async fn list(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    query: Query,
+) -> HandlerResult<Response> {
+    let (catalog, coverage) = (face.catalog_for(&caller), coverage(&query)?);
     let prompts = catalog.covered_prompts(&coverage)?;
     Ok(Json(prompts.map(|(entry, prompt)| PromptRecord::of(entry, prompt)).collect::<Vec<_>>())
         .into_response())
@@ -62,8 +66,12 @@ pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Respo
 #[utoipa::path(get, path = "/api/v0/prompt", tag = "prompts",
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = PromptRecord)))]
-pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
-    let catalog = face.gateway.catalog();
+pub async fn get(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    query: Query,
+) -> HandlerResult<Response> {
+    let catalog = face.catalog_for(&caller);
     let (entry, prompt) = catalog.prompt(query.required("name")?)?;
     Ok(Json(PromptRecord::of(entry, prompt)).into_response())
 }

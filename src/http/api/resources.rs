@@ -36,8 +36,12 @@ pub struct ResourceContents {
         ("server" = Option<String>, Query, description = "Lists only what this server offers"),
         ("all" = Option<bool>, Query, description = "Whether to include disabled servers; false if omitted"),
     ), responses((status = 200, body = [ResourceRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
-    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+pub async fn list(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    query: Query,
+) -> HandlerResult<Response> {
+    let (catalog, coverage) = (face.catalog_for(&caller), coverage(&query)?);
     let resources = catalog.covered_resources(&coverage)?;
     let records = resources.map(|(entry, resource)| ResourceRecord::of(entry, resource));
     Ok(Json(records.collect::<Vec<_>>()).into_response())
@@ -49,8 +53,12 @@ pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Respo
         ("server" = Option<String>, Query, description = "Lists only what this server offers"),
         ("all" = Option<bool>, Query, description = "Whether to include disabled servers; false if omitted"),
     ), responses((status = 200, body = [TemplateRecord])))]
-pub async fn templates(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
-    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+pub async fn templates(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    query: Query,
+) -> HandlerResult<Response> {
+    let (catalog, coverage) = (face.catalog_for(&caller), coverage(&query)?);
     let templates = catalog.covered_templates(&coverage)?;
     let records = templates.map(|(entry, template)| TemplateRecord::of(entry, template));
     Ok(Json(records.collect::<Vec<_>>()).into_response())
@@ -59,9 +67,9 @@ pub async fn templates(State(face): State<Face>, query: Query) -> HandlerResult<
 /// Returns the record of a resource, without its contents.
 #[utoipa::path(post, path = "/api/v0/resources/get", tag = "resources",
     request_body = ResourceInput, responses((status = 200, body = ResourceRecord)))]
-pub async fn get(State(face): State<Face>, body: Bytes) -> HandlerResult<Response> {
+pub async fn get(State(face): State<Face>, caller: CurrentPrincipal, body: Bytes) -> HandlerResult<Response> {
     let uri = uri(&body)?;
-    let catalog = face.gateway.catalog();
+    let catalog = face.catalog_for(&caller);
     face.gateway.check_uri(&uri).map_err(gateway::Error::from)?;
     let (entry, resource) = catalog.resource(&uri)?;
     Ok(Json(ResourceRecord::of(entry, resource)).into_response())

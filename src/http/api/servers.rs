@@ -117,7 +117,8 @@ pub struct RegistrationBody {
 /// Lists all servers.
 #[utoipa::path(get, path = "/api/v0/servers", tag = "servers", responses((status = 200, body = [ServerBody])))]
 pub async fn list(State(face): State<Face>, caller: CurrentPrincipal) -> Json<Vec<ServerBody>> {
-    Json(face.gateway.servers().into_iter().map(|server| shown_to(&caller, server)).collect())
+    let catalog = face.catalog_for(&caller);
+    Json(catalog.entries().map(|entry| shown_to(&caller, ServerRecord::of(entry))).collect())
 }
 
 /// Returns a server.
@@ -128,7 +129,8 @@ pub async fn get(
     caller: CurrentPrincipal,
     Name(name): Name,
 ) -> HandlerResult<Json<ServerBody>> {
-    Ok(Json(shown_to(&caller, face.gateway.server(&name)?)))
+    let catalog = face.catalog_for(&caller);
+    Ok(Json(shown_to(&caller, ServerRecord::of(catalog.require(&name)?))))
 }
 
 /// Masks the arguments of processes and the paths of URLs for plain users, since they often contain secrets, and shows

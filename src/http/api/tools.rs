@@ -57,8 +57,12 @@ pub struct ToolResultBody {
         ("server" = Option<String>, Query, description = "Lists only what this server offers"),
         ("all" = Option<bool>, Query, description = "Whether to include disabled servers; false if omitted"),
     ), responses((status = 200, body = [ToolRecord])))]
-pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
-    let (catalog, coverage) = (face.gateway.catalog(), coverage(&query)?);
+pub async fn list(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    query: Query,
+) -> HandlerResult<Response> {
+    let (catalog, coverage) = (face.catalog_for(&caller), coverage(&query)?);
     let tools = catalog.covered_tools(&coverage)?;
     Ok(Json(tools.map(|(entry, tool)| ToolRecord::of(entry, tool)).collect::<Vec<_>>()).into_response())
 }
@@ -67,8 +71,12 @@ pub async fn list(State(face): State<Face>, query: Query) -> HandlerResult<Respo
 #[utoipa::path(get, path = "/api/v0/tool", tag = "tools",
     params(("name" = String, Query, description = "The full name")),
     responses((status = 200, body = ToolRecord)))]
-pub async fn get(State(face): State<Face>, query: Query) -> HandlerResult<Response> {
-    let catalog = face.gateway.catalog();
+pub async fn get(
+    State(face): State<Face>,
+    caller: CurrentPrincipal,
+    query: Query,
+) -> HandlerResult<Response> {
+    let catalog = face.catalog_for(&caller);
     let (entry, tool) = catalog.tool(query.required("name")?)?;
     Ok(Json(ToolRecord::of(entry, tool)).into_response())
 }
@@ -204,7 +212,7 @@ pub async fn invoke(
     body: Bytes,
 ) -> HandlerResult<Response> {
     let nests = |name: &str| {
-        face.gateway.catalog().tool(name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
+        face.catalog_for(&caller).tool(name).is_ok_and(|(_, tool)| tool.takes_name_but_not_arguments())
     };
     let call = InvokeRequest::parse(&body, nests)?;
     let trail = arrived.begin(&face, "tools/call", body.len());
@@ -260,7 +268,7 @@ pub async fn run(
         return Ok(Written(result.to_json()).into_response());
     }
     // Errors in the request itself get a status code, which is possible only before the stream begins.
-    face.gateway.check_callable(&call.name, trail)?;
+    face.gateway.check_callable(caller.owner(), &call.name, trail)?;
     face.gateway.check_home_of_call(caller.owner(), &call.name).await?;
     let answers = match (query.text("input"), query.flag("input")?) {
         (None, _) => Answering::WhenAsked,

@@ -12,7 +12,7 @@ use crate::http::extract::{Name, json_object};
 use crate::http::record::RateLimitBody;
 use crate::http::reply::{Created, Json, NoContent};
 use gateway::principals::Principal;
-use model::{AuditOutcome, HolderName, Role, User};
+use model::{AuditOutcome, HolderName, Role, User, time};
 
 /// A user without its token.
 #[derive(Serialize, ToSchema)]
@@ -25,6 +25,21 @@ pub struct UserRecord {
     /// The limit of the user's calls, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_limit: Option<RateLimitBody>,
+    /// The user's own rules for servers, tools and prompts.
+    allow_list: Vec<String>,
+}
+
+/// A user as it is listed.
+#[derive(Serialize, ToSchema)]
+pub struct ListedUser {
+    #[serde(flatten)]
+    record: UserRecord,
+    /// `local`, or `oidc` for people of the identity provider.
+    source: &'static str,
+    /// Whether the user is kept out.
+    disabled: bool,
+    /// When the user last sent a request; null if never.
+    last_seen_at: Option<String>,
 }
 
 /// A user with its token, as returned on creation and change.
@@ -32,7 +47,11 @@ pub struct UserRecord {
 pub struct UserWithToken {
     #[serde(flatten)]
     record: UserRecord,
-    access_token: String,
+    /// Whether the user is kept out.
+    disabled: bool,
+    /// People of the identity provider have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access_token: Option<String>,
 }
 
 /// The fields of a user; `username` is required only on creation.
@@ -47,12 +66,25 @@ pub struct UserInput {
     pub access_token: Option<String>,
     /// The limit of the user's calls; none if omitted, on a change too.
     pub rate_limit: Option<RateLimitBody>,
+    /// What the user may use: `*`, servers, `<server>__<pattern>`, `*__<pattern>`, `group:<tool group>`; with `!` before it,
+    /// what the user may not use. On creation, `["*"]` if omitted.
+    pub allow_list: Option<Vec<String>>,
+    /// Whether the user is kept out; only on a change.
+    pub disabled: Option<bool>,
 }
 
 /// Lists all users.
-#[utoipa::path(get, path = "/api/v0/users", tag = "users", responses((status = 200, body = [UserRecord])))]
-pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<UserRecord>>> {
-    Ok(Json(face.gateway.users()?.into_iter().map(record).collect()))
+#[utoipa::path(get, path = "/api/v0/users", tag = "users", responses((status = 200, body = [ListedUser])))]
+pub async fn list(State(face): State<Face>) -> HandlerResult<Json<Vec<ListedUser>>> {
+    let users = face.gateway.users()?;
+    let seen = face.gateway.last_seen().await?;
+    let listed = users.into_iter().map(|user| ListedUser {
+        last_seen_at: seen.get(&user.id).map(|at_ms| time::rfc3339(*at_ms)),
+        source: user.source(),
+        disabled: user.is_disabled,
+        record: record(&face, user),
+    });
+    Ok(Json(listed.collect()))
 }
 
 /// Creates a user and returns it with its token.
@@ -65,7 +97,8 @@ pub async fn create(
 ) -> HandlerResult<Created<UserWithToken>> {
     // In development mode there are no users; that error comes before errors in the body.
     face.gateway.users()?;
-    Ok(Created(with_token(face.gateway.create_user(json_object(&body)?, &by).await?)))
+    let user = face.gateway.create_user(json_object(&body)?, &by).await?;
+    Ok(Created(with_token(&face, user)))
 }
 
 /// Changes the given fields of a user; omitted fields stay the same, except that the rate limit is removed.
@@ -78,7 +111,8 @@ pub async fn change(
     body: Bytes,
 ) -> HandlerResult<Json<UserWithToken>> {
     face.gateway.user(&name)?;
-    Ok(Json(with_token(face.gateway.change_user(&name, json_object(&body)?, &by).await?)))
+    let user = face.gateway.change_user(&name, json_object(&body)?, &by).await?;
+    Ok(Json(with_token(&face, user)))
 }
 
 /// Deletes a user; its token stops working at once.
@@ -105,17 +139,25 @@ pub async fn whoami(
         Some(Principal::User(user)) => {
             // Programs sign in by asking who they are.
             face.gateway.sum_up(by, SIGN_IN, "", AuditOutcome::Ok);
-            Ok(Json(record(user.holder.clone())))
+            Ok(Json(record(&face, user.holder.clone())))
         }
         Some(Principal::Client(_)) | None => Err(ErrorResponse::no_token()),
     }
 }
 
-fn record(user: User) -> UserRecord {
-    let rate_limit = user.rate_limit.map(RateLimitBody::from);
-    UserRecord { username: user.username, role: user.role, rate_limit }
+fn record(face: &Face, user: User) -> UserRecord {
+    // Groups of the identity provider may give another role.
+    let catalog = face.gateway.catalog();
+    let rights = catalog.principals().rights_of_user(user.username.as_str());
+    UserRecord {
+        role: rights.map_or(user.role, |rights| rights.role),
+        rate_limit: user.rate_limit.map(RateLimitBody::from),
+        allow_list: user.allow_list.entries().to_vec(),
+        username: user.username,
+    }
 }
 
-fn with_token(user: User) -> UserWithToken {
-    UserWithToken { access_token: user.token.secret().expose().to_owned(), record: record(user) }
+fn with_token(face: &Face, user: User) -> UserWithToken {
+    let access_token = user.token.as_ref().map(|token| token.secret().expose().to_owned());
+    UserWithToken { access_token, disabled: user.is_disabled, record: record(face, user) }
 }

@@ -113,7 +113,7 @@ pub async fn invoke(
     body: Bytes,
 ) -> HandlerResult<Response> {
     let trail = arrived.begin(&face, "tools/call", body.len());
-    let checked = face.gateway.check_callable(&name, &trail).map_err(ErrorResponse::from);
+    let checked = face.gateway.check_callable(caller.owner(), &name, &trail).map_err(ErrorResponse::from);
     let arguments = || match body.iter().all(u8::is_ascii_whitespace) {
         true => Ok(Cow::Borrowed(&b"{}"[..])),
         false => object(&body),

@@ -15,7 +15,7 @@ use crate::spans::CallFacts;
 use crate::stopwatch::Spent;
 use model::call_record::CallMark;
 use model::name::SEPARATOR;
-use model::{CallRecord, Door, RecordedPrincipal};
+use model::{CallRecord, Door, PrincipalId, RecordedPrincipal};
 use store::{CallRow, CountedKind};
 use telemetry::traces::TraceContext;
 use telemetry::{CallId, Outcome};
@@ -73,6 +73,14 @@ impl EndedCall {
             server: self.server(),
             name: self.name(),
             outcome: self.outcome(),
+        }
+    }
+
+    /// The user or client that makes the call.
+    pub fn principal_id(&self) -> Option<PrincipalId> {
+        match &self.origin {
+            Origin::Agent(caller) => caller.viewer.client,
+            Origin::Person { arrival, .. } => arrival.principal.as_ref().map(Principal::id),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::tables::{RETIRED_TOKENS, TABLES};
 use crate::{
     AuthorizationKey, GrantChange, Store, TransferError, TransferOptions, Transferred, check, transfer,
 };
-use model::{HolderName, Mode, Secret};
+use model::{Mode, Secret};
 
 pub const KEY: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 
@@ -31,7 +31,7 @@ pub async fn filled() -> (TempDir, PathBuf) {
     store.initialize(Mode::Enterprise, &user("ada", "12345678"), 1, &noted()).await.unwrap();
     store.put_client(&client("agent", "abcdefgh"), 1, &noted()).await.unwrap();
     store.put_user(&user("gone", "ijklmnop"), 1, &noted()).await.unwrap();
-    store.delete_user(&HolderName::parse("gone").unwrap(), 2, &noted()).await.unwrap();
+    store.delete_user(&user("gone", "ijklmnop"), 2, &noted()).await.unwrap();
     let (state, content) = (Secret::new("state"), Secret::new("content"));
     store.insert_authorization("i", &name("a"), &state, &content, 50, &noted_at(1)).await.unwrap();
     store
@@ -62,7 +62,7 @@ pub async fn assert_filled(store: &Store) {
     assert_eq!(store.load_grants().await.unwrap()["a"].expose(), "granted");
     assert_eq!(store.mode().await.unwrap().as_deref(), Some("enterprise"));
     let users = store.load_users().await.unwrap();
-    assert_eq!(users[0].token.secret().expose(), "12345678");
+    assert_eq!(users[0].token.as_ref().unwrap().secret().expose(), "12345678");
     assert_eq!(store.load_clients().await.unwrap()[0].token.secret().expose(), "abcdefgh");
     for token in ["12345678", "abcdefgh"] {
         assert!(store.has_token(token.as_bytes()).await.unwrap(), "{token}");
