@@ -1,8 +1,42 @@
-//! Timestamps for JSON: RFC 3339 in UTC, with milliseconds.
+//! Timestamps for JSON: RFC 3339 in UTC, with milliseconds; and the clock that tests can move.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const MS_PER_DAY: i64 = 86_400_000;
+
+/// The clock by which credentials expire: that of the machine. Tests move it forward, which applies to all clones.
+#[derive(Clone, Debug, Default)]
+pub struct WallClock {
+    moved: Arc<AtomicI64>,
+    /// Whether it stands still except for being moved.
+    is_stopped: bool,
+}
+
+impl WallClock {
+    /// A clock that shows this time, in seconds since 1970, until it is moved.
+    pub fn stopped_at(seconds: u64) -> Self {
+        let clock = Self { is_stopped: true, ..Self::default() };
+        clock.advance(Duration::from_secs(seconds));
+        clock
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        let now = if self.is_stopped { 0 } else { milliseconds(SystemTime::now()) };
+        now + self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Whole seconds since 1970.
+    pub fn now_seconds(&self) -> u64 {
+        u64::try_from(self.now_ms() / 1000).unwrap_or(0)
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.moved.fetch_add(i64::try_from(by.as_millis()).unwrap_or(0), Ordering::Relaxed);
+    }
+}
 
 /// Formats milliseconds since 1970.
 pub fn rfc3339(ms: i64) -> String {
