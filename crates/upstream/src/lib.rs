@@ -4,7 +4,7 @@
 //! and `ticket` (routing of messages to calls), `listen` and `task_notices` (messages outside of calls), `profile`, `branch`, `pool`, `slots` and
 //! `further` (further links), then the transports; `through` and `eras` for servers that one gateway runs for others.
 //! `journal` and `failures` are what people can look up about a server later.
-//! `oauth` and `credentials` are for servers that require OAuth. `error` and `kind` are what callers get of a failure.
+//! `oauth` and `credentials` are for servers that require OAuth; `sign_in` is for people and agents that come to the gateway. `error` and `kind` are what callers get of a failure.
 //! This crate knows neither the database nor the caller.
 
 mod branch;
@@ -33,6 +33,7 @@ mod probe;
 mod profile;
 mod reading;
 mod request;
+pub mod sign_in;
 mod slots;
 mod sse;
 mod start;

@@ -19,6 +19,12 @@ const DIAL_LIMIT: Duration = Duration::from_secs(15);
 pub struct Tls(Arc<OnceLock<Arc<ClientConfig>>>);
 
 impl Tls {
+    /// Other settings than those of the system.
+    #[cfg(test)]
+    pub fn of(config: ClientConfig) -> Self {
+        Self(Arc::new(OnceLock::from(Arc::new(config))))
+    }
+
     fn connector(&self) -> TlsConnector {
         TlsConnector::from(self.config())
     }

@@ -24,6 +24,8 @@ enum AddressKind {
 #[derive(Clone)]
 pub struct AddressPolicy {
     allowed: Vec<AddressKind>,
+    /// What to do about a refusal.
+    advice: &'static str,
 }
 
 impl AddressPolicy {
@@ -35,7 +37,15 @@ impl AddressPolicy {
             allowed.extend([AddressKind::Private, AddressKind::Loopback]);
         }
         allowed.extend(peer.map(AddressKind::of).filter(|kind| *kind != AddressKind::Nowhere));
-        Self { allowed }
+        let advice =
+            "which is not allowed in the metadata of this server; set OAUTH_ALLOW_PRIVATE=true to allow it";
+        Self { allowed, advice }
+    }
+
+    /// The policy for documents that OAuth clients publish about themselves.
+    pub fn of_documents(allow_private: bool) -> Self {
+        let advice = "which is not allowed; name its host in OAUTH_CLIENT_HOSTS to allow it";
+        Self { advice, ..Self::around(None, allow_private) }
     }
 
     pub fn reaches_private(&self) -> bool {
@@ -52,7 +62,7 @@ impl AddressPolicy {
             Some(Host::Ipv4(address)) => IpAddr::from(address),
             Some(Host::Ipv6(address)) => IpAddr::from(address),
         };
-        if self.allows(address) { Ok(()) } else { Err(refusal(url)) }
+        if self.allows(address) { Ok(()) } else { Err(self.refusal(url)) }
     }
 
     /// An HTTP client that follows no redirects by itself, uses no proxy from the environment, and has a timeout.
@@ -70,6 +80,10 @@ impl AddressPolicy {
     fn allows(&self, address: IpAddr) -> bool {
         self.allowed.contains(&AddressKind::of(address))
     }
+
+    fn refusal(&self, place: &str) -> String {
+        format!("{place} has a private address, {}", self.advice)
+    }
 }
 
 impl Resolve for AddressPolicy {
@@ -79,18 +93,11 @@ impl Resolve for AddressPolicy {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let allowed: Vec<_> = found.filter(|address| policy.allows(address.ip())).collect();
             if allowed.is_empty() {
-                return Err(refusal(name.as_str()).into());
+                return Err(policy.refusal(name.as_str()).into());
             }
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
     }
-}
-
-fn refusal(place: &str) -> String {
-    format!(
-        "{place} has a private address, which is not allowed in the metadata of this server; set \
-         OAUTH_ALLOW_PRIVATE=true to allow it"
-    )
 }
 
 impl AddressKind {

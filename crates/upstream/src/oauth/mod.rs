@@ -10,6 +10,7 @@ mod identity;
 mod memory;
 mod provider;
 
+pub(crate) use address::AddressPolicy;
 pub use challenge::Challenge;
 pub use grant::Grant;
 pub use provider::{Begun, Flow, Provider, Unfinished, Unrenewed, bare, now_ms};
