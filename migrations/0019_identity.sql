@@ -33,3 +33,12 @@ CREATE TABLE idp_groups (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL
 );
+
+-- When people signed in at the IdP. `content` is what the IdP can be asked with again, sealed, or empty. `checked_at` is the
+-- time of the last question.
+CREATE TABLE idp_tokens (
+    user_id BIGINT NOT NULL PRIMARY KEY,
+    content BYTEA NOT NULL,
+    signed_in_at BIGINT NOT NULL,
+    checked_at BIGINT NOT NULL
+);

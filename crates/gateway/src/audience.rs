@@ -307,7 +307,7 @@ impl Gateway {
     /// flight until the server has received it; beyond that limit it is dropped, since a notice has no answer.
     pub async fn pass_notice(&self, viewer: &Viewer, profile: &Profile, notice: &Bytes) {
         let Some(server) = viewer.scope.server() else { return };
-        let Ok(_in_flight) = self.usage(viewer.client).calls.take(1) else { return };
+        let Ok(_in_flight) = self.usage(viewer.principal).calls.take(1) else { return };
         let upstream = self.catalog().get(server).and_then(|entry| entry.upstream.clone());
         let Some(upstream) = upstream else { return };
         if let Err(error) = upstream.tell(profile, notice.clone()).await {

@@ -62,8 +62,8 @@ impl Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
     pub scope: Scope,
-    /// The MCP client; `None` in development mode.
-    pub client: Option<PrincipalId>,
+    /// The client, or the user for whom an agent acts; `None` in development mode.
+    pub principal: Option<PrincipalId>,
 }
 
 /// The MCP client that sent a request, with what a call needs to know about it.
@@ -76,7 +76,7 @@ pub struct Caller {
     /// The revision of MCP that it speaks, if that is known.
     pub version: Option<Version>,
     pub logs: Logs,
-    /// Cancelled when the caller's token is no longer valid.
+    /// Cancelled when the caller's credential ends.
     pub revoked: Option<CancellationToken>,
     /// How its request arrived.
     pub arrival: Arrival,
@@ -118,9 +118,9 @@ impl Logs {
 impl Viewer {
     /// The owner of the viewer's links to stateful servers, if it has no session.
     pub fn owner(&self) -> Owner {
-        match (&self.scope, self.client) {
+        match (&self.scope, self.principal) {
             (Scope::Link(link), _) => Owner::Link(link.number),
-            (_, Some(client)) => Owner::Principal(client),
+            (_, Some(principal)) => Owner::Principal(principal),
             (_, None) => Owner::Anybody,
         }
     }

@@ -131,6 +131,7 @@ impl Gateway {
         if !changes.servers.is_empty() {
             self.read_leases().await;
         }
+        self.take_over_credentials(&changes.credentials, epoch);
         self.take_over(changes);
         self.progress.reach(epoch);
         Ok(())

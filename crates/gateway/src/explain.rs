@@ -93,7 +93,7 @@ fn verdict(catalog: &Catalog, subject: &Principal, name: &str) -> Result<(), Hid
     let Some(entry) = catalog.get(server) else {
         return Err(Hidden::Unknown(format!("there is no server {server:?}")));
     };
-    let viewer = Viewer { scope: Scope::Everything, client: Some(subject.id()) };
+    let viewer = Viewer { scope: Scope::Everything, principal: Some(subject.id()) };
     let Some(lens) = catalog.lens(&viewer) else {
         return Err(Hidden::Unknown(format!("{} does not exist", title(subject))));
     };

@@ -94,7 +94,7 @@ impl Gateway {
     ) -> Result<Forward, Refusal> {
         let (catalog, destination) = self.destination(&caller, head).await?;
         let mut destination = destination.returning(head, state).inspect_err(|_| self.deny(head))?;
-        let disclosure = self.disclosure(caller.viewer.client);
+        let disclosure = self.disclosure(caller.viewer.principal);
         let tasks = self.task_use(&caller, destination.entry.name(), head, &mut destination.edits)?;
         if tasks.needs_same_era() {
             // Boxed, since it is rarely needed.
@@ -108,7 +108,7 @@ impl Gateway {
         let method = head.method.as_deref().unwrap_or_default();
         // The gateway of a link has charged its caller, and reads lists whatever calls there are.
         let is_link = caller.viewer.scope.link().is_some();
-        let payer = Payer::of(method, caller.viewer.client).filter(|_| !is_link);
+        let payer = Payer::of(method, caller.viewer.principal).filter(|_| !is_link);
         let only_waits = tasks.only_waits() || is_link && is_list(method);
         let request = CallRequest {
             entry: destination.entry,

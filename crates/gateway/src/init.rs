@@ -20,11 +20,23 @@ impl Gateway {
         }
         match self.mode {
             Mode::Development => Ok(None),
-            Mode::Enterprise => self.make_first_admin(by.clone()).await.map(Some),
+            Mode::Enterprise => self.make_first_admin(Token::generate(), by.clone()).await.map(Some),
         }
     }
 
-    async fn make_first_admin(self: &Arc<Self>, by: By) -> Result<Secret, Error> {
+    /// Initializes an enterprise gateway with this token for its first admin, unless it is initialized already, perhaps by
+    /// another gateway on the same database.
+    pub async fn initialize_with(self: &Arc<Self>, token: Token) -> Result<(), Error> {
+        if self.mode == Mode::Development || self.is_initialized() {
+            return Ok(());
+        }
+        match self.make_first_admin(token, By::gateway()).await {
+            Err(error) if !self.is_initialized() => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn make_first_admin(self: &Arc<Self>, token: Token, by: By) -> Result<Secret, Error> {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
@@ -33,7 +45,7 @@ impl Gateway {
                     "this server is already initialized; `toolgate reset-admin` creates a new token for the admin",
                 ));
             }
-            let (admin, token) = first_admin(&[])?;
+            let (admin, token) = first_admin(token, &[])?;
             let note = AuditNote { target: String::new(), ..user_note(&by, "gateway.initialize", None, Some(&admin)) };
             gateway.store.initialize(gateway.mode, &admin, now_ms(), &note).await?;
             let mut principals = catalog.principals().with_user(&gateway.store, None, admin.clone());
@@ -63,18 +75,17 @@ pub async fn reset_admin(store: &Store) -> Result<Secret, Error> {
         }
     }
     let users = store.load_users().await?;
-    let (admin, token) = first_admin(&users)?;
+    let (admin, token) = first_admin(Token::generate(), &users)?;
     let before = users.iter().find(|user| user.username == admin.username);
     let note = user_note(&By::command_line(), "user.reset_token", before, Some(&admin));
     store.put_user(&admin, now_ms(), &note).await?;
     Ok(token)
 }
 
-/// An admin with a new token. A name that somebody of the identity provider has is not taken from them.
-fn first_admin(users: &[User]) -> Result<(User, Secret), Error> {
+/// An admin with this token. A name that somebody of the identity provider has is not taken from them.
+fn first_admin(token: Token, users: &[User]) -> Result<(User, Secret), Error> {
     let is_taken = |name: &str| users.iter().any(|user| user.username.as_str() == name && user.idp.is_some());
     let username = HolderName::numbered(FIRST_ADMIN, is_taken).map_err(Error::internal)?;
-    let token = Token::generate();
     let secret = token.secret().clone();
     Ok((User::local(username, Role::Admin, token), secret))
 }

@@ -4,26 +4,37 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{Error, Gateway, now_ms};
+use super::{Error, Gateway};
 use model::PrincipalId;
 
 /// The pause between two writes.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The times that are not stored yet, in milliseconds.
+/// The times that are not stored yet, and all times since the start, in milliseconds.
 #[derive(Default)]
-pub(super) struct LastSeen(Mutex<HashMap<PrincipalId, i64>>);
+pub(super) struct LastSeen {
+    unstored: Mutex<HashMap<PrincipalId, i64>>,
+    all: Mutex<HashMap<PrincipalId, i64>>,
+}
 
 impl Gateway {
     /// Notes that a user sends a request.
     pub fn note_seen(&self, user: PrincipalId) {
-        self.last_seen.0.lock().expect("no code panics while it holds the times").insert(user, now_ms());
+        let now = self.clock.now_ms();
+        self.last_seen.unstored.lock().expect("no code panics while it holds the times").insert(user, now);
+        self.last_seen.all.lock().expect("no code panics while it holds the times").insert(user, now);
+    }
+
+    /// Whether a user sent a request to this gateway after a time, in milliseconds.
+    pub(super) fn was_seen_since(&self, user: PrincipalId, at_ms: i64) -> bool {
+        let all = self.last_seen.all.lock().expect("no code panics while it holds the times");
+        all.get(&user).is_some_and(|seen| *seen > at_ms)
     }
 
     /// When each user was last seen, in milliseconds.
     pub async fn last_seen(&self) -> Result<HashMap<PrincipalId, i64>, Error> {
         let mut seen: HashMap<_, _> = self.store.load_last_seen().await?.into_iter().collect();
-        let unstored = self.last_seen.0.lock().expect("no code panics while it holds the times");
+        let unstored = self.last_seen.unstored.lock().expect("no code panics while it holds the times");
         for (user, at) in &*unstored {
             let known = seen.entry(*user).or_insert(*at);
             *known = (*known).max(*at);
@@ -40,8 +51,9 @@ impl Gateway {
 
     /// Stores the times. If that fails, they wait for the next attempt.
     pub(super) async fn store_last_seen(&self) {
-        let times =
-            std::mem::take(&mut *self.last_seen.0.lock().expect("no code panics while it holds the times"));
+        let times = std::mem::take(
+            &mut *self.last_seen.unstored.lock().expect("no code panics while it holds the times"),
+        );
         if times.is_empty() {
             return;
         }
@@ -50,7 +62,8 @@ impl Gateway {
             tracing::debug!(%error, "cannot store when users were last seen; trying again");
             let catalog = self.catalog();
             let known: HashSet<_> = catalog.principals().users().map(|user| user.id).collect();
-            let mut unstored = self.last_seen.0.lock().expect("no code panics while it holds the times");
+            let mut unstored =
+                self.last_seen.unstored.lock().expect("no code panics while it holds the times");
             for (user, at) in times.into_iter().filter(|(user, _)| known.contains(user)) {
                 unstored.entry(user).or_insert(at);
             }

@@ -3,7 +3,7 @@
 //! and `greeting` (what an endpoint shows), `change`, `reconcile` and `catch_up` (what every change goes through, repairs
 //! after a failed one, and the changes of other gateways), `servers`, `server_change`, `tools`, `prompts`, `resources` and `groups` (how people manage it),
 //! `record`, `overview` and `difference` (what people see of it), `audit` (what is noted of changes), `oauth`, `authorizations` and `grants` (servers that
-//! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `revocation` and `retired_tokens` (who has
+//! require OAuth), `identification`, `principals`, `init`, `users`, `clients`, `sign_in`, `revocation` and `retired_tokens` (who has
 //! access), `usage` and `quota` (what they use of their limits), `destination`, `engine`, `stopwatch` and `ending` (how a request is sent to a
 //! server, and its outcome), `trail`, `recorder` and `spans` (what is recorded of it), `wording`, `forward`, `request` and `invoke` (what it contains), `answer`, `result`,
 //! `refusal`, `error` and `disclosure` (what comes back), `subscriptions`, `tasks`.
@@ -48,10 +48,12 @@ pub mod lists;
 pub mod members;
 pub mod oauth;
 pub mod overview;
+pub mod people;
 pub mod principals;
 pub mod prompts;
 pub mod question;
 mod quota;
+pub mod reached;
 pub mod recent_clients;
 mod reconcile;
 pub mod record;
@@ -68,6 +70,7 @@ mod runner;
 mod server_change;
 pub mod servers;
 mod shared_uris;
+pub mod sign_in;
 mod spans;
 mod stopwatch;
 pub mod subscriptions;
@@ -94,8 +97,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use budget::Budgets;
-use model::{AuditOutcome, By, LogLevel, Mode, Offering, ServerName, Status, Topic, time};
-use store::Store;
+use model::{AuditOutcome, By, LogLevel, Mode, Offering, ServerName, Status, Topic, WallClock, time};
+use store::{OpaqueTokens, Store};
 use telemetry::traces::Tracer;
 use telemetry::{Metrics, Telemetry};
 use upstream::credentials::Credentials;
@@ -123,6 +126,7 @@ use recent_clients::RecentClients;
 use recorder::{Recorder, Recording};
 use replicas::Replicas;
 use retired_tokens::RetiredTokens;
+use sign_in::SignedIn;
 use subscriptions::{SubscribedTopic, Subscriptions};
 use tasks::TaskNotice;
 use usage::Usages;
@@ -143,6 +147,15 @@ pub struct Sharing {
     pub internal_url: String,
 }
 
+/// Settings for what lasts for a limited time.
+#[derive(Clone, Debug)]
+pub struct Lives {
+    /// How long an authorization waits for a person, and how long it is kept after its end.
+    pub authorization: Duration,
+    /// By which credentials expire.
+    pub clock: WallClock,
+}
+
 pub struct Gateway {
     store: Arc<Store>,
     /// The store, as upstreams use it to keep grants.
@@ -151,6 +164,11 @@ pub struct Gateway {
     authorization_life: Duration,
     catalog: ArcSwap<Catalog>,
     retired_tokens: RetiredTokens,
+    /// The grants and browser sessions of users.
+    signed_in: SignedIn,
+    /// Makes and reads the secrets of those.
+    opaque_tokens: OpaqueTokens,
+    clock: WallClock,
     /// Held during each change of the store and the catalog, so that the two do not diverge.
     turn: tokio::sync::Mutex<()>,
     /// How far the changes of other gateways on the same database have been followed.
@@ -204,7 +222,7 @@ impl Gateway {
         store: Store,
         mode: Mode,
         options: Options,
-        authorization_life: Duration,
+        lives: Lives,
         sharing: Sharing,
         recording: Recording,
         telemetry: Telemetry,
@@ -236,6 +254,7 @@ impl Gateway {
         let retired_tokens = RetiredTokens::new(store.load_retired_tokens(now_ms()).await?);
         let idp_groups = store.load_idp_groups().await?;
         let principals = Principals::new(&store, is_initialized, users, clients, idp_groups);
+        let signed_in = SignedIn::new(store.load_held_grants().await?, store.load_browser_sessions().await?);
         let enabled = stored.iter().filter(|server| server.registration.flags.enabled);
         let enabled = enabled
             .map(|server| (server.registration.config.name.clone(), Status::Connecting, String::new()));
@@ -259,8 +278,11 @@ impl Gateway {
         let gateway = Arc::new(Self {
             catalog: ArcSwap::from_pointee(catalog),
             keeper: keeper.clone(),
-            authorization_life,
+            authorization_life: lives.authorization,
             retired_tokens,
+            signed_in,
+            opaque_tokens: store.opaque_tokens().await?,
+            clock: lives.clock,
             turn: tokio::sync::Mutex::default(),
             progress: Progress::new(epoch, sharing.stale_rights),
             replicas,
@@ -302,6 +324,8 @@ impl Gateway {
         gateway.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
         let (beat, stop) = (gateway.clone().keep_membership(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(beat).await });
+        let (tidy, stop) = (gateway.clone().keep_credentials(), gateway.stop.clone());
+        gateway.tasks.spawn(async move { stop.run_until_cancelled(tidy).await });
         let (heal, stop) = (gateway.clone().keep_store_healthy(), gateway.stop.clone());
         gateway.tasks.spawn(async move { stop.run_until_cancelled(heal).await });
         let (seen, stop) = (gateway.clone().keep_last_seen(), gateway.stop.clone());
@@ -329,6 +353,7 @@ impl Gateway {
         }
         self.write_last_sums().await;
         self.store_last_seen().await;
+        self.write_last_uses().await;
         self.recorder.stop().await;
         self.leave().await;
         self.store.close().await;

@@ -25,7 +25,7 @@ pub struct Principals {
     idp_groups: BTreeMap<String, IdpGroup>,
     /// Groups of the identity provider whose members are admins.
     admin_groups: Arc<[String]>,
-    /// The allow list of viewers without a client, as in development mode.
+    /// The allow list of viewers that are nobody in particular, as in development mode.
     everything: AllowList,
 }
 

@@ -124,7 +124,7 @@ impl Gateway {
         id: &str,
     ) -> Result<SubscribedTopic, Refusal> {
         let (entry, id) = self.find_task(viewer, profile, id)?;
-        self.check_task_era(&entry, profile, self.disclosure(viewer.client)).await?;
+        self.check_task_era(&entry, profile, self.disclosure(viewer.principal)).await?;
         self.subscribe_at(viewer, profile, entry, Topic::Task(id)).await
     }
 
@@ -135,7 +135,7 @@ impl Gateway {
         entry: Arc<Entry>,
         topic: Topic,
     ) -> Result<SubscribedTopic, Refusal> {
-        let disclosure = self.disclosure(viewer.client);
+        let disclosure = self.disclosure(viewer.principal);
         let upstream =
             entry.upstream.clone().ok_or_else(|| Refusal::Upstream("the server is disabled".into()))?;
         let link = upstream.link_profile(profile).await.map_err(|error| {

@@ -101,7 +101,7 @@ impl Gateway {
     }
 
     /// Users and clients exist in enterprise mode only.
-    pub(super) fn require_enterprise(&self) -> Result<(), Error> {
+    pub fn require_enterprise(&self) -> Result<(), Error> {
         match self.mode {
             Mode::Enterprise => Ok(()),
             Mode::Development => Err(Error::forbidden(

@@ -229,12 +229,12 @@ impl Catalog {
     /// Resolves a viewer; `None` if there is no such group for this viewer, no such enabled server for this viewer, or no
     /// such client.
     pub fn lens<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
-        self.lens_for(&viewer.scope, self.principals().allow_list(viewer.client)?)
+        self.lens_for(&viewer.scope, self.principals().allow_list(viewer.principal)?)
     }
 
     /// Resolves a viewer even if the group or server of its endpoint does not exist for it: to find out why.
     pub fn lens_unchecked<'a>(&'a self, viewer: &'a Viewer) -> Option<Lens<'a>> {
-        let allowed = self.principals().allow_list(viewer.client)?;
+        let allowed = self.principals().allow_list(viewer.principal)?;
         let part = match &viewer.scope {
             Scope::Everything => Part::Everything,
             Scope::Group(name) => Part::Group(self.members(name)?),
@@ -315,7 +315,7 @@ impl Catalog {
 
     /// The tools that a group's endpoints show to a viewer who may use all servers.
     pub fn tools_in(&self, group: &str) -> Vec<(&Arc<Entry>, &Tool)> {
-        let everybody = Viewer { scope: Scope::Group(group.to_owned()), client: None };
+        let everybody = Viewer { scope: Scope::Group(group.to_owned()), principal: None };
         self.lens(&everybody).map(|lens| self.view(&lens).tools).unwrap_or_default()
     }
 }

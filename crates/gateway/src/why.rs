@@ -78,7 +78,7 @@ impl Gateway {
                 return Err(Error::invalid("an endpoint has a group or a server, not both"));
             }
         };
-        Ok(explain(&catalog, &Viewer { scope, client }, name))
+        Ok(explain(&catalog, &Viewer { scope, principal: client }, name))
     }
 }
 

@@ -93,7 +93,7 @@ impl Passed {
         let purpose = match caller.viewer.scope {
             // Not for a caller: the gateway of the link reads the lists.
             Scope::Link(_) if head.method.as_deref().is_some_and(is_list) => Purpose::OurOwn,
-            _ => Purpose::Caller(caller.viewer.client),
+            _ => Purpose::Caller(caller.viewer.principal),
         };
         let additions = Additions { edits: &self.edits, round: &self.round, trace };
         link.forward(head, &additions, &behalf, purpose).await

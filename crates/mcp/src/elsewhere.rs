@@ -15,7 +15,7 @@ use super::{Ask, ClientTransport, Mcp};
 use gateway::caller::{LinkScope, Scope, Viewer};
 use gateway::refusal::Refusal;
 use gateway::trail::Arrival;
-use model::{Door, PrincipalId};
+use model::{Door, GrantId, PrincipalId};
 use wire::Era;
 
 /// The bits of a number that tell which gateway gave it.
@@ -55,6 +55,9 @@ pub struct Forwarded {
     scope: u8,
     name: String,
     pub client: Option<u64>,
+    /// The grant of an agent that acts for a user.
+    #[serde(default)]
+    grant: Option<String>,
     session: Option<String>,
     version: Option<String>,
     accepts_events: bool,
@@ -96,7 +99,8 @@ impl Forwarded {
             },
             scope,
             name,
-            client: ask.viewer.client.map(|client| client.0),
+            client: ask.viewer.principal.map(|principal| principal.0),
+            grant: ask.grant.map(|grant| grant.to_string()),
             session: ask.session.map(str::to_owned),
             version: ask.version.map(str::to_owned),
             accepts_events: ask.accepts_events,
@@ -129,8 +133,9 @@ impl Forwarded {
         Self::of(&Ask {
             method: request.method,
             transport: ClientTransport::Streamable,
-            viewer: Viewer { scope: Scope::Link(link), client: None },
+            viewer: Viewer { scope: Scope::Link(link), principal: None },
             revoked: None,
+            grant: None,
             session: request.session,
             version: request.version,
             routing: None,
@@ -219,19 +224,27 @@ impl Mcp {
             2 => ClientTransport::Message,
             _ => return Reply::bad_request("unknown transport"),
         };
-        let client = request.client.map(PrincipalId);
+        let principal = request.client.map(PrincipalId);
         let catalog = self.gateway.catalog();
-        let known = client.and_then(|client| catalog.principals().by_id(client));
+        let known = principal.and_then(|principal| catalog.principals().by_id(principal));
         // Its token was revoked meanwhile.
-        if known.is_none() && client.is_some() {
+        if known.is_none() && principal.is_some() {
             return Reply::unknown_session();
         }
-        let revoked = known.map(|principal| principal.revoked().clone());
+        let grant = request.grant.as_deref().and_then(GrantId::parse);
+        let revoked = match grant {
+            Some(grant) => match self.gateway.grant_ends(grant).await {
+                Ok(Some(ends)) => Some(ends),
+                Ok(None) | Err(_) => return Reply::unknown_session(),
+            },
+            None => known.map(|principal| principal.revoked().clone()),
+        };
         let ask = Ask {
             method: &request.method,
             transport,
-            viewer: Viewer { scope, client },
+            viewer: Viewer { scope, principal },
             revoked,
+            grant,
             session: request.session.as_deref(),
             version: request.version.as_deref(),
             routing: None,
@@ -269,6 +282,7 @@ mod tests {
             scope: 0,
             name: String::new(),
             client: None,
+            grant: None,
             session,
             version: None,
             link: 0,

@@ -44,6 +44,7 @@ use gateway::caller::Profile;
 use gateway::lists::Lists;
 use gateway::refusal::Refusal;
 use gateway::trail::Arrival;
+use model::GrantId;
 use seal::PurposeSeal;
 use wire::{Era, Head, Version};
 
@@ -83,8 +84,10 @@ pub struct Ask<'a> {
     pub method: &'a str,
     pub transport: ClientTransport,
     pub viewer: Viewer,
-    /// Cancelled when the client's token is revoked.
+    /// Cancelled when the client's credential ends.
     pub revoked: Option<CancellationToken>,
+    /// The grant of an agent that acts for a user.
+    pub grant: Option<GrantId>,
     pub session: Option<&'a str>,
     pub version: Option<&'a str>,
     /// The routing headers, which only modern clients send.
@@ -216,7 +219,7 @@ impl Mcp {
 
     /// Takes the part of a principal's budget that an open stream needs.
     fn stream_slot(&self, viewer: &Viewer) -> Result<Taken, Exceeded> {
-        self.gateway.usage(viewer.client).streams.take(1)
+        self.gateway.usage(viewer.principal).streams.take(1)
     }
 
     /// Sends a new stream the changes that happened while it was opened: the task that notifies all streams may have

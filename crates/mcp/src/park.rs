@@ -53,7 +53,7 @@ impl Mcp {
             return Message::refusal(caller.profile.era, &id, &refusal);
         };
         let parked = ParkedNumber { server: server.to_owned(), number: self.new_serial() };
-        let (client, usage) = (caller.viewer.client, self.gateway.usage(caller.viewer.client));
+        let (client, usage) = (caller.viewer.principal, self.gateway.usage(caller.viewer.principal));
         let added = self.parking.add(parked.number, client, open.keys(), &usage, self.gateway.budgets());
         let claimed = match added {
             Ok(claimed) => claimed,

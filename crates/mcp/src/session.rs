@@ -147,7 +147,7 @@ impl Session {
         bytes.extend_from_slice(&[version as u8, self.capabilities.bits(), scope]);
         // A link of another gateway is no client.
         let number = self.viewer.scope.link().map(|link| link.number);
-        let client = number.or(self.viewer.client.map(|client| client.0)).unwrap_or(NOBODY);
+        let client = number.or(self.viewer.principal.map(|client| client.0)).unwrap_or(NOBODY);
         bytes.extend_from_slice(&client.to_le_bytes());
         let declaration = self.capabilities.declaration().map_or("", |text| text);
         let (short, long) = match declaration.len() <= LONGEST_DECLARATION {
@@ -194,7 +194,7 @@ impl Session {
                 .map_or_else(|| Capabilities::from_bits(*capabilities), |value| Capabilities::of(&value)),
             client_name: client_name.into(),
             client_version: client_version.into(),
-            viewer: Viewer { scope, client },
+            viewer: Viewer { scope, principal: client },
         };
         Some((session, rest.split_first_chunk().map(|(hash, _)| u64::from_le_bytes(*hash))))
     }
@@ -216,7 +216,7 @@ mod tests {
     use seal::{Seal, SecretKey};
 
     fn viewer(client: u64) -> Viewer {
-        Viewer { scope: Scope::Group("dev".into()), client: Some(PrincipalId(client)) }
+        Viewer { scope: Scope::Group("dev".into()), principal: Some(PrincipalId(client)) }
     }
 
     fn session(serial: u64) -> Session {
@@ -241,7 +241,7 @@ mod tests {
         assert!(restarted.find(&id, &viewer(7)).is_some());
         assert_eq!(sessions.find(&id, &viewer(8)), None);
         for foreign in
-            [Viewer { scope: Scope::Everything, ..viewer(7) }, Viewer { client: None, ..viewer(7) }]
+            [Viewer { scope: Scope::Everything, ..viewer(7) }, Viewer { principal: None, ..viewer(7) }]
         {
             assert_eq!(sessions.find(&id, &foreign), None);
         }
@@ -254,11 +254,11 @@ mod tests {
         let sessions = Sessions::new(Seal::new(&SecretKey::random()).for_purpose("session"));
         let link = |number| {
             let scope = Scope::Link(LinkScope { server: "s".into(), number });
-            Viewer { scope, client: None }
+            Viewer { scope, principal: None }
         };
         let id = sessions.id_of(&Session { viewer: link(7), ..session(1) });
         assert_eq!(sessions.find(&id, &link(7)).map(|found| found.viewer.clone()), Some(link(7)));
-        let server = Viewer { scope: Scope::Server("s".into()), client: Some(PrincipalId(7)) };
+        let server = Viewer { scope: Scope::Server("s".into()), principal: Some(PrincipalId(7)) };
         assert!(sessions.find(&id, &link(8)).is_none() && sessions.find(&id, &server).is_none());
     }
 

@@ -83,7 +83,7 @@ impl Mcp {
         let uri = self.uri_of(head)?;
         let topic = Topic::Resource(uri.clone());
         let (serial, viewer, profile) = (session.serial, &session.viewer, session.profile());
-        let (usage, budgets) = (self.gateway.usage(viewer.client), self.gateway.budgets());
+        let (usage, budgets) = (self.gateway.usage(viewer.principal), self.gateway.budgets());
         let room = self
             .lives
             .with(serial, viewer, &profile, |live| live.subscriptions.room(&topic, &usage, budgets))?;
@@ -147,7 +147,7 @@ impl Mcp {
                 Topic::Task(_) => {}
             }
         }
-        Ok(self.gateway.usage(viewer.client).subscriptions.take(wanted)?)
+        Ok(self.gateway.usage(viewer.principal).subscriptions.take(wanted)?)
     }
 
     /// Subscribes to all that a listen request names; returns the accepted subscriptions. They keep as much of `room` as

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::db::{Tx, on};
 use super::epoch::{self, ANNOUNCE, BUMP_EPOCH};
 use super::idp_groups::read_idp_groups_of;
+use super::oauth::HeldCredentials;
 use super::servers::StoredServer;
 use super::{Store, StoreError, idp_users, settings};
-use model::{Client, Group, IdpGroup, Secret, User};
+use model::{Client, Group, IdpGroup, PrincipalId, Secret, User};
 
 /// What a change is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(super) enum ChangedKind {
     IdpGroup,
     /// The grant of a server.
     Grant,
+    /// The grants and browser sessions of a user, by the id of the user.
+    Credentials,
 }
 
 impl ChangedKind {
@@ -37,6 +40,7 @@ impl ChangedKind {
             ChangedKind::Client => "client",
             ChangedKind::IdpGroup => "idp_group",
             ChangedKind::Grant => "grant",
+            ChangedKind::Credentials => "credentials",
         }
     }
 }
@@ -70,6 +74,16 @@ impl ChangeTx {
             let query = sqlx::query(SQL).bind(kind.as_str()).bind(name).bind(epoch);
             query.execute(db).await.map(|_| ())
         })
+    }
+
+    /// The epoch of the change.
+    pub(super) fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// Takes everything back, on purpose.
+    pub(super) async fn roll_back(self) {
+        self.tx.roll_back().await;
     }
 
     pub(super) async fn commit(self) -> Result<(), StoreError> {
@@ -107,6 +121,8 @@ pub struct Changes {
     pub idp_groups: Vec<(String, Option<IdpGroup>)>,
     /// The grants of servers, also of those that did not change otherwise.
     pub grants: Vec<(String, Option<Secret>)>,
+    /// The grants and browser sessions that users have now.
+    pub credentials: Vec<(PrincipalId, HeldCredentials)>,
 }
 
 impl Store {
@@ -162,6 +178,12 @@ impl Store {
                 "grant" => {
                     let read = self.read_grants_of(&mut tx, Some(&name)).await?.pop();
                     changes.grants.push((name, read.and_then(|(_, grant)| grant)));
+                }
+                "credentials" => {
+                    if let Some(user) = name.parse().ok().map(PrincipalId) {
+                        let read = self.read_credentials_of(&mut tx, user).await?;
+                        changes.credentials.push((user, read));
+                    }
                 }
                 // Of a newer version.
                 _ => {}

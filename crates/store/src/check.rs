@@ -185,6 +185,7 @@ async fn contents(store: &Store) -> Vec<Finding> {
         each("clients", store.read_clients().await),
         each("grants", grants),
         each("authorization sessions", authorizations),
+        each("grants of users", store.read_user_grants().await),
         audit(store).await,
     ]
 }

@@ -1,5 +1,5 @@
 //! The data that outlives the process: servers, what they offer, what is disabled, groups, OAuth, users, clients,
-//! settings. All SQL of the project is here, one file per table. Nothing is read from the database during an agent's
+//! their credentials, settings. All SQL of the project is here, one file per table. Nothing is read from the database during an agent's
 //! call.
 
 mod address;
@@ -22,11 +22,13 @@ mod groups;
 mod health;
 mod homes;
 mod idp_groups;
+mod idp_tokens;
 mod idp_users;
 mod key;
 mod leases;
 mod lock;
 mod migrate;
+mod oauth;
 mod open;
 mod open_error;
 mod postgres;
@@ -78,7 +80,13 @@ pub use failure::describe;
 pub use grants::GrantChange;
 pub use health::Health;
 pub use homes::HomeGateway;
+pub use idp_tokens::IdpSignIn;
 pub use leases::{Lease, Taking};
+pub use oauth::{
+    AccessContent, AtEpoch, BrowserSessionRow, Consent, ConsentOfGrant, CredentialUses, HeldCredentials,
+    MadeGrant, MadeSession, NewCode, NewOpaque, NewUserGrant, OAuthClient, OpaqueDigest, OpaqueKind,
+    OpaqueTokens, RefreshedGrant, Rotation, StoredCode, UserGrant, form_token,
+};
 pub use open::{OpenOptions, UnmigratedStore};
 pub use open_error::{KeyOrigin, OpenStoreError};
 pub use quotas::{Forgetting, Reserved, quota_of_server, quota_of_tool};
@@ -195,9 +203,10 @@ impl Store {
     }
 
     /// Begins a change that the gateway makes for itself, and that is not noted: the mode of a new database in development,
-    /// the lists of a server (those that it changes are summed, and noted apart), renewed grants, and the steps of
-    /// replacing the key. The same holds for what is written with [`Store::write`]: heartbeats, leases, homes, quotas, ended
-    /// sessions, the states of authorizations, and what is cleaned up.
+    /// the lists of a server (those that it changes are summed, and noted apart), renewed grants, credentials that
+    /// expired, and the steps of replacing the key. The same holds for what is written with [`Store::write`]: heartbeats,
+    /// leases, homes, quotas, ended sessions, the states of authorizations, rotated refresh tokens, when credentials were
+    /// last used, and what is cleaned up.
     async fn own_change(&self) -> Result<ChangeTx, StoreError> {
         ChangeTx::begin(self.database.begin(TxMode::Write).await?, &self.latest_epoch).await
     }

@@ -14,7 +14,7 @@ use seal::Seal;
 /// Version, name and SQL of a migration.
 type MigrationText = (i64, &'static str, &'static str);
 
-pub(super) const MIGRATIONS: [MigrationText; 18] = [
+pub(super) const MIGRATIONS: [MigrationText; 19] = [
     (1, "servers", include_str!("../../../migrations/0001_servers.sql")),
     (2, "groups", include_str!("../../../migrations/0002_groups.sql")),
     (3, "users", include_str!("../../../migrations/0003_users.sql")),
@@ -33,6 +33,7 @@ pub(super) const MIGRATIONS: [MigrationText; 18] = [
     (16, "homes", include_str!("../../../migrations/0016_homes.sql")),
     (18, "audit", include_str!("../../../migrations/0018_audit.sql")),
     (19, "identity", include_str!("../../../migrations/0019_identity.sql")),
+    (20, "oauth", include_str!("../../../migrations/0020_oauth.sql")),
 ];
 
 /// The tables of records. On a server they are beside all others; on SQLite they have a file of their own.

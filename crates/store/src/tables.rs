@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::db::{Tx, on};
 use super::tokens::TokenColumns;
-use super::{audit, authorizations, grants, server_config, tokens};
+use super::{audit, authorizations, grants, idp_tokens, oauth, server_config, tokens};
 use seal::Seal;
 
 /// The number of rows that are in memory at once.
@@ -38,7 +38,7 @@ enum Content {
 }
 
 /// Every table with data, in an order in which no row refers to a later table.
-pub(super) const TABLES: [Table; 15] = [
+pub(super) const TABLES: [Table; 23] = [
     Table {
         condition: "key NOT IN ('key_check', 'backup', 'next_key', 'previous_key')",
         ..table("settings", 1, &[text("key"), text("value")])
@@ -102,6 +102,16 @@ pub(super) const TABLES: [Table; 15] = [
         ],
     ),
     table(
+        "idp_tokens",
+        1,
+        &[
+            number("user_id"),
+            sealed("content", idp_tokens::purpose),
+            number("signed_in_at"),
+            number("checked_at"),
+        ],
+    ),
+    table(
         "idp_groups",
         1,
         &[
@@ -154,6 +164,74 @@ pub(super) const TABLES: [Table; 15] = [
             sealed("content", authorizations::purpose),
             number("expires_at"),
             number("finished_at"),
+        ],
+    ),
+    table("token_keys", 1, &[text("name"), sealed("content", oauth::key_purpose)]),
+    table(
+        "user_grants",
+        1,
+        &[
+            text("id"),
+            number("user_id"),
+            text("client_id"),
+            text("client_name"),
+            sealed("software", oauth::grant_purpose),
+            text("reach"),
+            number("created_at"),
+            number("last_used_at"),
+            number("expires_at"),
+        ],
+    ),
+    table(
+        "refresh_tokens",
+        1,
+        &[
+            text("digest"),
+            text("grant_id"),
+            number("expires_at"),
+            number("rotated_at"),
+            text("successor_digest"),
+            sealed("successor", oauth::successor_purpose),
+        ],
+    ),
+    table(
+        "grant_codes",
+        1,
+        &[
+            text("digest"),
+            number("user_id"),
+            sealed("content", oauth::code_purpose),
+            number("expires_at"),
+            number("used_at"),
+            text("grant_id"),
+        ],
+    ),
+    table(
+        "consents",
+        1,
+        &[
+            text("id"),
+            number("user_id"),
+            text("client"),
+            text("redirect"),
+            number("is_remembered"),
+            number("agreed_at"),
+        ],
+    ),
+    table(
+        "browser_sessions",
+        1,
+        &[text("digest"), number("user_id"), number("created_at"), number("used_at")],
+    ),
+    table(
+        "oauth_clients",
+        1,
+        &[
+            text("id"),
+            text("client_id"),
+            text("name"),
+            sealed("software", oauth::client_purpose),
+            number("created_at"),
         ],
     ),
     table("changes", 2, &[text("kind"), text("name"), number("epoch")]),

@@ -5,7 +5,7 @@ use super::changes::{ChangeTx, ChangedKind};
 use super::db::{Tx, on};
 use super::retired_tokens::{Retiring, retire};
 use super::tokens::Columns;
-use super::{Store, StoreError, allow_lists, idp_users, rate_limits, settings};
+use super::{Store, StoreError, allow_lists, idp_tokens, idp_users, oauth, rate_limits, settings};
 use model::{AuditNote, HolderName, Mode, PrincipalId, Role, User};
 
 impl Store {
@@ -91,6 +91,9 @@ impl Store {
         })?;
         tx.note(kind, name.as_str()).await?;
         self.put(&mut tx, user, now_ms).await?;
+        if user.is_disabled {
+            oauth::end_user(&mut tx, user.id).await?;
+        }
         tx.commit().await
     }
 
@@ -103,6 +106,8 @@ impl Store {
         };
         let mut tx = self.change(note).await?;
         retire(&mut tx, Retiring::User(name), None, now_ms).await?;
+        oauth::forget_user(&mut tx, user.id).await?;
+        idp_tokens::forget(&mut tx, user.id).await?;
         on!(&mut tx, |db| sqlx::query(sql).bind(name.as_str()).execute(db).await.map(|_| ()))?;
         tx.note(kind, name.as_str()).await?;
         tx.commit().await

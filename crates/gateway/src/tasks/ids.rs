@@ -28,7 +28,7 @@ impl Gateway {
     }
 
     pub(super) fn owns_task(&self, viewer: &Viewer, server: &str, id: &str) -> bool {
-        viewer.client.is_none() || self.usage(viewer.client).tasks.has(server, id)
+        viewer.principal.is_none() || self.usage(viewer.principal).tasks.has(server, id)
     }
 }
 

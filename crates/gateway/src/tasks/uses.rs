@@ -53,11 +53,11 @@ impl Gateway {
         edits: &mut Vec<(Span, Vec<u8>)>,
     ) -> Result<TaskUse, Refusal> {
         let kind = TaskRequest::of(head);
-        let is_restricted = caller.viewer.client.is_some();
+        let is_restricted = caller.viewer.principal.is_some();
         let needs_usage = is_restricted || kind == TaskRequest::Starts;
         let uses = TaskUse {
             kind,
-            usage: needs_usage.then(|| self.usage(caller.viewer.client)),
+            usage: needs_usage.then(|| self.usage(caller.viewer.principal)),
             is_restricted,
             is_qualified: is_qualified(&caller.viewer.scope),
             era: caller.profile.era,

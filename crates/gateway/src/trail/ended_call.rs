@@ -79,7 +79,7 @@ impl EndedCall {
     /// The user or client that makes the call.
     pub fn principal_id(&self) -> Option<PrincipalId> {
         match &self.origin {
-            Origin::Agent(caller) => caller.viewer.client,
+            Origin::Agent(caller) => caller.viewer.principal,
             Origin::Person { arrival, .. } => arrival.principal.as_ref().map(Principal::id),
         }
     }

@@ -47,7 +47,7 @@ pub struct Bond {
 
 impl Bond {
     pub fn of(viewer: &Viewer, request: &Bytes) -> Self {
-        Self { client: viewer.client, request: request.clone() }
+        Self { client: viewer.principal, request: request.clone() }
     }
 
     /// What identifies the next round of a request: its state, which is unique, or else what all rounds have in common.
@@ -142,7 +142,7 @@ mod tests {
         let request = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"{name}","arguments":{arguments}}}}}"#
         );
-        let viewer = Viewer { scope: Scope::Everything, client: client.map(PrincipalId) };
+        let viewer = Viewer { scope: Scope::Everything, principal: client.map(PrincipalId) };
         let request = Bytes::from(request);
         Bond::of(&viewer, &request)
     }

@@ -1,11 +1,12 @@
 //! Tests of the store on real files. `place` is about opening, `before` about databases of earlier versions, `content`
 //! and `people` about reading back what was stored, `secrecy` about secrets in the files, `transfer` about moving
 //! all of it, `rotation` about another key, `records` about what is recorded of calls, `audit`
-//! about its chain.
+//! about its chain, `oauth` about grants of users.
 
 mod audit;
 mod before;
 mod content;
+mod oauth;
 mod people;
 mod place;
 mod records;

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::oauth::{code, give};
 use super::people::{client, user};
 use super::{noted, odd_offering, open, registration};
-use crate::GrantChange;
-use model::Mode;
+use crate::{GrantChange, OAuthClient, OpaqueKind, Rotation};
+use model::{Mode, PrincipalId, Secret};
 
 /// Secrets that are long and unique, so that finding one means that it leaked.
-const PLANTED: [&str; 12] = [
+const PLANTED: [&str; 15] = [
     "planted-env-value",
     "planted-header-value",
     "planted-bearer-token",
@@ -24,6 +25,9 @@ const PLANTED: [&str; 12] = [
     "planted-user-token",
     "planted-client-token",
     "planted-later-token",
+    "planted-software",
+    "planted-code-content",
+    "planted-oauth-client",
 ];
 
 fn assert_no_secret_in(directory: &Path, expected_files: &[&str]) {
@@ -68,6 +72,26 @@ async fn no_file_contains_a_secret_while_open_or_after() {
     store.initialize(Mode::Enterprise, &user("ada", "planted-user-token"), 1, &noted()).await.unwrap();
     store.put_client(&client("agent", "planted-client-token"), 1, &noted()).await.unwrap();
     store.put_client(&client("agent", "planted-later-token"), 2, &noted()).await.unwrap();
+    code(&store, PrincipalId(1), "planted-code-content", 1).await;
+    let given = give(&store, PrincipalId(1), "planted-software", 1).await;
+    let registered = OAuthClient {
+        id: "i".into(),
+        client_id: "c".into(),
+        name: "n".into(),
+        software: Secret::new("planted-oauth-client"),
+        created_at_ms: 1,
+    };
+    store.insert_oauth_client(&registered, &noted()).await.unwrap();
+    let next = store.opaque_tokens().await.unwrap().generate(OpaqueKind::Refresh);
+    let rotated = store.rotate(&given.refresh.digest, given.id, &next, 2, 50).await.unwrap();
+    assert!(matches!(rotated, Rotation::Successor(_)), "{rotated:?}");
+    for given in [&given.refresh, &next] {
+        let secret = given.secret.expose();
+        for entry in fs::read_dir(directory.path()).unwrap() {
+            let bytes = fs::read(entry.unwrap().path()).unwrap();
+            assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
+        }
+    }
     assert_no_secret_in(directory.path(), &["toolgate.db", "toolgate.db-wal", "toolgate.db-shm"]);
 
     let (users, clients) = (store.load_users().await.unwrap(), store.load_clients().await.unwrap());

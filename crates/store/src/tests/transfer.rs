@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 
+use super::oauth::give;
 use super::people::{client, user};
 use super::{file, http, name, noted, noted_at, odd_offering, only_server, open, open_with_key};
 use crate::db::on;
@@ -16,7 +17,7 @@ use crate::tables::{RETIRED_TOKENS, TABLES};
 use crate::{
     AuthorizationKey, GrantChange, Store, TransferError, TransferOptions, Transferred, check, transfer,
 };
-use model::{Mode, Secret};
+use model::{Mode, PrincipalId, Secret};
 
 pub const KEY: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 
@@ -41,6 +42,7 @@ pub async fn filled() -> (TempDir, PathBuf) {
     for serial in 0..250 {
         store.add_ended_session(u64::MAX - serial, 1).await.unwrap();
     }
+    give(&store, users_of(&store).await, "software", 1).await;
     store.close().await;
     (directory, path)
 }
@@ -73,6 +75,13 @@ pub async fn assert_filled(store: &Store) {
     let over = store.authorization(AuthorizationKey::Id("i")).await.unwrap().unwrap();
     assert!(over.content.is_none() && over.error.starts_with("superseded"), "{over:?}");
     assert_eq!(store.load_ended_sessions(1).await.unwrap().len(), 250);
+    let grants = store.read_user_grants().await.unwrap();
+    assert!(matches!(grants.as_slice(), [Ok(_)]), "{grants:?}");
+}
+
+/// The id of the only user.
+async fn users_of(store: &Store) -> PrincipalId {
+    store.load_users().await.unwrap()[0].id
 }
 
 #[tokio::test]
