@@ -29,14 +29,19 @@ use url::Url;
 
 use crate::config::{Bind, Config};
 use crate::http::assets::Assets;
+use crate::http::source_limit::SourceLimit;
 use crate::http::{About, Face, WebSettings, client_metadata};
+use crate::oauth::external::ExternalTokens;
+use crate::oauth::{AuthorizationServer, Outside, ServerSettings};
 use crate::routes;
 use budget::Budgets;
-use gateway::{Gateway, Sharing, init, now_ms};
+use gateway::sign_in::PeopleRules;
+use gateway::{Gateway, Lives, Sharing, init, now_ms};
 use mcp::{Mcp, Seals};
-use model::{AuditHead, Secret, time};
+use model::{AuditHead, Mode, Secret, time};
 use store::{self, DatabaseAddress, OpenOptions, Store, UnmigratedStore};
 use telemetry::{Metrics, Telemetry};
+use upstream::sign_in::{ClientDocuments, IdentityProvider, JwtIssuer, Web};
 use upstream::stdio::{ChildSettings, ChildUser, Guards};
 
 use front::Front;
@@ -141,6 +146,7 @@ impl App {
             descriptors: config.child_descriptors,
         };
         let (tls_client, dialer) = (upstream::Tls::default(), upstream::Dialer::default());
+        let sign_in = authorization_server(config, &store, &tls_client).map(Arc::new);
         let options = upstream::Options {
             init_timeout: config.init_timeout,
             guard: config.program.clone(),
@@ -167,13 +173,17 @@ impl App {
             store,
             config.mode,
             options,
-            config.oauth_session_life,
+            Lives { authorization: config.oauth_session_life, clock: config.clock.clone() },
             sharing,
             config.recording,
             telemetry,
         )
         .await?;
         gateway.keep_audit(config.auditing);
+        if let Some(token) = config.sign_in.admin_token.clone() {
+            let initialized = gateway.initialize_with(token).await;
+            initialized.context("the gateway cannot be initialized with ADMIN_TOKEN_FILE")?;
+        }
         let settings = WebSettings {
             public_url: config.public_url.clone(),
             trust_proxy: config.trust_proxy,
@@ -200,13 +210,20 @@ impl App {
         let face = Face {
             gateway: gateway.clone(),
             settings: Arc::new(settings),
-            guesses: Arc::default(),
+            guesses: Arc::new(SourceLimit::of_guesses()),
+            sign_in,
             about: Arc::new(about),
             others,
             mcp: Arc::default(),
             draining: draining.clone(),
             closing: closing.clone(),
         };
+        if let Some(server) = &face.sign_in {
+            gateway.set_admin_groups(&config.sign_in.admin_groups).await;
+            if let Some(provider) = &server.provider {
+                gateway.look_after_people(provider.clone(), server.people.clone());
+            }
+        }
         let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, peers.clone(), config.session_idle_timeout);
         let _ = face.mcp.set(Arc::downgrade(&mcp));
@@ -237,6 +254,11 @@ impl App {
     /// Returns the addresses that the gateway listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Returns what the faces of the product are about, for callers that have no face of their own.
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
     }
 
     /// Tells whether the gateway is initialized. In enterprise mode that takes a `POST /init`.
@@ -321,6 +343,28 @@ impl App {
             spans.stop().await;
         }
     }
+}
+
+/// The authorization server; `None` if nobody can sign in.
+fn authorization_server(config: &Config, store: &Store, tls: &upstream::Tls) -> Option<AuthorizationServer> {
+    let (settings, clock) = (&config.sign_in, &config.clock);
+    let url = config.public_url.clone().filter(|_| config.mode == Mode::Enterprise && settings.is_on)?;
+    let documents = ClientDocuments::new(settings.software.hosts.clone(), tls.clone(), clock.clone());
+    let provider = settings.identity_provider(&url);
+    let provider = provider.map(|settings| IdentityProvider::new(settings, tls.clone(), clock.clone()));
+    let people = PeopleRules { allowed_groups: settings.allowed_groups.clone(), max_days: settings.max_days };
+    let external = settings.jwt.as_ref().map(|jwt| {
+        let issuer = JwtIssuer::new(&jwt.issuer, settings.claims.clone(), tls.clone(), clock.clone());
+        ExternalTokens::new(issuer, jwt.audience.clone(), url.clone(), people.clone())
+    });
+    let settings = ServerSettings {
+        url,
+        rules: settings.software.clone(),
+        has_registration: settings.registration_is_open,
+        external_issuer: settings.jwt.as_ref().map(|jwt| jwt.issuer.clone()),
+    };
+    let (provider, web) = (provider.map(Arc::new), Web::new(tls.clone()));
+    Some(AuthorizationServer::new(settings, store, Outside { documents, provider, people, external, web }))
 }
 
 /// Opens another port for the other gateways, and tells them its address: clients answer or cancel calls that are being

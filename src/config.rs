@@ -9,6 +9,7 @@ mod children;
 mod database;
 mod limits;
 mod recording;
+mod sign_in;
 mod traces;
 mod variables;
 
@@ -24,12 +25,13 @@ use url::Url;
 use budget::Limits;
 use gateway::audit::Auditing;
 use gateway::recorder::Recording;
-use model::Secret;
+use model::{Secret, WallClock};
 use store::DatabaseAddress;
 use telemetry::LogFormat;
 
 pub use model::Mode;
 
+pub use sign_in::{JwtSettings, OidcClient, SignInSettings};
 pub use traces::TraceSettings;
 
 use variables::{EnvVariables, variables};
@@ -76,6 +78,8 @@ pub struct Config {
     pub oauth_allow_private: bool,
     /// How long a pending authorization is kept, and a finished one after that. There is no variable for it.
     pub oauth_session_life: Duration,
+    /// By which credentials expire. There is no variable for it.
+    pub clock: WallClock,
     /// Where other gateways on the same database reach this one, if that is not found out.
     pub internal_url: Option<Url>,
     /// How long the rights in memory count without a database that confirms them.
@@ -84,6 +88,8 @@ pub struct Config {
     pub limits: Limits,
     /// What is recorded of calls.
     pub recording: Recording,
+    /// How people sign in, and which tokens of agents count.
+    pub sign_in: SignInSettings,
     /// How calls are traced; `None` if they are not.
     pub traces: Option<TraceSettings>,
     /// How long the audit is kept.
@@ -162,7 +168,8 @@ impl Config {
         let internal_url = variables.parse("INTERNAL_URL", "an http or https URL", web_url)?;
         let stale_rights =
             variables.parse("STALE_RIGHTS_SEC", "a number of seconds", |text| text.parse::<u64>().ok())?;
-        let public_url = variables.parse("PUBLIC_URL", "an http or https URL", web_url)?;
+        let sign_in = sign_in::read(variables, mode)?;
+        let public_url = sign_in::public_url(variables, mode, &sign_in)?;
         Ok(Self {
             port: flags.port.or(port).unwrap_or(8080),
             bind: bind(flags, variables, mode)?,
@@ -179,11 +186,13 @@ impl Config {
             tls: tls_files(variables)?,
             oauth_allow_private: variables.flag("OAUTH_ALLOW_PRIVATE")?.unwrap_or(false),
             oauth_session_life: Duration::from_secs(600),
+            clock: WallClock::default(),
             internal_url,
             stale_rights: Duration::from_secs(stale_rights.unwrap_or(300)),
             telemetry: variables.flag("OTEL_ENABLED")?.unwrap_or(mode == Mode::Enterprise),
             limits: limits::read(variables)?,
             recording: recording::read(variables)?,
+            sign_in,
             traces: traces::read(variables)?,
             auditing: auditing::read(variables)?,
             child_env: children::environment(environment, variables.get("STDIO_ENV").as_deref()),

@@ -2,6 +2,7 @@
 //! layers below are separate crates. ARCHITECTURE.md describes how they fit together.
 
 pub mod http;
+pub mod oauth;
 pub mod routes;
 
 pub mod app;

@@ -14,12 +14,13 @@ use bytes::Bytes;
 use utoipa::openapi::{OpenApi, PathItem};
 
 use crate::http::api::{
-    access as access_api, audit, calls, clients, groups, idp_groups, logs, oauth, prompts, resources,
-    servers, tools, users,
+    access as access_api, audit, calls, clients, grants, groups, idp_groups, logs, oauth, oauth_clients,
+    prompts, resources, servers, tools, users,
 };
 use crate::http::error::ErrorResponse;
 use crate::http::openapi::Operation;
 use crate::http::{Face, access, body, client_metadata, dashboard, elsewhere, openapi, system, ui};
+use crate::oauth::{authorize, check, login, metadata, provider_login, register, revoke, server, token};
 use mcp::{ClientTransport, EndpointPath, Scope};
 
 use crate::http::access::Entrance;
@@ -82,6 +83,22 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Open, system::init),
         route!(User, openapi::show),
         route!(Open, client_metadata::get),
+        route!(Open, metadata::everything),
+        route!(Open, metadata::mcp),
+        route!(Open, metadata::sse),
+        route!(Open, metadata::group_mcp),
+        route!(Open, metadata::group_sse),
+        route!(Open, metadata::server_mcp),
+        route!(Open, metadata::authorization_server),
+        route!(Open, register::register),
+        route!(Open, authorize::ask),
+        route!(Open, authorize::decide),
+        route!(Open, token::give),
+        route!(Open, revoke::revoke),
+        route!(Open, login::ask),
+        route!(Open, login::sign_in),
+        route!(Open, login::sign_out),
+        route!(Open, provider_login::finish),
         route!(User, servers::list),
         route!(Admin, servers::register),
         route!(User, servers::get),
@@ -120,6 +137,11 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Admin, clients::create),
         route!(Admin, clients::replace),
         route!(Admin, clients::delete),
+        route!(User, grants::list),
+        route!(User, grants::delete),
+        route!(Admin, oauth_clients::list),
+        route!(Admin, oauth_clients::register),
+        route!(Admin, oauth_clients::delete),
         route!(User, calls::list),
         route!(User, calls::stream),
         route!(User, calls::get),
@@ -135,6 +157,7 @@ pub fn table() -> Vec<HttpRoute> {
         route!(Admin, idp_groups::put),
         route!(Admin, idp_groups::delete),
         route!(User, access_api::explain),
+        route!(Admin, check::show),
         route!(Development, ui::root),
         route!(Development, ui::index),
         route!(Development, ui::asset),
@@ -311,7 +334,9 @@ fn least(access: AccessLevel) -> AccessLevel {
 async fn wrong_method(face: Face, access: AccessLevel, request: Request) -> Response {
     match face.receive(Entrance { access, takes_body: false }, request).await {
         Ok(request) => {
-            ErrorResponse::wrong_method(request.method().as_str(), request.uri().path()).into_response()
+            let (method, path) = (request.method().as_str(), request.uri().path());
+            let missing = server::missing(&face, path);
+            missing.unwrap_or_else(|| ErrorResponse::wrong_method(method, path)).into_response()
         }
         Err(error) => error.into_response(),
     }
@@ -331,8 +356,8 @@ mod tests {
             let count = |path: &Path| fs::read_to_string(path).unwrap().matches("#[utoipa::path(").count();
             entries.map(|path| if path.is_dir() { described(&path) } else { count(&path) }).sum()
         }
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http");
-        assert_eq!(table().len(), described(&folder));
+        let folders = ["src/http", "src/oauth"].map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+        assert_eq!(table().len(), folders.iter().map(|folder| described(folder)).sum::<usize>());
     }
 
     /// A body that is not described is not kept.
@@ -357,7 +382,9 @@ mod tests {
                 }
             }
         }
-        check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http"));
+        for name in ["src/http", "src/oauth"] {
+            check(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+        }
     }
 
     #[test]

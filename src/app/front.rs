@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONNECTION, HeaderMap, HeaderValue,
+    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONNECTION, HeaderMap, HeaderValue, ORIGIN,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response};
@@ -29,9 +29,9 @@ use crate::http::reply::NoContent;
 use crate::http::revocable::until_revoked;
 use crate::http::trail::{ArrivedAt, arrival};
 use crate::http::{Face, body, origin_check, system};
+use crate::oauth::metadata;
 use crate::routes;
-use gateway::identification::TokenMemory;
-use gateway::principals::Principal;
+use gateway::identification::{Identity, TokenMemory};
 use gateway::trail::Arrival;
 use mcp::{Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
 use model::Mode;
@@ -40,6 +40,7 @@ use wire::headers::{METHOD, PROTOCOL_VERSION, SESSION_ID};
 /// Headers of every response. A response with a `Cache-Control` of its own keeps that.
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const EVERY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// What nearly all agents accept.
@@ -97,6 +98,9 @@ impl Front {
         if needs_no_token {
             origin_check::check_host(settings, head)?;
         }
+        if self.face.sign_in.is_some() && metadata::is_open_to_pages(head.uri.path()) {
+            return Ok(head.headers.contains_key(ORIGIN).then_some(EVERY_ORIGIN));
+        }
         let local_pages = if is_mcp { LocalPages::MayChange } else { LocalPages::MayRead };
         origin_check::check_origin(settings, head, local_pages)
     }
@@ -152,11 +156,13 @@ impl Front {
         head: &Parts,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, ErrorResponse> {
-        let caller = match self.face.admit(access, &AccessRequest::of(head, peer)).await {
-            Ok(caller) => caller.0,
+        let asked = AccessRequest::of(head, peer);
+        let (path, has_token) = (asked.path, asked.token.is_some());
+        let caller = match self.face.admit(access, &asked).await {
+            Ok(caller) => caller,
             Err(error) => {
                 body::discard(body, 0).await;
-                return Err(error);
+                return Err(self.face.challenged(error, path, has_token));
             }
         };
         if let Err(error) = self.face.reach_epoch(&head.headers).await {
@@ -169,9 +175,10 @@ impl Front {
             true => body::read_body(body, budgets).await?,
             false => body::drop_body(body, budgets).await.map(|()| Bytes::new())?,
         };
-        let revoked = caller.as_ref().map(Principal::revoked);
+        let revoked = caller.as_ref().map(|caller| &caller.ends);
         let ask = ask(place, caller.as_ref(), head, body);
-        let reply = until_revoked(revoked, self.mcp.serve(ask)).await?;
+        let reply = until_revoked(revoked, self.mcp.serve(ask)).await;
+        let reply = reply.map_err(|error| self.face.challenged(error, path, true))?;
         Ok(respond(reply, revoked, &budgets.buffered))
     }
 }
@@ -179,7 +186,7 @@ impl Front {
 /// The reply to a plain request.
 pub struct AgentReply {
     pub reply: Reply,
-    /// Cancelled when the token of the request is revoked.
+    /// Cancelled when the credential of the request ends.
     pub revoked: Option<CancellationToken>,
 }
 
@@ -190,7 +197,7 @@ impl Front {
         peer: IpAddr,
         head: &PlainHead<'_>,
         memory: &TokenMemory,
-    ) -> Result<Option<Principal>, ErrorResponse> {
+    ) -> Result<Option<Identity>, ErrorResponse> {
         if self.face.gateway.mode == Mode::Development {
             origin_check::check_name(&self.face.settings, head.headers.host.unwrap_or_default())?;
         }
@@ -199,28 +206,32 @@ impl Front {
         let forwarded_for = head.headers.forwarded_for;
         let memory = Some(memory);
         let route = "";
+        let (headers, is_repeated) = (None, false);
         let asked =
-            AccessRequest { method, path, route, token, forwarded_for, peer, memory, is_repeated: false };
-        self.face.admit(head.access, &asked).await.map(|caller| caller.0)
+            AccessRequest { method, path, route, token, headers, forwarded_for, peer, memory, is_repeated };
+        let admitted = self.face.admit(head.access, &asked).await;
+        admitted.map_err(|error| self.face.challenged(error, path, token.is_some()))
     }
 
     pub async fn answer_plain(
         &self,
         head: PlainHead<'_>,
-        caller: Option<Principal>,
+        caller: Option<Identity>,
         body: Bytes,
         arrived: Instant,
     ) -> Result<AgentReply, ErrorResponse> {
-        let revoked = caller.as_ref().map(Principal::revoked).cloned();
+        let revoked = caller.as_ref().map(|caller| caller.ends.clone());
         // Nobody needs it unless calls are traced.
         let state = head.headers.tracestate.filter(|_| self.face.gateway.is_traced());
-        let client = caller.as_ref().map(Principal::id);
+        let (principal, grant) = caller.as_ref().map(|caller| (caller.principal.id(), caller.grant)).unzip();
+        let caller = caller.map(|caller| caller.principal);
         let arrival = Arrival::new(arrived, head.place.transport.door(), caller);
         let ask = Ask {
             method: head.method,
             transport: head.place.transport,
-            viewer: Viewer { scope: head.place.scope, client },
+            viewer: Viewer { scope: head.place.scope, principal },
             revoked: revoked.clone(),
+            grant: grant.flatten(),
             session: head.headers.session,
             version: head.headers.version,
             routing: head.routing,
@@ -230,7 +241,8 @@ impl Front {
             is_forwarded: false,
             arrival: arrival.in_trace(head.headers.traceparent, state),
         };
-        let reply = until_revoked(revoked.as_ref(), self.mcp.serve(ask)).await?;
+        let reply = until_revoked(revoked.as_ref(), self.mcp.serve(ask)).await;
+        let reply = reply.map_err(|error| self.face.challenged(error, head.path, true))?;
         Ok(AgentReply { reply, revoked })
     }
 }
@@ -246,12 +258,13 @@ pub fn close_after(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, CLOSE);
 }
 
-fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, body: Bytes) -> Ask<'a> {
+fn ask<'a>(place: EndpointPath, caller: Option<&Identity>, head: &'a Parts, body: Bytes) -> Ask<'a> {
     Ask {
         method: head.method.as_str(),
         transport: place.transport,
-        viewer: Viewer { scope: place.scope, client: caller.map(Principal::id) },
-        revoked: caller.map(Principal::revoked).cloned(),
+        viewer: Viewer { scope: place.scope, principal: caller.map(|caller| caller.principal.id()) },
+        revoked: caller.map(|caller| caller.ends.clone()),
+        grant: caller.and_then(|caller| caller.grant),
         session: single(&head.headers, SESSION_ID),
         version: single(&head.headers, PROTOCOL_VERSION),
         routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),
@@ -261,7 +274,7 @@ fn ask<'a>(place: EndpointPath, caller: Option<&Principal>, head: &'a Parts, bod
         query: head.uri.query(),
         body,
         is_forwarded: false,
-        arrival: arrival(head, place.transport.door(), caller.cloned()),
+        arrival: arrival(head, place.transport.door(), caller.map(|caller| caller.principal.clone())),
     }
 }
 

@@ -25,8 +25,7 @@ use super::stream::ClientStream;
 use crate::http::body as limits;
 use crate::http::error::ErrorResponse;
 use budget::Taken;
-use gateway::identification::TokenMemory;
-use gateway::principals::Principal;
+use gateway::identification::{Identity, TokenMemory};
 use mcp::ReplyBody;
 
 use body::RestOfBody;
@@ -211,7 +210,7 @@ impl PlainConnection {
         bytes: &Bytes,
         peer: IpAddr,
         shared: &Shared,
-    ) -> (Result<(Option<Principal>, Bytes), ErrorResponse>, bool) {
+    ) -> (Result<(Option<Identity>, Bytes), ErrorResponse>, bool) {
         let admitted = shared.front.admit_plain(peer, head, &self.token).await;
         let end = head.length + head.body_length;
         if bytes.len() >= end {

@@ -59,6 +59,7 @@ fn noun_at(before: &[&str]) -> Option<ListedNoun> {
         ["get" | "update" | "delete", "group"] => ListedNoun::Group,
         ["update" | "delete", "mcp-client"] => ListedNoun::Client,
         ["update" | "delete", "user"] => ListedNoun::User,
+        ["delete", "grant"] => ListedNoun::Grant,
         _ => return None,
     })
 }

@@ -128,6 +128,7 @@ async fn gateway(invocation: &Invocation) -> Vec<Diagnosis> {
         Err(error) => Diagnosis::failed("database", error.to_string()),
     });
     checks.push(token(invocation).await);
+    checks.extend(sign_in(invocation).await);
     match remote.ask(ApiRequest::get(&["servers"])).await.and_then(|answer| answer.json()) {
         Ok(servers) => {
             checks.extend(servers.as_array().into_iter().flatten().map(|server| one(invocation, server)))
@@ -158,6 +159,21 @@ async fn token(invocation: &Invocation) -> Diagnosis {
         }
         Err(error) => Diagnosis::failed("token", error.to_string()),
     }
+}
+
+/// The steps of signing in, which the gateway tries itself. None where nobody can sign in, or for people who may not ask.
+async fn sign_in(invocation: &Invocation) -> Vec<Diagnosis> {
+    let request = ApiRequest::get(&["sign-in", "check"]);
+    let steps = invocation.remote.ask(request).await.and_then(|answer| answer.json());
+    let steps = steps.ok().and_then(|steps| steps.as_array().cloned()).unwrap_or_default();
+    let diagnose = |step: &Value| {
+        let (name, found) = (text(step, "step"), text(step, "text"));
+        match step["ok"] == true {
+            true => Diagnosis::ok(format!("sign-in, {name}: {found}")),
+            false => Diagnosis::failed(format!("sign-in, {name}"), found),
+        }
+    };
+    steps.iter().map(diagnose).collect()
 }
 
 fn one(invocation: &Invocation, server: &Value) -> Diagnosis {

@@ -25,6 +25,7 @@ mod export;
 mod files;
 mod flags;
 mod form_field;
+mod grants;
 mod groups;
 mod import;
 mod invocation;

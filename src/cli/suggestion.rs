@@ -14,6 +14,8 @@ pub enum ListedNoun {
     Group,
     Client,
     User,
+    /// Has ids in place of names.
+    Grant,
 }
 
 impl ListedNoun {
@@ -25,6 +27,7 @@ impl ListedNoun {
             ListedNoun::Group => ApiRequest::get(&["tool-groups"]),
             ListedNoun::Client => ApiRequest::get(&["clients"]),
             ListedNoun::User => ApiRequest::get(&["users"]),
+            ListedNoun::Grant => ApiRequest::get(&["grants"]),
         }
     }
 }
@@ -64,8 +67,16 @@ pub async fn names_of(invocation: &Invocation, noun: ListedNoun) -> Vec<String> 
         Ok(Value::Array(items)) => items,
         Ok(_) | Err(_) => Vec::new(),
     };
-    let names = items.iter().filter_map(|item| item["name"].as_str().or(item["username"].as_str()));
-    names.map(str::to_owned).collect()
+    let name = |item: &Value| match noun {
+        ListedNoun::User => item["username"].as_str().map(str::to_owned),
+        ListedNoun::Grant => item["id"].as_str().map(str::to_owned),
+        ListedNoun::Server
+        | ListedNoun::Tool
+        | ListedNoun::Prompt
+        | ListedNoun::Group
+        | ListedNoun::Client => item["name"].as_str().map(str::to_owned),
+    };
+    items.iter().filter_map(name).collect()
 }
 
 /// Returns the known name that is most similar; `None` if none is close, or if the name is known.

@@ -5,9 +5,9 @@ use clap::{Args, Subcommand};
 use super::error::UsageError;
 use super::invocation::Invocation;
 use super::switch::Switch;
-use super::{clients, groups, prompts, resources, servers, tools, users};
+use super::{clients, grants, groups, prompts, resources, servers, tools, users};
 
-/// List servers (the default), tools, prompts, resources, groups, clients or users
+/// List servers (the default), tools, prompts, resources, groups, clients, users or grants
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate list servers
@@ -27,6 +27,7 @@ enum ListNoun {
     Groups(groups::ListGroups),
     McpClients(clients::ListClients),
     Users(users::ListUsers),
+    Grants(grants::ListGrants),
 }
 
 pub async fn list(invocation: &Invocation, list: List) -> anyhow::Result<()> {
@@ -38,6 +39,7 @@ pub async fn list(invocation: &Invocation, list: List) -> anyhow::Result<()> {
         Some(ListNoun::Groups(_)) => groups::list(invocation).await,
         Some(ListNoun::McpClients(_)) => clients::list(invocation).await,
         Some(ListNoun::Users(_)) => users::list(invocation).await,
+        Some(ListNoun::Grants(_)) => grants::list(invocation).await,
     }
 }
 
@@ -208,7 +210,7 @@ pub async fn update(invocation: &Invocation, update: Update) -> anyhow::Result<(
     }
 }
 
-/// Delete a client, a user or a group
+/// Delete a client, a user or a group, or end a grant
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate delete group dev
@@ -224,6 +226,7 @@ enum DeleteNoun {
     McpClient(clients::DeleteClient),
     User(users::DeleteUser),
     Group(groups::DeleteGroup),
+    Grant(grants::DeleteGrant),
 }
 
 pub async fn delete(invocation: &Invocation, delete: Delete) -> anyhow::Result<()> {
@@ -231,5 +234,6 @@ pub async fn delete(invocation: &Invocation, delete: Delete) -> anyhow::Result<(
         DeleteNoun::McpClient(client) => clients::delete(invocation, client).await,
         DeleteNoun::User(user) => users::delete(invocation, user).await,
         DeleteNoun::Group(group) => groups::delete(invocation, group).await,
+        DeleteNoun::Grant(grant) => grants::delete(invocation, grant).await,
     }
 }

@@ -40,14 +40,16 @@ fn is_our_own(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let has_our_prefix = ["TOOLGATE_", "OIDC_", "POSTGRES_"].iter().any(|prefix| name.starts_with(prefix));
     let is_header = name.starts_with("OTEL_EXPORTER_OTLP_") && name.ends_with("HEADERS");
-    has_our_prefix || is_header || name == "INIT_SECRET" || name == "DATABASE_URL"
+    has_our_prefix
+        || is_header
+        || ["ADMIN_TOKEN_FILE", "DATABASE_URL", "INIT_SECRET"].contains(&name.as_ref())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GIVEN: [&str; 16] = [
+    const GIVEN: [&str; 17] = [
         "PATH",
         "LC_ALL",
         "http_proxy",
@@ -62,6 +64,7 @@ mod tests {
         "DATABASE_URL",
         "POSTGRES_PASSWORD",
         "TOOLGATE_PROXY",
+        "ADMIN_TOKEN_FILE",
         "OTEL_EXPORTER_OTLP_HEADERS",
         "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
     ];

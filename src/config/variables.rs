@@ -98,7 +98,8 @@ impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
         })
     }
 
-    fn list(
+    /// The parts of a value that are separated by commas, without empty ones.
+    pub fn list(
         &self,
         name: &str,
         wanted: &str,

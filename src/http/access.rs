@@ -16,13 +16,16 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::error::ErrorResponse;
-use super::guesses::source_of;
+use super::origin_check::Sender;
 use super::revocable::{UntilRevoked, until_revoked};
+use super::source_limit::source_of;
 use super::{Face, WebSettings, body};
+use crate::oauth::cookies::Cookie;
+use crate::oauth::external::Judged;
 use budget::Bound;
 use gateway::Catalog;
 use gateway::caller::Owner;
-use gateway::identification::TokenMemory;
+use gateway::identification::{Identity, TokenMemory};
 use gateway::principals::Principal;
 use model::{AuditOutcome, By, FieldError, Mode, Role};
 use telemetry::SignIn;
@@ -77,7 +80,7 @@ pub struct CurrentPrincipal(pub Option<Principal>);
 
 /// The sender of a request that another gateway forwarded, as identified there.
 #[derive(Clone)]
-pub struct ForwardedBy(pub CurrentPrincipal);
+pub struct ForwardedBy(pub Option<Identity>);
 
 impl CurrentPrincipal {
     /// Returns the owner of the caller's links to stateful servers.
@@ -109,6 +112,18 @@ impl FromRequestParts<Face> for ChangedBy {
     }
 }
 
+/// The address of the client that sent a request, for limits.
+pub struct Source(pub IpAddr);
+
+impl FromRequestParts<Face> for Source {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, face: &Face) -> Result<Self, Infallible> {
+        let peer = parts.extensions.get::<Peer>().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
+        Ok(Self(source(&face.settings, forwarded_for(&parts.headers), peer)))
+    }
+}
+
 fn by(principal: Option<&Principal>, address: Option<String>) -> By {
     match principal {
         Some(Principal::User(user)) => By::user(user.holder.username.as_str(), address),
@@ -136,27 +151,27 @@ impl Face {
         &self,
         access: AccessLevel,
         request: &AccessRequest<'_>,
-    ) -> Result<CurrentPrincipal, ErrorResponse> {
+    ) -> Result<Option<Identity>, ErrorResponse> {
         match (self.gateway.mode, access) {
-            (Mode::Development | Mode::Enterprise, AccessLevel::Open) => Ok(CurrentPrincipal(None)),
+            (Mode::Development | Mode::Enterprise, AccessLevel::Open) => Ok(None),
             (Mode::Development | Mode::Enterprise, _) if self.gateway.has_stale_rights() => {
                 Err(ErrorResponse::stale_rights())
             }
-            (Mode::Development, _) => Ok(CurrentPrincipal(None)),
+            (Mode::Development, _) => Ok(None),
             (Mode::Enterprise, AccessLevel::Development) => {
                 Err(ErrorResponse::unknown_route(request.method, request.path))
             }
             (Mode::Enterprise, AccessLevel::User | AccessLevel::Admin | AccessLevel::Client) => {
                 if !self.gateway.is_initialized() {
-                    return Err(ErrorResponse::forbidden("server is not initialized; send POST /init first"));
+                    return Err(ErrorResponse::not_initialized());
                 }
-                self.identify(access, request).await.map(|principal| CurrentPrincipal(Some(principal)))
+                self.identify(access, request).await.map(Some)
             }
         }
     }
 
-    /// Checks the access level and reads the body. Returns the request with its body and with the principal as
-    /// extension.
+    /// Checks the access level and reads the body. Returns the request with its body, and with the principal and what its
+    /// credential proves as extensions.
     pub async fn receive(&self, entrance: Entrance, request: Request) -> Result<Request, ErrorResponse> {
         let Entrance { access, takes_body } = entrance;
         let (mut head, body) = request.into_parts();
@@ -181,7 +196,10 @@ impl Face {
         }
         // The token may have been revoked while the body was being received.
         let caller = admit(&AccessRequest { is_repeated: true, ..asked }).await?;
-        head.extensions.insert(caller);
+        head.extensions.insert(CurrentPrincipal(caller.as_ref().map(|caller| caller.principal.clone())));
+        if let Some(identity) = caller {
+            head.extensions.insert(identity);
+        }
         Ok(Request::from_parts(head, body.into()))
     }
 
@@ -189,15 +207,13 @@ impl Face {
         &self,
         access: AccessLevel,
         request: &AccessRequest<'_>,
-    ) -> Result<Principal, ErrorResponse> {
+    ) -> Result<Identity, ErrorResponse> {
         let Some(token) = request.token else {
-            if access == AccessLevel::Admin {
-                self.note_refused_request(request, None);
-            }
-            return Err(ErrorResponse::no_token());
+            // Boxed, since agents do not need it.
+            return Box::pin(self.identify_without_token(access, request)).await;
         };
         let found = match self.gateway.identify(token, request.memory).await {
-            Some(principal) => Ok(principal),
+            Some(identity) => Ok(identity),
             // Boxed, since it is rarely needed.
             None => Box::pin(self.identify_unknown(token, access, request)).await,
         };
@@ -205,15 +221,88 @@ impl Face {
             let outcome = if found.is_ok() { SignIn::Recognized } else { SignIn::Refused };
             self.gateway.metrics.token_checked(outcome);
         }
-        let principal = found?;
-        if let Principal::User(user) = &principal {
+        self.check_access(access, found?, request)
+    }
+
+    async fn identify_without_token(
+        &self,
+        access: AccessLevel,
+        request: &AccessRequest<'_>,
+    ) -> Result<Identity, ErrorResponse> {
+        match self.identify_session(access, request).await? {
+            Some(identity) => self.check_access(access, identity, request),
+            None => {
+                if access == AccessLevel::Admin {
+                    self.note_refused_request(request, None);
+                }
+                Err(ErrorResponse::no_token())
+            }
+        }
+    }
+
+    fn check_access(
+        &self,
+        access: AccessLevel,
+        identity: Identity,
+        request: &AccessRequest<'_>,
+    ) -> Result<Identity, ErrorResponse> {
+        if let Principal::User(user) = &identity.principal {
             self.gateway.note_seen(user.holder.id);
         }
-        let checked = check_level(access, &principal);
+        let checked = check_level(access, &identity, request.path);
         if checked.is_err() && access == AccessLevel::Admin {
-            self.note_refused_request(request, Some(&principal));
+            self.note_refused_request(request, Some(&identity.principal));
         }
-        checked.map(|()| principal)
+        checked.map(|()| identity)
+    }
+
+    /// Finds the user or client with a token that a person entered on a page. Wrong tokens are counted as those of headers.
+    pub async fn identify_user(
+        &self,
+        token: &[u8],
+        headers: &HeaderMap,
+        Peer(peer): Peer,
+    ) -> Result<Identity, ErrorResponse> {
+        if self.gateway.has_stale_rights() {
+            return Err(ErrorResponse::stale_rights());
+        }
+        let request = AccessRequest {
+            method: "POST",
+            path: "",
+            route: "",
+            token: Some(token),
+            headers: None,
+            forwarded_for: forwarded_for(headers),
+            peer,
+            memory: None,
+            is_repeated: false,
+        };
+        match self.gateway.identify(token, None).await {
+            Some(identity) => Ok(identity),
+            None => self.identify_unknown(token, AccessLevel::User, &request).await,
+        }
+    }
+
+    /// Finds the user of a browser session. Pages of other origins can send the cookie, too, so changes need a proof that a
+    /// page of this gateway sent them.
+    async fn identify_session(
+        &self,
+        access: AccessLevel,
+        request: &AccessRequest<'_>,
+    ) -> Result<Option<Identity>, ErrorResponse> {
+        let (Some(server), Some(headers)) = (&self.sign_in, request.headers) else { return Ok(None) };
+        if access == AccessLevel::Client || headers.contains_key(header::AUTHORIZATION) {
+            return Ok(None);
+        }
+        let Some(cookie) = server.cookie(Cookie::Session, headers) else { return Ok(None) };
+        let Some(session) = self.gateway.session(cookie).await? else { return Ok(None) };
+        let is_read = matches!(request.method, "GET" | "HEAD" | "OPTIONS");
+        if !is_read && Sender::of(headers, &server.settings.url) != Sender::OwnPage {
+            return Err(ErrorResponse::forbidden(
+                "a change with a cookie needs the Origin of this gateway; use a token in the header Authorization",
+            ));
+        }
+        Ok(Some(Identity { principal: session.user, ends: session.ends, reach: None, grant: None }))
     }
 
     /// Decides about a token that no user or client is known to have.
@@ -222,7 +311,11 @@ impl Face {
         token: &[u8],
         access: AccessLevel,
         request: &AccessRequest<'_>,
-    ) -> Result<Principal, ErrorResponse> {
+    ) -> Result<Identity, ErrorResponse> {
+        // Expired access tokens are sent all the time, by agents that share addresses: no guesses, and nothing to note.
+        if self.gateway.has_issued(token) {
+            return self.gateway.identify_anew(token).await?.ok_or_else(ErrorResponse::wrong_token);
+        }
         let refuse = |error: ErrorResponse| {
             let action = if access == AccessLevel::Client { CLIENT_SIGN_IN } else { SIGN_IN };
             let by = By::anonymous(Some(self.network(request.forwarded_for, request.peer)));
@@ -231,6 +324,15 @@ impl Face {
         };
         if self.gateway.was_valid_lately(token) {
             return Err(refuse(ErrorResponse::wrong_token()));
+        }
+        let external = self.sign_in.as_ref().and_then(|server| server.external.as_ref());
+        if let Some(external) = external.filter(|_| access == AccessLevel::Client) {
+            let address = source(&self.settings, request.forwarded_for, request.peer).to_string();
+            match external.judge(self, token, request.path, Some(address)).await? {
+                Judged::Identity(identity) => return Ok(*identity),
+                Judged::Refused => return Err(refuse(ErrorResponse::wrong_token())),
+                Judged::Foreign => {}
+            }
         }
         self.count_guess(request.forwarded_for, request.peer).map_err(refuse)?;
         self.gateway.identify_anew(token).await?.ok_or_else(|| refuse(ErrorResponse::wrong_token()))
@@ -287,9 +389,18 @@ impl Face {
     }
 }
 
-/// Checks that a user or client may use routes of a level.
-fn check_level(access: AccessLevel, principal: &Principal) -> Result<(), ErrorResponse> {
-    match (access, principal) {
+/// Checks that a user or client may use routes of a level, and that the credential is for the path.
+fn check_level(access: AccessLevel, identity: &Identity, path: &str) -> Result<(), ErrorResponse> {
+    if let Some(reach) = &identity.reach {
+        return match access {
+            AccessLevel::Client if reach.covers(path) => Ok(()),
+            AccessLevel::Client => Err(ErrorResponse::token_for_elsewhere()),
+            AccessLevel::Open | AccessLevel::User | AccessLevel::Admin | AccessLevel::Development => {
+                Err(ErrorResponse::token_of("agents", "users"))
+            }
+        };
+    }
+    match (access, &identity.principal) {
         (AccessLevel::Client, Principal::Client(_)) => Ok(()),
         (AccessLevel::Client, Principal::User(_)) => Err(ErrorResponse::token_of("users", "MCP clients")),
         (_, Principal::Client(_)) => Err(ErrorResponse::token_of("MCP clients", "users")),
@@ -305,7 +416,7 @@ fn check_level(access: AccessLevel, principal: &Principal) -> Result<(), ErrorRe
 }
 
 /// Compares two secrets in a time that tells nothing about where they differ.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     let (one, other) = (Sha256::digest(one), Sha256::digest(other));
     one.iter().zip(&other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
 }
@@ -318,6 +429,8 @@ pub struct AccessRequest<'a> {
     pub route: &'a str,
     /// The bearer token; `None` if it is missing or malformed.
     pub token: Option<&'a [u8]>,
+    /// All headers, for the cookie of a browser session; `None` where no cookie counts.
+    pub headers: Option<&'a HeaderMap>,
     /// The last header with the addresses that proxies saw.
     pub forwarded_for: Option<&'a str>,
     pub peer: IpAddr,
@@ -332,7 +445,8 @@ impl<'a> AccessRequest<'a> {
         let (token, forwarded_for) = (bearer_token(&head.headers), forwarded_for(&head.headers));
         let (method, path) = (head.method.as_str(), head.uri.path());
         let route = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-        Self { method, path, route, token, forwarded_for, peer, memory: None, is_repeated: false }
+        let headers = Some(&head.headers);
+        Self { method, path, route, token, headers, forwarded_for, peer, memory: None, is_repeated: false }
     }
 }
 
@@ -352,7 +466,7 @@ pub async fn pass(
         Ok(request) => request,
         Err(error) => return page.unwrap_or_else(|| error.into_response()),
     };
-    let caller = request.extensions().get::<CurrentPrincipal>().and_then(|caller| caller.0.clone());
+    let caller = request.extensions().get::<Identity>().cloned();
     let is_change = !request.method().is_safe();
     let answer = async {
         let mut answer = next.run(request).await;
@@ -362,13 +476,13 @@ pub async fn pass(
         answer
     };
     match (caller, entrance.access) {
-        // Only reads and calls end with their token. Changes run to the end, even one that revokes the admin's own
+        // Only reads and calls end with their credential. Changes run to the end, even one that revokes the admin's own
         // token.
-        (Some(principal), access) if access == AccessLevel::User || !is_change => {
-            let revoked = principal.revoked();
-            let answer = until_revoked(Some(revoked), answer).await;
+        (Some(identity), access) if access == AccessLevel::User || !is_change => {
+            let revoked = identity.ends;
+            let answer = until_revoked(Some(&revoked), answer).await;
             answer.map_or_else(IntoResponse::into_response, |answer| {
-                answer.map(|body| Body::new(UntilRevoked::new(body, revoked)))
+                answer.map(|body| Body::new(UntilRevoked::new(body, &revoked)))
             })
         }
         (Some(_) | None, _) => answer.await,

@@ -16,6 +16,7 @@ use super::access::{CurrentPrincipal, ForwardedBy};
 use super::error::Elsewhere;
 use gateway::Gateway;
 use gateway::caller::Owner;
+use gateway::identification::Identity;
 use model::PrincipalId;
 use wire::meta;
 
@@ -109,7 +110,7 @@ impl RestRequest {
         *request.method_mut() = Method::try_from(self.method.as_str()).ok()?;
         *request.uri_mut() = Uri::try_from(self.uri).ok()?;
         *request.headers_mut() = headers;
-        request.extensions_mut().insert(ForwardedBy(CurrentPrincipal(principal)));
+        request.extensions_mut().insert(ForwardedBy(principal.map(Identity::of_holder)));
         Some(request)
     }
 }

@@ -38,6 +38,24 @@ impl ErrorResponse {
         Self { status, sentence: sentence.into(), header: None, code: None, elsewhere: None }
     }
 
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub fn is_unauthorized(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+    }
+
+    /// The same response with another challenge.
+    pub fn with_challenge(self, challenge: &str) -> Self {
+        let value = HeaderValue::from_str(challenge).expect("challenges are made of URLs and words of ours");
+        Self { header: Some((header::WWW_AUTHENTICATE, value)), ..self }
+    }
+
+    pub fn not_initialized() -> Self {
+        Self::forbidden("server is not initialized; send POST /init first")
+    }
+
     pub fn sentence(&self) -> &str {
         &self.sentence
     }
@@ -87,6 +105,12 @@ impl ErrorResponse {
         ))
     }
 
+    pub fn token_for_elsewhere() -> Self {
+        Self::unauthorized(
+            "the token in the header \"Authorization: Bearer <token>\" is for another MCP endpoint than this one",
+        )
+    }
+
     pub fn revoked_token() -> Self {
         Self::unauthorized("the token in the header \"Authorization: Bearer <token>\" was revoked")
     }
@@ -101,6 +125,12 @@ impl ErrorResponse {
     pub fn starting() -> Self {
         let header = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
         let sentence = "the gateway is starting and waits for its database; try again in a moment";
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
+    }
+
+    /// Something that a request depends on does not answer.
+    pub fn unavailable(sentence: impl Into<String>) -> Self {
+        let header = Some((header::RETRY_AFTER, HeaderValue::from_static("5")));
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
     }
 

@@ -15,7 +15,6 @@ pub mod dashboard;
 pub mod elsewhere;
 pub mod error;
 pub mod extract;
-pub mod guesses;
 pub mod landing;
 pub mod openapi;
 pub mod origin_check;
@@ -23,6 +22,7 @@ pub mod pages;
 pub mod record;
 pub mod reply;
 pub mod revocable;
+pub mod source_limit;
 pub mod stream;
 pub mod system;
 pub mod trail;
@@ -39,16 +39,19 @@ use gateway::Gateway;
 use mcp::Mcp;
 use model::Secret;
 
+use crate::oauth::AuthorizationServer;
 use assets::Assets;
 use elsewhere::OtherGateways;
-use guesses::Guesses;
+use source_limit::SourceLimit;
 
 /// The state that every handler gets.
 #[derive(Clone)]
 pub struct Face {
     pub gateway: Arc<Gateway>,
     pub settings: Arc<WebSettings>,
-    pub guesses: Arc<Guesses>,
+    pub guesses: Arc<SourceLimit>,
+    /// The authorization server; `None` where nobody can sign in.
+    pub sign_in: Option<Arc<AuthorizationServer>>,
     pub about: Arc<About>,
     pub others: Weak<dyn OtherGateways>,
     /// The face for agents, which knows their sessions; set once it is started.

@@ -47,6 +47,34 @@ pub fn check_name(settings: &WebSettings, host: &str) -> Result<(), ErrorRespons
     }
 }
 
+/// The page that sent a request, as its headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A page of this gateway, or the person, by typing the address.
+    OwnPage,
+    /// A page of another origin. One of `ALLOWED_ORIGINS` is such a page, too.
+    OtherPage,
+    /// No browser, or one that tells nothing about it.
+    Unknown,
+}
+
+impl Sender {
+    /// `own` is the address of this gateway, of which scheme, host and port count.
+    pub fn of(headers: &HeaderMap, own: &Url) -> Self {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        if let Some(origin) = origins.next() {
+            let is_own = origin.to_str().is_ok_and(|text| text == own.origin().ascii_serialization());
+            return if is_own && origins.next().is_none() { Sender::OwnPage } else { Sender::OtherPage };
+        }
+        let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+        match headers.contains_key(SEC_FETCH_SITE) {
+            false => Sender::Unknown,
+            true if sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none")) => Sender::OwnPage,
+            true => Sender::OtherPage,
+        }
+    }
+}
+
 /// How pages of other loopback origins may use a route, if the gateway listens on loopback only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalPages {
@@ -173,6 +201,39 @@ mod tests {
         let builder = axum::http::Request::builder().method(method).uri("/");
         let request = headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value));
         request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn the_sender_of_a_request_is_known_by_its_origin_or_site() {
+        let sender = |own: &str, headers: &[(&str, &str)]| {
+            Sender::of(&head("POST", headers).headers, &Url::parse(own).unwrap())
+        };
+        let gate = |headers: &[(&str, &str)]| sender("https://gate.example", headers);
+        assert_eq!(gate(&[]), Sender::Unknown);
+        for own in [
+            &[("origin", "https://gate.example")][..],
+            &[("sec-fetch-site", "same-origin")],
+            &[("sec-fetch-site", "none")],
+            &[("origin", "https://gate.example"), ("sec-fetch-site", "same-origin")],
+        ] {
+            assert_eq!(gate(own), Sender::OwnPage, "{own:?}");
+        }
+        for other in [
+            &[("origin", "http://gate.example")][..],
+            &[("origin", "https://gate.example:8443")],
+            &[("origin", "https://app.example")],
+            &[("origin", "null")],
+            &[("origin", "")],
+            &[("origin", "https://gate.example"), ("origin", "https://gate.example")],
+            &[("origin", "https://app.example"), ("sec-fetch-site", "same-origin")],
+            &[("sec-fetch-site", "same-site")],
+            &[("sec-fetch-site", "cross-site")],
+            &[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")],
+        ] {
+            assert_eq!(gate(other), Sender::OtherPage, "{other:?}");
+        }
+        assert_eq!(sender("http://localhost:80/", &[("origin", "http://localhost")]), Sender::OwnPage);
+        assert_eq!(sender("http://localhost:8080", &[("origin", "http://localhost:8080")]), Sender::OwnPage);
     }
 
     #[test]

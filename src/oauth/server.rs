@@ -1,0 +1,141 @@
+//! What the endpoints of the authorization server share: its settings, its seals and its rate limits.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use url::Url;
+
+use super::external::ExternalTokens;
+use super::{authorize, login, provider_login, register, revoke, token};
+use crate::http::Face;
+use crate::http::error::ErrorResponse;
+use crate::http::source_limit::SourceLimit;
+use gateway::sign_in::PeopleRules;
+use model::oauth::registration::SoftwareRules;
+use seal::PurposeSeal;
+use store::Store;
+use upstream::sign_in::{ClientDocuments, IdentityProvider, Web};
+
+/// What the operator can set.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// `PUBLIC_URL`, without a path.
+    pub url: Url,
+    pub rules: SoftwareRules,
+    /// Whether software may register itself (`OAUTH_DCR`).
+    pub has_registration: bool,
+    /// `JWT_ISSUER`: the authorization server in place of this one.
+    pub external_issuer: Option<String>,
+}
+
+/// What is asked outside of this gateway, and how its answers are judged.
+pub struct Outside {
+    pub documents: ClientDocuments,
+    pub provider: Option<Arc<IdentityProvider>>,
+    pub people: PeopleRules,
+    pub external: Option<ExternalTokens>,
+    pub web: Web,
+}
+
+/// Exists only if people can sign in: in enterprise mode, with `PUBLIC_URL` and without `OAUTH=off`.
+pub struct AuthorizationServer {
+    pub settings: ServerSettings,
+    /// The issuer: `PUBLIC_URL` without a trailing slash.
+    pub issuer: String,
+    /// Seals the client ids of registrations.
+    pub client_ids: PurposeSeal,
+    /// Seals what a browser keeps while a person is at the identity provider.
+    pub sign_ins: PurposeSeal,
+    /// The limit of registrations.
+    pub registrations: SourceLimit,
+    /// What software publishes about itself.
+    pub documents: ClientDocuments,
+    /// The identity provider; `None` if people sign in with their token.
+    pub provider: Option<Arc<IdentityProvider>>,
+    /// Who may sign in there.
+    pub people: PeopleRules,
+    /// Tokens of the external issuer, if there is one.
+    pub external: Option<ExternalTokens>,
+    /// For requests to this gateway itself, which find out whether agents can reach it.
+    pub web: Web,
+}
+
+impl AuthorizationServer {
+    pub fn new(settings: ServerSettings, store: &Store, outside: Outside) -> Self {
+        let Outside { documents, provider, people, external, web } = outside;
+        Self {
+            issuer: settings.url.as_str().trim_end_matches('/').to_owned(),
+            settings,
+            client_ids: store.seal_for("oauth client id"),
+            sign_ins: store.seal_for("sign-in"),
+            registrations: SourceLimit::per_minute(100),
+            documents,
+            provider,
+            people,
+            external,
+            web,
+        }
+    }
+
+    /// Whether browsers reach it with https.
+    pub fn is_https(&self) -> bool {
+        self.settings.url.scheme() == "https"
+    }
+}
+
+/// Nobody can sign in here, so the routes for it do not exist.
+fn nobody(path: &str) -> ErrorResponse {
+    ErrorResponse::not_here(format!(
+        "nobody can sign in here, so {path} does not exist; start the gateway in enterprise mode with PUBLIC_URL, and \
+         without OAUTH=off"
+    ))
+}
+
+/// The answer to a wrong method, if it is one of a route for signing in where nobody can.
+pub fn missing(face: &Face, path: &str) -> Option<ErrorResponse> {
+    let is_ours = path.starts_with("/.well-known/oauth-")
+        || [
+            authorize::PATH,
+            token::PATH,
+            register::PATH,
+            revoke::PATH,
+            login::PATH,
+            login::LOGOUT,
+            provider_login::PATH,
+        ]
+        .contains(&path);
+    (is_ours && face.sign_in.is_none()).then(|| nobody(path))
+}
+
+/// Extracts what signing in needs. 404 where nobody can sign in, 403 before initialization.
+pub struct SigningIn(pub Arc<AuthorizationServer>);
+
+/// The same for the endpoints of the authorization server, which do not exist beside an external one.
+pub struct Issuing(pub Arc<AuthorizationServer>);
+
+impl FromRequestParts<Face> for SigningIn {
+    type Rejection = ErrorResponse;
+
+    async fn from_request_parts(parts: &mut Parts, face: &Face) -> Result<Self, ErrorResponse> {
+        let Some(server) = &face.sign_in else { return Err(nobody(parts.uri.path())) };
+        match face.gateway.is_initialized() {
+            true => Ok(Self(server.clone())),
+            false => Err(ErrorResponse::not_initialized()),
+        }
+    }
+}
+
+impl FromRequestParts<Face> for Issuing {
+    type Rejection = ErrorResponse;
+
+    async fn from_request_parts(parts: &mut Parts, face: &Face) -> Result<Self, ErrorResponse> {
+        let SigningIn(server) = SigningIn::from_request_parts(parts, face).await?;
+        match &server.settings.external_issuer {
+            None => Ok(Self(server)),
+            Some(issuer) => Err(ErrorResponse::not_here(format!(
+                "this gateway issues no tokens; JWT_ISSUER names {issuer} for that"
+            ))),
+        }
+    }
+}
