@@ -8,7 +8,9 @@ pub mod runner;
 pub mod supervisor;
 mod targets;
 
-use targets::{body, head, import, input, patch, request, response, session, sse, state, template};
+use targets::{
+    authorize, body, head, import, input, jwt, patch, request, response, session, sse, state, template,
+};
 
 pub struct Target {
     pub name: &'static str,
@@ -29,7 +31,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "body", run: body::run, dictionary: body::DICTIONARY },
     Target { name: "session", run: session::run, dictionary: session::DICTIONARY },
     Target { name: "input", run: input::run, dictionary: input::DICTIONARY },
+    Target { name: "jwt", run: jwt::run, dictionary: jwt::DICTIONARY },
     Target { name: "state", run: state::run, dictionary: state::DICTIONARY },
+    Target { name: "authorize", run: authorize::run, dictionary: authorize::DICTIONARY },
 ];
 
 pub fn find(name: &str) -> Option<&'static Target> {

@@ -6,6 +6,7 @@ use http_body_util::BodyExt;
 use serde_json::json;
 use toolgate::routes::{self, AccessLevel};
 
+use crate::support::grants::grant;
 use crate::support::{Answer, TestApp, bearer, client};
 
 /// The methods used on MCP endpoints.
@@ -52,6 +53,8 @@ struct Callers {
     user: String,
     admin: String,
     client: String,
+    /// The access token of software that acts for an admin.
+    agent: String,
     /// Callers with an invalid token, and callers without a token.
     strangers: Vec<Option<String>>,
 }
@@ -68,6 +71,7 @@ async fn callers(app: &TestApp) -> Callers {
         user: bearer(&user),
         admin: bearer(&app.create_user("boss", "admin").await),
         client: bearer(&app.create_client("agent", &["*"]).await),
+        agent: bearer(grant(app, "admin", "").await.access.expose()),
         strangers: malformed.map(Some).into_iter().chain(wrong).chain([None]).collect(),
     }
 }
@@ -77,9 +81,12 @@ async fn in_enterprise_mode_every_route_enforces_its_access_level() {
     let app = TestApp::start_enterprise_with(|config| config.trust_proxy = true).await;
     let callers = callers(&app).await;
     for (method, path, access) in every_route() {
-        for (who, authorization) in
-            [("user", &callers.user), ("admin", &callers.admin), ("client", &callers.client)]
-        {
+        for (who, authorization) in [
+            ("user", &callers.user),
+            ("admin", &callers.admin),
+            ("client", &callers.client),
+            ("agent of an admin", &callers.agent),
+        ] {
             let (status, sentence) = ask(&app, &method, &path, Some(authorization)).await;
             let said = format!("{method} {path} ({access:?}) by {who}: {status} {sentence}");
             match (access, who) {
@@ -92,7 +99,9 @@ async fn in_enterprise_mode_every_route_enforces_its_access_level() {
                 (AccessLevel::Open, _)
                 | (AccessLevel::User, "user" | "admin")
                 | (AccessLevel::Admin, "admin")
-                | (AccessLevel::Client, "client") => assert!(passed(status, &sentence), "{said}"),
+                | (AccessLevel::Client, "client" | "agent of an admin") => {
+                    assert!(passed(status, &sentence), "{said}")
+                }
                 (AccessLevel::User | AccessLevel::Admin | AccessLevel::Client, _) => {
                     assert_eq!(status, 401, "{said}")
                 }
@@ -141,8 +150,8 @@ async fn in_development_mode_no_token_is_needed_and_there_are_no_users() {
         for authorization in [None, Some("Bearer garbage-garbage"), Some("Basic x")] {
             let (status, sentence) = ask(&app, &method, &path, authorization).await;
             let said = format!("{method} {path} with {authorization:?}: {status} {sentence}");
-            let needs_users = ["/api/v0/users", "/api/v0/clients", "/api/v0/idp-groups", "/api/v0/access/"];
-            if needs_users.iter().any(|prefix| path.starts_with(prefix)) {
+            let nouns = ["users", "clients", "grants", "oauth-clients", "idp-groups", "access/"];
+            if nouns.iter().any(|noun| path.starts_with(&format!("/api/v0/{noun}"))) {
                 assert!(status == 403 && sentence.contains("only allowed in enterprise mode"), "{said}");
             } else {
                 assert!(passed(status, &sentence), "{said}");

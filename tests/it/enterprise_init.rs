@@ -1,8 +1,9 @@
 //! Initialization of an enterprise gateway, the mode of a database, and `reset-admin` for a lost token.
 
-use model::{Mode, Secret};
+use model::{Mode, Secret, Token};
 use serde_json::json;
 use tempfile::TempDir;
+use toolgate::config::Config;
 
 use crate::support::process::{Process, command, run};
 use crate::support::{TestApp, client};
@@ -36,11 +37,38 @@ async fn initialization_gives_the_admin_token_once() {
         app.send("POST", "/init", &[], body).await.expect(400).error();
         app.send("POST", "/init", &[], r#"{"mode":"development"}"#).await.expect(400).error();
         let whoami = app.send_as(&token, "GET", "/api/v0/users/whoami", json!({})).await.expect(200).json();
-        assert_eq!(whoami, json!({"username": "admin", "role": "admin"}));
+        assert_eq!(whoami, json!({"username": "admin", "role": "admin", "allow_list": ["*"]}));
         app = app.restart().await;
         app.send("POST", "/init", &[], body).await.expect(400).error();
         app.send_as(&token, "GET", "/api/v0/users", json!({})).await.expect(200);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_with_a_token_for_its_admin_initializes_itself_once() {
+    let with = |token: &str| {
+        let token = Token::parse(token).unwrap();
+        move |config: &mut Config| {
+            config.mode = Mode::Enterprise;
+            config.sign_in.admin_token = Some(token);
+        }
+    };
+    let app = TestApp::start_with(with("first-token")).await;
+    let whoami =
+        app.send_as("first-token", "GET", "/api/v0/users/whoami", json!({})).await.expect(200).json();
+    assert_eq!((&whoami["username"], &whoami["role"]), (&json!("admin"), &json!("admin")));
+    app.post("/init", json!({})).await.expect(400);
+    let entries = app.send_as("first-token", "GET", "/api/v0/audit", json!({})).await.expect(200).text();
+    assert!(entries.contains("gateway.initialize") && !entries.contains("first-token"), "{entries}");
+    // Once it is initialized, the file changes nothing.
+    let app = app.restart_with(with("second-token")).await;
+    app.send_as("first-token", "GET", "/api/v0/users", json!({})).await.expect(200);
+    app.send_as("second-token", "GET", "/api/v0/users", json!({})).await.expect(401);
+    let development = |config: &mut Config| {
+        with("first-token")(config);
+        config.mode = Mode::Development;
+    };
+    TestApp::start_with(development).await.get("/api/v0/servers").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +207,7 @@ async fn reset_admin_makes_a_new_token_beside_a_stopped_gateway() {
     let gateway = Process::start_in(folder, &ENTERPRISE).await;
     as_admin(&gateway, &lost, "GET", "/api/v0/users/whoami", "").await.expect(401);
     let whoami = as_admin(&gateway, &found, "GET", "/api/v0/users/whoami", "").await.expect(200).json();
-    assert_eq!(whoami, json!({"username": "admin", "role": "admin"}));
+    assert_eq!(whoami, json!({"username": "admin", "role": "admin", "allow_list": ["*"]}));
     as_admin(&gateway, "Bearer the-token-of-the-boss", "GET", "/api/v0/users", "").await.expect(200);
     gateway.signal(libc::SIGTERM);
     let (_, _folder) = gateway.end().await;

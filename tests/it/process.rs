@@ -160,6 +160,8 @@ async fn a_wrong_value_is_one_sentence_that_names_the_variable() {
         ("TRUST_PROXY", "yes"),
         ("ALLOWED_ORIGINS", "*"),
         ("OAUTH_ALLOW_PRIVATE", "x"),
+        ("OAUTH", "x"),
+        ("OIDC_ISSUER", "http://idp.example"),
         ("OTEL_ENABLED", "on"),
         ("RUST_LOG", "toolgate=nolevel"),
         ("LOG_FORMAT", "xml"),

@@ -9,6 +9,7 @@ mod catalog;
 mod cut_off;
 mod drain;
 mod gateways;
+mod grants;
 mod homes;
 mod leases;
 mod load;

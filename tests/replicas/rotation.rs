@@ -8,6 +8,7 @@ use tokio::process::Command;
 use toolgate::app::App;
 use toolgate::config::Config;
 
+use super::support::grants::{by, grant};
 use super::support::process::{Ended, run};
 use super::support::{Agent, Behaviour, Fake, TestApp, bearer, database, eventually};
 
@@ -50,8 +51,9 @@ async fn the_key_is_replaced_while_gateways_run() {
     let begun = result(&rotate(&folder, &config, &old, &new, &[]).await);
     assert_eq!(begun["finished"], json!(false), "{begun}");
     assert_eq!(begun["waiting_for"].as_array().unwrap().len(), 2, "{begun}");
-    // The server, the admin, the user and the client, an entry of the audit for each of them, and the key of the audit.
-    assert_eq!((&begun["rows"], &begun["unreadable"]), (&json!(9), &json!([])), "{begun}");
+    // The server, the admin, the user and the client, an entry of the audit for each of them, and the keys of the audit and of
+    // checksums.
+    assert_eq!((&begun["rows"], &begun["unreadable"]), (&json!(10), &json!([])), "{begun}");
     assert_eq!(agent.call_text("s__echo", json!({ "text": "old" })).await, "old");
     let between = first.create_user("between", "user").await;
     accepts(&second, &between).await;
@@ -102,9 +104,14 @@ async fn a_token_that_was_deleted_under_the_old_key_is_remembered_under_the_new_
     let (old, new) = (config.secret_key.clone().unwrap(), database::key());
     let gone = first.create_user("gone", "user").await;
     first.delete("/api/v0/users/gone").await;
+    let tokens = grant(&first, "admin", "").await;
     let folder = first.folder.path().to_owned();
     result(&rotate(&folder, &config, &old, &new, &[]).await);
     let second = TestApp::start_beside_with(&first, |own| own.secret_key = Some(new.clone())).await;
+    // An access token that was made under the old key works under the new one, too.
+    Agent::connect_as(&second, "/mcp", tokens.access.expose()).await;
+    let renewed = second.gateway().renew_tokens(tokens.refresh.expose(), None, &by()).await.unwrap();
+    Agent::connect_as(&first, "/mcp", renewed.access.expose()).await;
     first.stop().await;
     // More than the limit for wrong tokens; one that was valid a short time ago does not count.
     for _ in 0..450 {

@@ -146,7 +146,9 @@ async fn a_gateway_that_is_refused_does_not_migrate_the_database() {
     place
         .execute(
             "DROP TABLE homes; DROP TABLE calls; DROP TABLE call_counts; DROP TABLE audit; DROP TABLE audit_head;
-            DROP TABLE idp_users; DROP TABLE idp_groups; ALTER TABLE clients DROP COLUMN jwt_subject;
+            DROP TABLE refresh_tokens; DROP TABLE user_grants; DROP TABLE grant_codes; DROP TABLE consents;
+            DROP TABLE browser_sessions; DROP TABLE oauth_clients; DROP TABLE token_keys;
+            DROP TABLE idp_users; DROP TABLE idp_groups; DROP TABLE idp_tokens; ALTER TABLE clients DROP COLUMN jwt_subject;
             ALTER TABLE users DROP COLUMN allow_list; ALTER TABLE users DROP COLUMN is_disabled;
             ALTER TABLE users DROP COLUMN last_seen_at; ALTER TABLE replicas DROP COLUMN keys;
             DELETE FROM _sqlx_migrations WHERE version > 14",

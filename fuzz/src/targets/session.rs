@@ -62,9 +62,9 @@ pub fn run(input: &[u8]) {
 
 fn viewers() -> [Viewer; 3] {
     [
-        Viewer { scope: Scope::Everything, client: None },
-        Viewer { scope: Scope::Group("dev".into()), client: Some(PrincipalId(7)) },
-        Viewer { scope: Scope::Server("a".into()), client: None },
+        Viewer { scope: Scope::Everything, principal: None },
+        Viewer { scope: Scope::Group("dev".into()), principal: Some(PrincipalId(7)) },
+        Viewer { scope: Scope::Server("a".into()), principal: None },
     ]
 }
 

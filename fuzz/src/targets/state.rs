@@ -93,7 +93,7 @@ pub fn run(input: &[u8]) {
 }
 
 fn bond(client: u64, request: &'static [u8]) -> Bond {
-    let viewer = Viewer { scope: Scope::Everything, client: Some(PrincipalId(client)) };
+    let viewer = Viewer { scope: Scope::Everything, principal: Some(PrincipalId(client)) };
     let request = Bytes::from_static(request);
     Bond::of(&viewer, &request)
 }

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway::Gateway;
 use gateway::audit::Auditing;
 use gateway::recorder::Recording;
-use model::Mode;
+use model::{Mode, WallClock};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolgate::app::App;
-use toolgate::config::{Bind, Config};
+use toolgate::config::{Bind, Config, SignInSettings};
 
 use super::balancer::Balancer;
 use super::client::{self, Answer, Events};
@@ -28,6 +29,7 @@ pub struct TestApp {
     /// On a server; `None` if it is a file in the folder.
     database: Option<Arc<Database>>,
     pub balancer: Option<Balancer>,
+    gateway: Option<Arc<Gateway>>,
     config: Config,
     shutdown: CancellationToken,
     hurry: CancellationToken,
@@ -81,6 +83,7 @@ impl TestApp {
             config: config(folder.path()),
             folder,
             balancer: None,
+            gateway: None,
             database: None,
             authorization,
             shutdown: CancellationToken::new(),
@@ -122,6 +125,7 @@ impl TestApp {
     async fn run(folder: TempDir, database: Option<Arc<Database>>, config: Config) -> Self {
         let app = App::build(&config).await.expect("the gateway starts");
         let address = app.addresses()[0].to_string();
+        let gateway = Some(app.gateway().clone());
         let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
         let serving = tokio::spawn(app.serve(shutdown.clone(), hurry.clone()));
         Self {
@@ -129,6 +133,7 @@ impl TestApp {
             folder,
             database,
             balancer: None,
+            gateway,
             authorization: None,
             config,
             shutdown,
@@ -148,10 +153,27 @@ impl TestApp {
     /// Stops and starts again on the same database; the port may change.
     pub async fn restart(mut self) -> Self {
         self.stop().await;
+        self.gateway = None;
         let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
         let mut app = Self::run(folder, self.database.clone(), self.config.clone()).await;
         app.authorization = self.authorization.take();
         app
+    }
+
+    /// The same with other settings.
+    pub async fn restart_with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self.restart().await
+    }
+
+    /// The core of a gateway in this process.
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        self.gateway.as_ref().expect("the gateway runs in this process")
+    }
+
+    /// The clock by which credentials expire.
+    pub fn clock(&self) -> &WallClock {
+        &self.config.clock
     }
 
     pub fn database(&self) -> &Path {
@@ -335,11 +357,13 @@ pub fn config(folder: &Path) -> Config {
         tls: None,
         oauth_allow_private: false,
         oauth_session_life: Duration::from_secs(600),
+        clock: WallClock::default(),
         internal_url: None,
         stale_rights: Duration::from_secs(300),
         recording: Recording::default(),
         auditing: Auditing::default(),
         telemetry: false,
+        sign_in: SignInSettings::default(),
         traces: None,
         child_env: std::env::vars_os().collect(),
         stdio_user: None,

@@ -21,6 +21,125 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/.well-known/oauth-authorization-server": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the metadata of the authorization server. */
+        get: operations["get_well_known_oauth_authorization_server"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/oauth-protected-resource": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns where agents get tokens for all MCP endpoints. */
+        get: operations["get_well_known_oauth_protected_resource"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/oauth-protected-resource/mcp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns where agents get tokens for `/mcp`. */
+        get: operations["get_well_known_oauth_protected_resource_mcp"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/oauth-protected-resource/sse": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns where agents get tokens for `/sse`. */
+        get: operations["get_well_known_oauth_protected_resource_sse"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/oauth-protected-resource/v0/groups/{name}/mcp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns where agents get tokens for the endpoint of a group. */
+        get: operations["get_well_known_oauth_protected_resource_v0_groups_name_mcp"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/oauth-protected-resource/v0/groups/{name}/sse": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns where agents get tokens for the HTTP+SSE endpoint of a group. */
+        get: operations["get_well_known_oauth_protected_resource_v0_groups_name_sse"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/oauth-protected-resource/v0/servers/{name}/mcp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns where agents get tokens for the endpoint of a server. */
+        get: operations["get_well_known_oauth_protected_resource_v0_servers_name_mcp"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/activity": {
         parameters: {
             query?: never;
@@ -426,6 +545,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/access/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns whether a user or client may use a tool, a prompt or a server, and by which rules.
+         * @description A user who is not an admin may ask about themself, and learns only whether it is allowed.
+         */
+        get: operations["get_api_v0_access_explain"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v0/audit": {
         parameters: {
             query?: never;
@@ -542,6 +681,110 @@ export interface paths {
         post?: never;
         /** Deletes a client; its token stops working at once. */
         delete: operations["delete_api_v0_clients_name"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists grants, the newest first: those of all users for an admin, else one's own. */
+        get: operations["get_api_v0_grants"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/grants/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Ends a grant: its tokens stop working at once. The user is asked again before the software gets another one. */
+        delete: operations["delete_api_v0_grants_id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/idp-groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the groups of the identity provider that have rules. */
+        get: operations["get_api_v0_idp_groups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/idp-groups/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Creates or replaces the rules of a group of the identity provider. */
+        put: operations["put_api_v0_idp_groups_name"];
+        post?: never;
+        /** Deletes the rules of a group of the identity provider. Those of `*` can only be changed. */
+        delete: operations["delete_api_v0_idp_groups_name"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/oauth-clients": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the software that admins registered, the newest first. */
+        get: operations["get_api_v0_oauth_clients"];
+        put?: never;
+        /** Registers software, and returns its client id and secret. */
+        post: operations["post_api_v0_oauth_clients"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v0/oauth-clients/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Deletes software; its grants end at once. */
+        delete: operations["delete_api_v0_oauth_clients_id"];
         options?: never;
         head?: never;
         patch?: never;
@@ -863,6 +1106,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v0/sign-in/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tries each step that an agent takes to sign somebody in. */
+        get: operations["get_api_v0_sign_in_check"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v0/stats": {
         parameters: {
             query?: never;
@@ -1143,6 +1403,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/authorize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows the page on which a person signs in, or decides whether an agent may act for them. Redirects to the agent with a code
+         *     if they have agreed before.
+         */
+        get: operations["get_authorize"];
+        put?: never;
+        /** Takes the decision of a person, and redirects to the agent. */
+        post: operations["post_authorize"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/client-metadata.json": {
         parameters: {
             query?: never;
@@ -1222,6 +1503,58 @@ export interface paths {
         put?: never;
         /** Initializes an enterprise gateway and returns the admin's token. In development mode it changes nothing. */
         post: operations["post_init"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the page for signing in. */
+        get: operations["get_login"];
+        put?: never;
+        /** Signs a person in with their access token, or sends them to the identity provider. */
+        post: operations["post_login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/login/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Signs the person in who comes back from the identity provider. */
+        get: operations["get_login_callback"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Signs a person out. */
+        post: operations["post_logout"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1335,6 +1668,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/register": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Registers the software of an agent (RFC 7591) and returns its client id. */
+        post: operations["post_register"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/resources": {
         parameters: {
             query?: never;
@@ -1346,6 +1696,23 @@ export interface paths {
         get: operations["get_resources"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Revokes a token, with all tokens of its grant. A token that is not valid is no error. */
+        post: operations["post_revoke"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1397,6 +1764,23 @@ export interface paths {
         get: operations["get_system"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Returns tokens for a code (`authorization_code`) or for a refresh token (`refresh_token`). */
+        post: operations["post_token"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1681,11 +2065,16 @@ export interface components {
         /** @description A client with its token. */
         ClientRecord: {
             access_token: string;
-            /** @description The names of the servers that the client may use; `*` means all of them. */
+            /**
+             * @description What the client may use: `*`, servers, `<server>__<pattern>`, `*__<pattern>`, `group:<tool group>`; with `!` before
+             *     it, what the client may not use.
+             */
             allow_list: string[];
             description: string;
             /** @description Whether the token was given in a request instead of generated. */
             is_custom_access_token: boolean;
+            /** @description The subject of tokens that another issuer gives to the client, if it has one. */
+            jwt_subject?: string | null;
             name: string;
             rate_limit?: components["schemas"]["RateLimit"] | null;
         };
@@ -1967,6 +2356,26 @@ export interface components {
             description: string;
             title: string;
         };
+        /** @description Whether a user or client may use something. */
+        ExplanationBody: {
+            allowed: boolean;
+            /** @description One sentence. */
+            reason: string;
+            /** @description The rules that are about it; only for admins. */
+            rules?: components["schemas"]["RuleBody"][] | null;
+        };
+        /** @description A grant: software that acts for a user. */
+        GrantBody: {
+            client_id: string;
+            /** @description The name that the software gave itself, or has in its registration. */
+            client_name: string;
+            created_at: string;
+            id: string;
+            last_used_at?: string | null;
+            /** @description The MCP endpoint that it is for; the address of the gateway means all of them. */
+            resource: string;
+            username: string;
+        };
         /** @description The configuration of a tool group. */
         Group: {
             description: string;
@@ -2020,6 +2429,23 @@ export interface components {
             name: string;
             reasons: components["schemas"]["RemarkBody"][];
         };
+        /** @description The rules of a group. What is omitted is empty. */
+        IdpGroupInput: {
+            allow_list?: string[] | null;
+            rate_limit?: components["schemas"]["RateLimit"] | null;
+            /** @description `admin` or `user`; `user` if omitted. */
+            role?: string | null;
+        };
+        /** @description The rules of a group. */
+        IdpGroupRecord: {
+            /** @description What members may use, besides what their other groups and their own list allow. */
+            allow_list: string[];
+            /** @description As the identity provider writes it; `*` is everybody there. */
+            name: string;
+            rate_limit?: components["schemas"]["RateLimit"] | null;
+            /** @description `admin` or `user`. */
+            role: string;
+        };
         /** @description A server in a configuration, without secrets. */
         ImportCandidate: {
             /** @description What an import would do with the server: `add`, `change` or `skip`. */
@@ -2068,6 +2494,15 @@ export interface components {
             label: string;
             url: string;
         };
+        /** @description A user as it is listed. */
+        ListedUser: components["schemas"]["UserRecord"] & {
+            /** @description Whether the user is kept out. */
+            disabled: boolean;
+            /** @description When the user last sent a request; null if never. */
+            last_seen_at?: string | null;
+            /** @description `local`, or `oidc` for people of the identity provider. */
+            source: string;
+        };
         /** @description A line of the log of a server, without secrets. */
         LogLine: {
             /** @description The time (RFC 3339). */
@@ -2085,6 +2520,31 @@ export interface components {
         Metadata: {
             /** @description The version, with a leading `v`. */
             version: string;
+        };
+        /** @description The same with its secret, which is shown once. */
+        NewOAuthClientBody: components["schemas"]["OAuthClientBody"] & {
+            /** @description Absent if it proves who it is in another way, or not at all. */
+            client_secret?: string | null;
+        };
+        /** @description Registered software, with the metadata of RFC 7591. */
+        OAuthClientBody: {
+            client_id: string;
+            client_name: string;
+            created_at: string;
+            id: string;
+            redirect_uris: string[];
+            token_endpoint_auth_method: string;
+        };
+        /** @description The metadata of software (RFC 7591). Other fields are ignored. */
+        OAuthClientInput: {
+            client_name?: string | null;
+            /** @description The keys of `private_key_jwt` (RFC 7517). */
+            jwks?: unknown;
+            /** @description The https URL of such keys. */
+            jwks_uri?: string | null;
+            redirect_uris: string[];
+            /** @description `none`, `client_secret_basic` (the default), `client_secret_post` or `private_key_jwt`. */
+            token_endpoint_auth_method?: string | null;
         };
         /** @description The record of a server under `server`. */
         OneServer: {
@@ -2173,6 +2633,15 @@ export interface components {
             name: string;
             /** @description The display name. */
             title?: string | null;
+        };
+        /** @description Where agents get tokens for an MCP endpoint. */
+        ProtectedResource: {
+            authorization_servers: string[];
+            bearer_methods_supported: string[];
+            /** @description The URL of the endpoint. */
+            resource: string;
+            resource_name: string;
+            scopes_supported: string[];
         };
         /** @description A rate limit for calls. */
         RateLimit: {
@@ -2328,6 +2797,13 @@ export interface components {
             /** @description The server's own URI of the resource. */
             uri: string;
         };
+        /** @description A rule, and whose it is. */
+        RuleBody: {
+            /** @description Such as `!github__delete_*`. */
+            entry: string;
+            /** @description Such as `client ci`, `user ann` or `IdP group eng`. */
+            from: string;
+        };
         /** @description The details of a server, without secrets. */
         ServerDetails: {
             /** @description The working directory of a process; empty if it is the gateway's. */
@@ -2478,6 +2954,13 @@ export interface components {
             /** Format: double */
             p99_ms: number;
         };
+        /** @description One step. */
+        StepBody: {
+            ok: boolean;
+            step: string;
+            /** @description What was found or, if it is wrong, what to change. */
+            text: string;
+        };
         /** @description The new value of a flag. */
         SwitchInput: {
             enabled: boolean;
@@ -2507,6 +2990,18 @@ export interface components {
             server: string;
             /** @description The template of the URIs (RFC 6570). */
             uri_template: string;
+        };
+        /** @description The tokens of an agent (RFC 6749, section 5.1). */
+        Tokens: {
+            access_token: string;
+            /**
+             * Format: int64
+             * @description The number of seconds for which the access token is valid.
+             */
+            expires_in: number;
+            refresh_token: string;
+            scope: string;
+            token_type: string;
         };
         /** @description A tool. Fields of its definition are passed on as its server sent them. */
         ToolRecord: {
@@ -2562,6 +3057,13 @@ export interface components {
         UserInput: {
             /** @description A token of at least 8 characters. On creation, one is generated if this is omitted. */
             access_token?: string | null;
+            /**
+             * @description What the user may use: `*`, servers, `<server>__<pattern>`, `*__<pattern>`, `group:<tool group>`; with `!` before it,
+             *     what the user may not use. On creation, `["*"]` if omitted.
+             */
+            allow_list?: string[] | null;
+            /** @description Whether the user is kept out; only on a change. */
+            disabled?: boolean | null;
             rate_limit?: components["schemas"]["RateLimit"] | null;
             /** @description `admin` or `user`; on creation, `user` if omitted. */
             role?: string | null;
@@ -2570,6 +3072,8 @@ export interface components {
         };
         /** @description A user without its token. */
         UserRecord: {
+            /** @description The user's own rules for servers, tools and prompts. */
+            allow_list: string[];
             rate_limit?: components["schemas"]["RateLimit"] | null;
             /** @description `admin` or `user`. */
             role: string;
@@ -2577,7 +3081,10 @@ export interface components {
         };
         /** @description A user with its token, as returned on creation and change. */
         UserWithToken: components["schemas"]["UserRecord"] & {
-            access_token: string;
+            /** @description People of the identity provider have none. */
+            access_token?: string | null;
+            /** @description Whether the user is kept out. */
+            disabled: boolean;
         };
         /** @description Whether a caller sees a tool or a server, and why not. */
         VisibilityBody: {
@@ -2618,6 +3125,217 @@ export interface operations {
                 };
                 content: {
                     "text/html": string;
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_well_known_oauth_authorization_server: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_well_known_oauth_protected_resource: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProtectedResource"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_well_known_oauth_protected_resource_mcp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProtectedResource"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_well_known_oauth_protected_resource_sse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProtectedResource"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_well_known_oauth_protected_resource_v0_groups_name_mcp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProtectedResource"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_well_known_oauth_protected_resource_v0_groups_name_sse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProtectedResource"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_well_known_oauth_protected_resource_v0_servers_name_mcp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProtectedResource"];
                 };
             };
             /** @description An error, with a message that says what is wrong */
@@ -3593,6 +4311,40 @@ export interface operations {
             };
         };
     };
+    get_api_v0_access_explain: {
+        parameters: {
+            query: {
+                /** @description `user:<name>` or `client:<name>` */
+                subject: string;
+                /** @description The full name of a tool or prompt, or the name of a server */
+                name: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExplanationBody"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_api_v0_audit: {
         parameters: {
             query?: {
@@ -3904,6 +4656,250 @@ export interface operations {
             header?: never;
             path: {
                 name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_grants: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantBody"][];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_api_v0_grants_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the grant */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_idp_groups: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdpGroupRecord"][];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    put_api_v0_idp_groups_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IdpGroupInput"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdpGroupRecord"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_api_v0_idp_groups_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_api_v0_oauth_clients: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OAuthClientBody"][];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_api_v0_oauth_clients: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OAuthClientInput"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewOAuthClientBody"];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_api_v0_oauth_clients_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the registration */
+                id: string;
             };
             cookie?: never;
         };
@@ -4644,6 +5640,35 @@ export interface operations {
             };
         };
     };
+    get_api_v0_sign_in_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StepBody"][];
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_api_v0_stats: {
         parameters: {
             query?: {
@@ -5184,7 +6209,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["UserRecord"][];
+                    "application/json": components["schemas"]["ListedUser"][];
                 };
             };
             /** @description An error, with a message that says what is wrong */
@@ -5355,6 +6380,84 @@ export interface operations {
             };
         };
     };
+    get_authorize: {
+        parameters: {
+            query: {
+                client_id: string;
+                redirect_uri?: string;
+                response_type: string;
+                code_challenge: string;
+                code_challenge_method: string;
+                state?: string;
+                resource?: string;
+                scope?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            /** @description Success */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_authorize: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-www-form-urlencoded": {
+                    [key: string]: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_client_metadata_json: {
         parameters: {
             query?: never;
@@ -5496,6 +6599,143 @@ export interface operations {
                         [key: string]: string;
                     };
                 };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_login: {
+        parameters: {
+            query?: {
+                next?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            /** @description Success */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-www-form-urlencoded": {
+                    [key: string]: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_login_callback: {
+        parameters: {
+            query?: {
+                state?: string;
+                code?: string;
+                iss?: string;
+                error?: string;
+                error_description?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_logout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-www-form-urlencoded": {
+                    [key: string]: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description An error, with a message that says what is wrong */
             default: {
@@ -5739,6 +6979,43 @@ export interface operations {
             };
         };
     };
+    post_register: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_resources: {
         parameters: {
             query?: never;
@@ -5750,6 +7027,39 @@ export interface operations {
         responses: {
             /** @description Success */
             307: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_revoke: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-www-form-urlencoded": {
+                    [key: string]: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5835,6 +7145,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description An error, with a message that says what is wrong */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    post_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-www-form-urlencoded": {
+                    [key: string]: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tokens"];
+                };
             };
             /** @description An error, with a message that says what is wrong */
             default: {
