@@ -1,7 +1,7 @@
 //! Access tokens of another issuer (`JWT_ISSUER`), which count at the MCP endpoints in place of our own.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -11,9 +11,10 @@ use crate::http::Face;
 use crate::http::error::ErrorResponse;
 use gateway::ErrorKind;
 use gateway::identification::Identity;
+use gateway::principals::Principal;
 use gateway::sign_in::PeopleRules;
-use model::{By, PrincipalId};
-use upstream::sign_in::{JwtIssuer, JwtProblem, JwtSubject, Person};
+use model::{By, PrincipalId, Reach};
+use upstream::sign_in::{CheckStep, JwtIssuer, JwtProblem, JwtSubject, Person};
 
 /// The most tokens that are remembered as verified.
 const MOST_VERIFIED: usize = 10_000;
@@ -26,6 +27,8 @@ pub struct ExternalTokens {
     url: Url,
     people: PeopleRules,
     verified: Mutex<HashMap<VerifiedKey, Verified>>,
+    /// When the last token of each person was issued, in seconds since 1970.
+    newest: Mutex<HashMap<String, u64>>,
 }
 
 /// The digest of a token, and the path that it was verified for.
@@ -34,7 +37,7 @@ type VerifiedKey = ([u8; 32], String);
 #[derive(Clone)]
 struct Verified {
     principal: PrincipalId,
-    expires_at_ms: i64,
+    ends_at_ms: i64,
     ends: CancellationToken,
 }
 
@@ -49,7 +52,12 @@ pub enum Judged {
 
 impl ExternalTokens {
     pub fn new(issuer: JwtIssuer, audience: Option<String>, url: Url, people: PeopleRules) -> Self {
-        Self { issuer, audience, url, people, verified: Mutex::default() }
+        Self { issuer, audience, url, people, verified: Mutex::default(), newest: Mutex::default() }
+    }
+
+    /// Tries what verifying tokens needs.
+    pub async fn check(&self) -> Vec<CheckStep> {
+        self.issuer.check().await
     }
 
     /// Finds the user or client of a token at an MCP endpoint.
@@ -64,58 +72,61 @@ impl ExternalTokens {
         let now_ms = face.gateway.clock_ms();
         if let Some(known) = self.find(&key, now_ms) {
             return Ok(match face.gateway.enabled_principal(known.principal) {
-                Some(principal) => {
-                    Judged::of(Identity { principal, ends: known.ends, reach: None, grant: None })
-                }
+                Some(principal) => Judged::of(principal, known.ends),
                 None => Judged::Refused,
             });
         }
         let subject = match self.issuer.verify(token, &self.audiences(path)).await {
             Ok(subject) => subject,
-            Err(JwtProblem::Foreign) => return Ok(Judged::Foreign),
+            Err(JwtProblem::Foreign | JwtProblem::Forged) => return Ok(Judged::Foreign),
             Err(JwtProblem::Expired) => return Ok(Judged::Refused),
             Err(JwtProblem::Refused(reason)) => {
                 tracing::debug!(reason, "a token of the external issuer was refused");
-                return Ok(if self.issuer.looks_like_ours(token) {
-                    Judged::Refused
-                } else {
-                    Judged::Foreign
-                });
+                return Ok(Judged::Refused);
             }
             Err(JwtProblem::Unavailable(reason)) => {
                 return Err(ErrorResponse::unavailable(format!("tokens cannot be verified now: {reason}")));
             }
         };
-        let expires_at_ms = i64::try_from(subject.expires_at).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
-        let Some(principal) = self.principal_of(face, subject, address).await? else {
-            return Ok(Judged::Refused);
+        let ends_at_ms = i64::try_from(subject.counts_until).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
+        let found = match subject.is_app {
+            true => face.gateway.client_of_subject(&subject.subject),
+            false => self.user_of(face, subject, address).await?,
         };
-        let Some(found) = face.gateway.enabled_principal(principal) else { return Ok(Judged::Refused) };
-        let ends = face.gateway.until_expiry(&found, expires_at_ms);
-        self.remember(key, Verified { principal, expires_at_ms, ends: ends.clone() }, now_ms);
-        Ok(Judged::of(Identity { principal: found, ends, reach: None, grant: None }))
+        let Some(found) = found.filter(|found| !found.is_disabled()) else { return Ok(Judged::Refused) };
+        let ends = face.gateway.until_expiry(&found, ends_at_ms);
+        self.remember(key, Verified { principal: found.id(), ends_at_ms, ends: ends.clone() }, now_ms);
+        Ok(Judged::of(found, ends))
     }
 
-    async fn principal_of(
+    async fn user_of(
         &self,
         face: &Face,
         subject: JwtSubject,
         address: Option<String>,
-    ) -> Result<Option<PrincipalId>, ErrorResponse> {
-        if subject.is_app {
-            return Ok(face.gateway.client_of_subject(&subject.subject));
-        }
-        let JwtSubject { subject, groups, username, .. } = subject;
+    ) -> Result<Option<Principal>, ErrorResponse> {
+        let JwtSubject { subject, groups, username, issued_at, .. } = subject;
         let issuer = self.issuer.name().to_owned();
-        let by = By::anonymous(address);
-        // A token without groups says nothing about them.
+        // A token without groups says nothing about them, and neither does one that is older than what is known.
+        let groups = groups.filter(|_| self.is_newest(&subject, issued_at.unwrap_or_default()));
         let groups = groups.or_else(|| face.gateway.known_groups(&issuer, &subject)).unwrap_or_default();
         let person = Person { issuer, subject, username, groups, refresh_token: None };
-        match face.gateway.take_over_person(person, &self.people, &by).await {
-            Ok(user) => Ok(Some(user.id())),
+        match face.gateway.take_over_person(person, &self.people, &By::anonymous(address)).await {
+            Ok(user) => Ok(Some(user)),
             Err(error) if error.kind == ErrorKind::Forbidden => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether no later token of a person was seen here: groups that somebody has left must not come back with an old one.
+    fn is_newest(&self, subject: &str, issued_at: u64) -> bool {
+        let mut newest = self.newest.lock().expect("no code panics while it holds the times");
+        if newest.len() >= MOST_VERIFIED && !newest.contains_key(subject) {
+            newest.clear();
+        }
+        let known = newest.entry(subject.to_owned()).or_insert(issued_at);
+        *known = issued_at.max(*known);
+        *known == issued_at
     }
 
     /// The audiences of which a token must name one.
@@ -134,13 +145,13 @@ impl ExternalTokens {
 
     fn find(&self, key: &VerifiedKey, now_ms: i64) -> Option<Verified> {
         let verified = self.verified.lock().expect("no code panics while it holds the tokens");
-        verified.get(key).filter(|known| now_ms < known.expires_at_ms && !known.ends.is_cancelled()).cloned()
+        verified.get(key).filter(|known| now_ms < known.ends_at_ms && !known.ends.is_cancelled()).cloned()
     }
 
     fn remember(&self, key: VerifiedKey, token: Verified, now_ms: i64) {
         let mut verified = self.verified.lock().expect("no code panics while it holds the tokens");
         if verified.len() >= MOST_VERIFIED {
-            verified.retain(|_, known| now_ms < known.expires_at_ms && !known.ends.is_cancelled());
+            verified.retain(|_, known| now_ms < known.ends_at_ms && !known.ends.is_cancelled());
             if verified.len() >= MOST_VERIFIED {
                 verified.clear();
             }
@@ -150,7 +161,9 @@ impl ExternalTokens {
 }
 
 impl Judged {
-    fn of(identity: Identity) -> Self {
-        Self::Identity(Box::new(identity))
+    /// The audience was checked for the path of the request, and users may use agents' endpoints with such a token only.
+    fn of(principal: Principal, ends: CancellationToken) -> Self {
+        let reach = Some(Arc::new(Reach::Everything));
+        Self::Identity(Box::new(Identity { principal, ends, reach, grant: None }))
     }
 }

@@ -36,6 +36,7 @@ impl Gateway {
                 return Err(Error::conflict(format!("client {:?} already exists", client.name.as_str())));
             }
             gateway.check_token_is_free(principals, &client.token)?;
+            check_subject_is_free(principals, &client)?;
             let note = client_note(&by, "client.create", None, Some(&client));
             gateway.store.put_client(&client, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, principals.with_client(&gateway.store, client.clone()));
@@ -61,6 +62,7 @@ impl Gateway {
             if client.token.id() != before.token.id() {
                 gateway.check_token_is_free(principals, &client.token)?;
             }
+            check_subject_is_free(principals, &client)?;
             let note = client_note(&by, "client.update", Some(before), Some(&client));
             gateway.store.put_client(&client, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, principals.with_client(&gateway.store, client.clone()));
@@ -83,6 +85,17 @@ impl Gateway {
             Ok(())
         })
         .await
+    }
+}
+
+/// A token of another issuer must be that of one client.
+fn check_subject_is_free(principals: &Principals, client: &Client) -> Result<(), Error> {
+    let is_same = |other: &&Client| other.id != client.id && other.jwt_subject == client.jwt_subject;
+    match principals.clients().find(is_same).filter(|_| client.jwt_subject.is_some()) {
+        Some(other) => {
+            Err(Error::conflict(format!("client {:?} already has this jwt_subject", other.name.as_str())))
+        }
+        None => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::audit::user_note;
+use super::catalog::Catalog;
 use super::principals::Principal;
 use super::sign_in::PeopleRules;
 use super::{Error, Gateway, now_ms};
@@ -33,15 +34,15 @@ impl Gateway {
         by: &By,
     ) -> Result<Principal, Error> {
         self.require_enterprise()?;
-        if !rules.admit(&person.groups) {
-            let known =
-                self.catalog().principals().of_account(&person.issuer, &person.subject).map(|user| user.id);
-            if let Some(user) = known {
-                self.end_credentials_of(user, by).await?;
-            }
-            return Err(Error::forbidden(
-                "your account is in no group that may use this gateway; ask its admin",
-            ));
+        self.check_groups(&person, rules, by).await?;
+        // Nothing waits for a change where there is none.
+        let catalog = self.catalog();
+        let known = catalog.principals().of_account(&person.issuer, &person.subject);
+        let is_new = |user: &&User| user.idp.as_ref().is_none_or(|idp| idp.groups != person.groups);
+        if let Some(known) = known.filter(|user| !is_new(user) && !user.is_disabled)
+            && let Some(user) = catalog.principals().by_id(known.id)
+        {
+            return Ok(user.clone());
         }
         let address = by.address.clone();
         let id = self
@@ -57,6 +58,49 @@ impl Gateway {
                 Err(Error::forbidden("an admin of this gateway has just deleted your account; sign in again"))
             }
         }
+    }
+
+    /// Takes over the groups of somebody whom the identity provider was asked about again. Nobody is created: an admin may
+    /// have deleted the user since.
+    pub(super) async fn take_over_groups(
+        self: &Arc<Self>,
+        person: Person,
+        rules: &PeopleRules,
+        by: &By,
+    ) -> Result<(), Error> {
+        self.check_groups(&person, rules, by).await?;
+        let by = by.clone();
+        self.to_the_end(async move |gateway: Arc<Self>| {
+            let _turn = gateway.turn().await?;
+            let catalog = gateway.catalog();
+            let Person { issuer, subject, groups, .. } = person;
+            match catalog.principals().of_account(&issuer, &subject) {
+                Some(before) => {
+                    let account = IdpAccount { issuer, subject, groups };
+                    gateway.keep_account(&catalog, before, account, &by).await
+                }
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// Fails if a person is in no group that may use the gateway: all their credentials end then.
+    async fn check_groups(
+        self: &Arc<Self>,
+        person: &Person,
+        rules: &PeopleRules,
+        by: &By,
+    ) -> Result<(), Error> {
+        if rules.admit(&person.groups) {
+            return Ok(());
+        }
+        let known =
+            self.catalog().principals().of_account(&person.issuer, &person.subject).map(|user| user.id);
+        if let Some(user) = known {
+            self.end_credentials_of(user, by).await?;
+        }
+        Err(Error::forbidden("your account is in no group that may use this gateway; ask its admin"))
     }
 
     /// Stores the account of a person, if anything about it is new.
@@ -92,15 +136,28 @@ impl Gateway {
             tracing::info!(user = %user.username, "created a user of the identity provider");
             return Ok(user.id);
         };
-        if before.idp.as_ref() != Some(&account) && !before.is_disabled {
-            let user = User { idp: Some(account), ..before.clone() };
-            let by = By::user(user.username.as_str(), address);
-            let note = user_note(&by, "user.update", Some(before), Some(&user));
-            self.store.change_user(&before.username, &user, now_ms(), &note).await?;
-            let changed = principals.with_user(&self.store, Some(&before.username), user.clone());
-            self.swap_principals(&catalog, changed);
-            tracing::info!(user = %user.username, "the groups of a user changed");
-        }
+        let by = By::user(before.username.as_str(), address);
+        self.keep_account(&catalog, before, account, &by).await?;
         Ok(before.id)
+    }
+
+    /// Stores the groups of a known user, if they are new. Needs the turn.
+    async fn keep_account(
+        self: &Arc<Self>,
+        catalog: &Catalog,
+        before: &User,
+        account: IdpAccount,
+        by: &By,
+    ) -> Result<(), Error> {
+        if before.idp.as_ref() == Some(&account) || before.is_disabled {
+            return Ok(());
+        }
+        let user = User { idp: Some(account), ..before.clone() };
+        let note = user_note(by, "user.update", Some(before), Some(&user));
+        self.store.change_user(&before.username, &user, now_ms(), &note).await?;
+        let changed = catalog.principals().with_user(&self.store, Some(&before.username), user.clone());
+        self.swap_principals(catalog, changed);
+        tracing::info!(user = %user.username, "the groups of a user changed");
+        Ok(())
     }
 }

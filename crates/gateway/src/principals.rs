@@ -127,6 +127,8 @@ impl Principal {
 trait Holder {
     fn token_id(&self) -> Option<u64>;
     fn is_disabled(&self) -> bool;
+    /// Who it is at another issuer, whose tokens count like its own.
+    fn jwt_subject(&self) -> Option<&str>;
 }
 
 impl Holder for User {
@@ -137,6 +139,11 @@ impl Holder for User {
     fn is_disabled(&self) -> bool {
         self.is_disabled
     }
+
+    /// People are found by their account, which never changes.
+    fn jwt_subject(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl Holder for Client {
@@ -146,6 +153,10 @@ impl Holder for Client {
 
     fn is_disabled(&self) -> bool {
         false
+    }
+
+    fn jwt_subject(&self) -> Option<&str> {
+        self.jwt_subject.as_deref()
     }
 }
 
@@ -234,10 +245,13 @@ impl Principals {
         }
     }
 
-    /// Whether what a user or client had before is still valid: it exists, has the same token, and is not kept out.
+    /// Whether what a user or client had before is still valid: it exists, has the same credentials, and is not kept out.
     pub fn confirm(&self, before: &Principal) -> bool {
-        let now = self.by_id.get(&before.id());
-        now.is_some_and(|now| now.token_id() == before.token_id() && !now.is_disabled())
+        match (self.by_id.get(&before.id()), before) {
+            (Some(Principal::User(now)), Principal::User(before)) => keeps(&before.holder, &now.holder),
+            (Some(Principal::Client(now)), Principal::Client(before)) => keeps(&before.holder, &now.holder),
+            (Some(_) | None, _) => false,
+        }
     }
 
     /// Whether anybody's rights or tokens differ.
@@ -405,10 +419,15 @@ impl Default for Principals {
     }
 }
 
-/// The signal of `before` if the token is the same and the holder was not kept out; else a new one.
+/// Whether what runs under the credentials of a holder goes on after a change of it.
+fn keeps<T: Holder>(before: &T, now: &T) -> bool {
+    let has_same_subject = before.jwt_subject().is_none() || before.jwt_subject() == now.jwt_subject();
+    before.token_id() == now.token_id() && has_same_subject && !now.is_disabled()
+}
+
+/// The signal of `before` if what runs under it goes on and the holder was not kept out; else a new one.
 fn signal<T: Holder>(holder: &T, before: Option<Arc<TokenHolder<T>>>) -> CancellationToken {
-    let is_kept = |before: &Arc<TokenHolder<T>>| {
-        before.holder.token_id() == holder.token_id() && !before.holder.is_disabled() && !holder.is_disabled()
-    };
+    let is_kept =
+        |before: &Arc<TokenHolder<T>>| keeps(&before.holder, holder) && !before.holder.is_disabled();
     before.filter(is_kept).map(|before| before.revoked.clone()).unwrap_or_default()
 }

@@ -68,6 +68,12 @@ impl Usages {
         known.values().chain([&self.everybody]).map(|usage| usage.streams.used()).sum()
     }
 
+    /// Whether a principal has an open event stream or a call in flight.
+    pub fn is_active(&self, principal: PrincipalId) -> bool {
+        let known = self.by_principal.read().expect("no code panics while it holds the budgets");
+        known.get(&principal).is_some_and(|usage| usage.streams.used() + usage.calls.used() > 0)
+    }
+
     /// The sessions, of any principal, that started a task.
     pub fn sessions_of_task(&self, server: &str, id: &str) -> Vec<u64> {
         let known = self.by_principal.read().expect("no code panics while it holds the budgets");

@@ -31,21 +31,19 @@ impl Store {
         let rows: Vec<(i64, Vec<u8>, i64, i64)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
         tx.commit().await?;
         let read = |(user, content, signed_in_at_ms, checked_at_ms): (i64, Vec<u8>, i64, i64)| {
-            let refresh_token = match content.is_empty() {
-                true => None,
-                false => {
-                    let corrupt =
-                        |problem| StoreError::Corrupt(format!("the IdP token of user {user}: {problem}"));
-                    let plain = self.seal.open(SEALED_FOR, &content);
-                    let plain = plain.map_err(|error| corrupt(error.to_string()))?;
-                    let text = std::str::from_utf8(&plain).map_err(|_| corrupt("it is not text".into()))?;
-                    Some(Secret::new(text))
-                }
-            };
             let user = PrincipalId(user.cast_unsigned());
-            Ok(IdpSignIn { user, refresh_token, signed_in_at_ms, checked_at_ms })
+            IdpSignIn { user, refresh_token: self.open_idp_token(&content), signed_in_at_ms, checked_at_ms }
         };
-        rows.into_iter().map(read).collect()
+        Ok(rows.into_iter().map(read).collect())
+    }
+
+    /// A token that cannot be read counts like none: the others must be used all the same.
+    fn open_idp_token(&self, content: &[u8]) -> Option<Secret> {
+        if content.is_empty() {
+            return None;
+        }
+        let plain = self.seal.open(SEALED_FOR, content).ok()?;
+        std::str::from_utf8(&plain).ok().map(Secret::new)
     }
 
     /// Stores that somebody signed in.
@@ -79,25 +77,39 @@ impl Store {
         Ok(taken)
     }
 
-    /// Stores when the IdP was last asked and, if it gave another one, the refresh token.
+    /// Stores when the IdP was last asked and, if it gave another one, the refresh token. False if the person has signed in
+    /// again since the turn was taken: what was asked before does not count then.
     pub async fn note_idp_check(
         &self,
         user: PrincipalId,
         refresh_token: Option<&Secret>,
+        taken_at_ms: i64,
         checked_at_ms: i64,
-    ) -> Result<(), StoreError> {
-        const CHECKED: &str = "UPDATE idp_tokens SET checked_at = $2 WHERE user_id = $1";
-        const REPLACED: &str = "UPDATE idp_tokens SET checked_at = $2, content = $3 WHERE user_id = $1";
+    ) -> Result<bool, StoreError> {
+        const CHECKED: &str = "UPDATE idp_tokens SET checked_at = $3 WHERE user_id = $1 AND checked_at = $2";
+        const REPLACED: &str =
+            "UPDATE idp_tokens SET checked_at = $3, content = $4 WHERE user_id = $1 AND checked_at = $2";
+        let mut tx = self.write().await?;
+        let is_noted = on!(&mut tx, |db| {
+            let query = sqlx::query(if refresh_token.is_some() { REPLACED } else { CHECKED });
+            let query = query.bind(user.0.cast_signed()).bind(taken_at_ms).bind(checked_at_ms);
+            let query = match refresh_token {
+                None => query,
+                Some(_) => query.bind(self.idp_token(refresh_token)),
+            };
+            query.execute(db).await.map(|done| done.rows_affected() > 0)
+        })?;
+        tx.commit().await?;
+        Ok(is_noted)
+    }
+
+    /// Forgets a sign-in, unless the person has signed in again or was asked about since.
+    pub async fn forget_idp_sign_in(&self, user: PrincipalId, checked_at_ms: i64) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM idp_tokens WHERE user_id = $1 AND checked_at = $2";
         let mut tx = self.write().await?;
         on!(&mut tx, |db| {
-            let number = user.0.cast_signed();
-            match refresh_token {
-                None => sqlx::query(CHECKED).bind(number).bind(checked_at_ms).execute(db).await.map(|_| ()),
-                Some(_) => {
-                    let query = sqlx::query(REPLACED).bind(number).bind(checked_at_ms);
-                    query.bind(self.idp_token(refresh_token)).execute(db).await.map(|_| ())
-                }
-            }
+            let query = sqlx::query(SQL).bind(user.0.cast_signed()).bind(checked_at_ms);
+            query.execute(db).await.map(|_| ())
         })?;
         tx.commit().await
     }

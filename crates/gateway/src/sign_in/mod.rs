@@ -1,7 +1,7 @@
 //! Credentials of users beside their static tokens: grants of software that acts for them (`codes`, `tokens`, `grants`), and
-//! browser sessions (`sessions`); questions to the identity provider about people who use them (`recheck`). `signed_in` is what is held in memory of them, and decides whether one still counts;
-//! `upkeep` ends those that expire. Also software that admins registered (`clients`). The protocol, with its pages, belongs to
-//! the faces.
+//! browser sessions (`sessions`); questions to the identity provider about people who use them (`recheck`). `signed_in` is
+//! what is held in memory of them, and decides whether one still counts; `upkeep` ends those that expire. Also software that
+//! admins registered (`clients`). The protocol, with its pages, belongs to the faces.
 
 mod clients;
 mod codes;

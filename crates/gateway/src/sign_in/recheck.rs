@@ -4,18 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::super::principals::Principal;
 use super::super::{Error, ErrorKind, Gateway};
-use model::{By, PrincipalId};
+use model::{By, PrincipalId, Secret};
 use store::IdpSignIn;
 use upstream::sign_in::{IdentityProvider, Recheck};
 
 /// The pause between two rounds of questions.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The time of use after which the IdP is asked again: with the pause less than 15 minutes.
-const CURRENT_MS: i64 = 13 * 60 * 1000;
+/// The time of use after which the IdP is asked again: with the pause and a slow round less than 15 minutes.
+const CURRENT_MS: i64 = 10 * 60 * 1000;
+/// The most people whom the IdP is asked about at once.
+const MOST_AT_ONCE: usize = 8;
 /// How long after a failed question the next one is asked.
 const AGAIN_MS: i64 = 60 * 1000;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -51,10 +54,11 @@ impl Gateway {
     }
 
     /// The client that has this subject at another issuer.
-    pub fn client_of_subject(&self, subject: &str) -> Option<PrincipalId> {
+    pub fn client_of_subject(&self, subject: &str) -> Option<Principal> {
         let catalog = self.catalog();
         let mut clients = catalog.principals().clients();
-        clients.find(|client| client.jwt_subject.as_deref() == Some(subject)).map(|client| client.id)
+        let found = clients.find(|client| client.jwt_subject.as_deref() == Some(subject))?;
+        catalog.principals().by_id(found.id).cloned()
     }
 
     /// A user or client that is not kept out.
@@ -97,40 +101,63 @@ impl Gateway {
         }
     }
 
-    /// Asks the IdP about those whom it was not asked about for some time, and ends what has lasted too long.
+    /// Asks the IdP about those whom it was not asked about for some time, and ends what has lasted too long. What fails for
+    /// one of them does not keep the others from being checked.
     pub async fn check_people(
         self: &Arc<Self>,
-        provider: &IdentityProvider,
+        provider: &Arc<IdentityProvider>,
         rules: &PeopleRules,
     ) -> Result<(), Error> {
+        let mut running = JoinSet::new();
         for sign_in in self.store.load_idp_sign_ins().await? {
             let now = self.clock.now_ms();
-            let Some(subject) = self.subject_of(sign_in.user, provider.issuer()) else { continue };
-            if !self.signed_in.has_any(sign_in.user) {
-                continue;
+            let Some(check) = self.due_check(&sign_in, provider.issuer(), rules, now) else { continue };
+            while running.len() >= MOST_AT_ONCE {
+                running.join_next().await;
             }
-            match &sign_in.refresh_token {
-                None if now > sign_in.signed_in_at_ms + i64::from(rules.max_days) * DAY_MS => {
-                    tracing::info!("the last sign-in of a user is too long ago, so their grants end");
-                    self.end_credentials_of(sign_in.user, &By::gateway()).await?;
+            let (gateway, provider, rules) = (self.clone(), provider.clone(), rules.clone());
+            running.spawn(async move {
+                // To the end: an answer that nobody reads may have the only refresh token that still works.
+                let checked = gateway.to_the_end(async move |gateway: Arc<Self>| match check {
+                    DueCheck::Ask { refresh, subject } => {
+                        gateway.check_person(&provider, &rules, &sign_in, (&refresh, &subject), now).await
+                    }
+                    DueCheck::End => gateway.end_sign_in(&sign_in, sign_in.checked_at_ms).await,
+                });
+                if let Err(error) = checked.await {
+                    tracing::debug!(%error, "cannot check a user of the identity provider; trying again");
                 }
-                Some(_)
-                    if now > sign_in.checked_at_ms + CURRENT_MS
-                        && self.was_seen_since(sign_in.user, sign_in.checked_at_ms) =>
-                {
-                    self.check_person(provider, rules, &sign_in, &subject, now).await?;
-                }
-                None | Some(_) => {}
-            }
+            });
         }
+        running.join_all().await;
         Ok(())
     }
 
-    /// The subject of an enabled user at this IdP.
-    fn subject_of(&self, user: PrincipalId, issuer: &str) -> Option<String> {
+    /// What must be done about an enabled user now.
+    fn due_check(
+        &self,
+        sign_in: &IdpSignIn,
+        issuer: &str,
+        rules: &PeopleRules,
+        now: i64,
+    ) -> Option<DueCheck> {
         let catalog = self.catalog();
-        let found = catalog.principals().users().find(|known| known.id == user && !known.is_disabled)?;
-        found.idp.as_ref().filter(|idp| idp.issuer == issuer).map(|idp| idp.subject.clone())
+        let Principal::User(user) = catalog.principals().by_id(sign_in.user)? else { return None };
+        let account = user.holder.idp.as_ref().filter(|_| !user.holder.is_disabled)?;
+        // Another IdP cannot be asked about them.
+        match sign_in.refresh_token.as_ref().filter(|_| account.issuer == issuer) {
+            Some(refresh) => {
+                let is_in_use = self.was_seen_since(sign_in.user, sign_in.checked_at_ms)
+                    || self.usages.is_active(sign_in.user);
+                let is_due = is_in_use && now > sign_in.checked_at_ms + CURRENT_MS;
+                let (refresh, subject) = (refresh.clone(), account.subject.clone());
+                is_due.then_some(DueCheck::Ask { refresh, subject })
+            }
+            None => {
+                let ends_at = sign_in.signed_in_at_ms + i64::from(rules.max_days) * DAY_MS;
+                (now > ends_at).then_some(DueCheck::End)
+            }
+        }
     }
 
     async fn check_person(
@@ -138,32 +165,56 @@ impl Gateway {
         provider: &IdentityProvider,
         rules: &PeopleRules,
         sign_in: &IdpSignIn,
-        subject: &str,
+        (refresh, subject): (&Secret, &str),
         now: i64,
     ) -> Result<(), Error> {
-        let Some(refresh) = &sign_in.refresh_token else { return Ok(()) };
         if !self.store.take_idp_check(sign_in, now).await? {
             return Ok(());
         }
-        let by = By::gateway();
+        let user = sign_in.user;
         match provider.check_again(refresh, subject).await {
             Ok(person) => {
-                self.store.note_idp_check(sign_in.user, person.refresh_token.as_ref(), now).await?;
-                match self.take_over_person(person, rules, &by).await {
+                let is_last =
+                    self.store.note_idp_check(user, person.refresh_token.as_ref(), now, now).await?;
+                if !is_last {
+                    return Ok(());
+                }
+                match self.take_over_groups(person, rules, &By::gateway()).await {
                     // Their credentials have ended.
                     Err(error) if error.kind == ErrorKind::Forbidden => Ok(()),
-                    taken => taken.map(|_| ()),
+                    taken => taken,
                 }
             }
             Err(Recheck::Refused(_)) => {
+                if !self.store.note_idp_check(user, None, now, now).await? {
+                    return Ok(());
+                }
                 tracing::info!("the identity provider no longer confirms a user, so their grants end");
-                self.end_credentials_of(sign_in.user, &by).await
+                self.end_sign_in(sign_in, now).await
             }
             Err(Recheck::NotNow { reason, refresh_token }) => {
                 tracing::warn!(reason, "cannot ask the identity provider about a user; trying again");
                 let asked_at = now - CURRENT_MS + AGAIN_MS;
-                Ok(self.store.note_idp_check(sign_in.user, refresh_token.as_ref(), asked_at).await?)
+                self.store.note_idp_check(user, refresh_token.as_ref(), now, asked_at).await?;
+                Ok(())
             }
         }
     }
+
+    /// Ends the credentials that came with a sign-in, then forgets it: in this order, so that a failure leaves it to be ended.
+    async fn end_sign_in(self: &Arc<Self>, sign_in: &IdpSignIn, checked_at_ms: i64) -> Result<(), Error> {
+        let held = self.store.held_credentials(sign_in.user).await?.value;
+        if !held.grants.is_empty() || !held.sessions.is_empty() {
+            self.end_credentials_of(sign_in.user, &By::gateway()).await?;
+        }
+        Ok(self.store.forget_idp_sign_in(sign_in.user, checked_at_ms).await?)
+    }
+}
+
+/// What must be done about somebody.
+enum DueCheck {
+    /// Ask the IdP.
+    Ask { refresh: Secret, subject: String },
+    /// End their credentials: the last sign-in is too long ago.
+    End,
 }

@@ -178,14 +178,6 @@ impl SignedIn {
     }
 
     /// Ends everything of a user.
-    /// Whether a user has any grant or session here.
-    pub fn has_any(&self, user: PrincipalId) -> bool {
-        self.read()
-            .of_user
-            .get(&user)
-            .is_some_and(|owned| !owned.grants.is_empty() || !owned.sessions.is_empty())
-    }
-
     pub fn end_user(&self, user: PrincipalId, epoch: i64) {
         self.take_over(user, &HeldCredentials::default(), epoch);
     }

@@ -6,6 +6,7 @@
 mod audit;
 mod before;
 mod content;
+mod idp_tokens;
 mod oauth;
 mod people;
 mod place;

@@ -22,7 +22,7 @@ async fn everything_is_sealed_under_the_new_key_and_the_old_one_opens_nothing() 
     let key_file = directory.path().join("toolgate.key");
     let old = fs::read_to_string(&key_file).unwrap();
     let rotated = rotate(&options(&path, KEY)).await.unwrap();
-    assert!(rotated.is_finished && rotated.rows == 9 && rotated.unreadable.is_empty(), "{rotated:?}");
+    assert!(rotated.is_finished && rotated.rows == 10 && rotated.unreadable.is_empty(), "{rotated:?}");
     assert_eq!(rotated.key_file.unwrap().file_name().unwrap(), "toolgate.key");
     assert_eq!(fs::read_to_string(&key_file).unwrap().trim(), KEY);
     assert_eq!(fs::read_to_string(directory.path().join("toolgate.key.old")).unwrap(), old);

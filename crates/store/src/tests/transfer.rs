@@ -43,6 +43,8 @@ pub async fn filled() -> (TempDir, PathBuf) {
         store.add_ended_session(u64::MAX - serial, 1).await.unwrap();
     }
     give(&store, users_of(&store).await, "software", 1).await;
+    store.put_idp_sign_in(PrincipalId(8), Some(&Secret::new("idp")), 5).await.unwrap();
+    store.put_idp_sign_in(PrincipalId(9), None, 6).await.unwrap();
     store.close().await;
     (directory, path)
 }
@@ -77,6 +79,12 @@ pub async fn assert_filled(store: &Store) {
     assert_eq!(store.load_ended_sessions(1).await.unwrap().len(), 250);
     let grants = store.read_user_grants().await.unwrap();
     assert!(matches!(grants.as_slice(), [Ok(_)]), "{grants:?}");
+    let sign_ins = store.load_idp_sign_ins().await.unwrap();
+    let found: Vec<_> = sign_ins
+        .iter()
+        .map(|of| (of.user.0, of.refresh_token.as_ref().map(Secret::expose), of.signed_in_at_ms))
+        .collect();
+    assert_eq!(found, [(8, Some("idp"), 5), (9, None, 6)]);
 }
 
 /// The id of the only user.
@@ -114,7 +122,8 @@ async fn everything_moves_and_is_sealed_under_the_new_key() {
     let target = directory.path().join("other.db");
     let moved = transfer(&options(&path, &target, Some(KEY))).await.unwrap();
     assert!(moved.has_another_key && moved.left_tokens == 1, "{moved:?}");
-    let expected = [("users", 1), ("clients", 1), ("oauth_grants", 1), ("ended_sessions", 250)];
+    let expected =
+        [("users", 1), ("clients", 1), ("oauth_grants", 1), ("idp_tokens", 2), ("ended_sessions", 250)];
     for (table, count) in expected {
         assert_eq!(counts(&moved)[table], count, "{table}");
     }

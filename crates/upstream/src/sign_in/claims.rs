@@ -31,6 +31,11 @@ pub fn check_times(claims: &Members, now: u64) -> Result<u64, ClaimProblem> {
     Ok(expires)
 }
 
+/// When a token says that it was issued.
+pub fn issued_at(claims: &Members) -> Result<Option<u64>, ClaimProblem> {
+    time(claims, "iat")
+}
+
 pub fn check_issuer(claims: &Members, issuer: &str) -> Result<(), ClaimProblem> {
     match claims.text("iss") == Some(issuer) {
         true => Ok(()),

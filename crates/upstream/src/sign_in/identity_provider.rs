@@ -5,9 +5,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
 use ring::digest::{SHA256, digest};
 
+use super::check::CheckStep;
 use super::claims::{self, ClaimProblem};
 use super::idp_metadata::IdpMetadata;
-use super::issuer::{Issuer, MetadataSource, fetch_keys};
+use super::issuer::{Issuer, MetadataSource};
 use super::person::{Person, PersonClaims};
 use super::problem::{IdpProblem, excerpt};
 use super::signed_jwt::{Members, SignedJwt};
@@ -68,14 +69,6 @@ pub enum Recheck {
     Refused(String),
     /// Another attempt may work, with this refresh token if there is one: it replaces the one before.
     NotNow { reason: String, refresh_token: Option<Secret> },
-}
-
-/// One step of a check, with the sentence that says what to change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckStep {
-    pub step: &'static str,
-    pub ok: bool,
-    pub text: String,
 }
 
 impl IdentityProvider {
@@ -174,36 +167,7 @@ impl IdentityProvider {
 
     /// Tries what signing in needs, whatever is cached: the steps `discovery`, `keys` and `clock`.
     pub async fn check(&self) -> Vec<CheckStep> {
-        let step = |step, ok, text| CheckStep { step, ok, text };
-        let metadata = match self.issuer.fetch_metadata().await {
-            Ok(metadata) => metadata,
-            Err(problem) => {
-                let skipped = |name| step(name, false, "Not tried, since discovery failed.".to_owned());
-                let text = format!("{}.", capitalized(&problem.to_string()));
-                return vec![step("discovery", false, text), skipped("keys"), skipped("clock")];
-            }
-        };
-        let missing = [
-            (metadata.authorization_endpoint.is_none(), "authorization_endpoint"),
-            (metadata.token_endpoint.is_none(), "token_endpoint"),
-        ];
-        let discovery = match missing.iter().find(|(is_missing, _)| *is_missing) {
-            Some((_, name)) => step(
-                "discovery",
-                false,
-                format!(
-                    "The metadata of {} has no {name}: it is not an OpenID provider. Check OIDC_ISSUER.",
-                    self.issuer()
-                ),
-            ),
-            None => step("discovery", true, format!("The metadata of {} is valid.", self.issuer())),
-        };
-        let keys = match fetch_keys(&self.issuer.web, &metadata).await {
-            Ok(keys) => step("keys", true, format!("The identity provider has {} usable keys.", keys.len())),
-            Err(problem) => step("keys", false, format!("{}.", capitalized(&problem.to_string()))),
-        };
-        let (ok, text) = compare_clocks(self.clock.now_seconds(), metadata.date);
-        vec![discovery, keys, step("clock", ok, text)]
+        self.issuer.check(self.clock.now_seconds()).await
     }
 
     fn scopes(&self, metadata: &IdpMetadata) -> String {
@@ -347,32 +311,9 @@ fn not_now(problem: &IdpProblem, refresh_token: Option<Secret>) -> Recheck {
     Recheck::NotNow { reason: problem.to_string(), refresh_token }
 }
 
-/// Whether our clock and that of the identity provider agree, and a sentence about it.
-fn compare_clocks(ours: u64, theirs: Option<u64>) -> (bool, String) {
-    let Some(theirs) = theirs else {
-        return (true, "The identity provider does not say what time it is.".to_owned());
-    };
-    let difference = ours.abs_diff(theirs);
-    if difference <= claims::SKEW {
-        return (true, "The clocks of the gateway and of the identity provider agree.".to_owned());
-    }
-    let direction = if ours > theirs { "ahead of" } else { "behind" };
-    let text = format!(
-        "The clock of the gateway is {difference} s {direction} that of the identity provider; at most {} s are \
-         allowed. Synchronize both with NTP.",
-        claims::SKEW
-    );
-    (false, text)
-}
-
 /// Compares hashes, so that the time does not tell how much of a guess was right.
 fn is_same(one: &str, other: &str) -> bool {
     digest(&SHA256, one.as_bytes()).as_ref() == digest(&SHA256, other.as_bytes()).as_ref()
-}
-
-fn capitalized(text: &str) -> String {
-    let mut rest = text.chars();
-    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
 /// 43 random characters of base64url, which also suits a PKCE verifier.

@@ -15,7 +15,7 @@ pub struct Issuer {
     /// Exactly as tokens must name it.
     pub name: String,
     pub web: Arc<Web>,
-    source: MetadataSource,
+    pub source: MetadataSource,
     metadata: Arc<Cached<IdpMetadata>>,
     keys: Arc<Cached<KeySet>>,
 }
@@ -49,11 +49,6 @@ impl Issuer {
         self.metadata.get().await
     }
 
-    /// The metadata as it is now, whatever is cached.
-    pub async fn fetch_metadata(&self) -> Result<IdpMetadata, IdpProblem> {
-        self.source.fetch(&self.web, &self.name).await
-    }
-
     /// Whether the issuer signed this token. If none of the known keys did, they are fetched again: it may be a new one.
     pub async fn signed(&self, token: &SignedJwt<'_>) -> Result<bool, IdpProblem> {
         let keys = self.keys.get().await?;
@@ -74,7 +69,7 @@ impl MetadataSource {
         }
     }
 
-    async fn fetch(self, web: &Web, issuer: &str) -> Result<IdpMetadata, IdpProblem> {
+    pub async fn fetch(self, web: &Web, issuer: &str) -> Result<IdpMetadata, IdpProblem> {
         match self {
             MetadataSource::OpenId => discover(web, self.setting(), issuer).await,
             MetadataSource::AnyServer => discover_any(web, self.setting(), issuer).await,

@@ -1,5 +1,6 @@
 //! An external issuer of access tokens (`JWT_ISSUER`): which bearer JWTs of it count, and whom they are about.
 
+use super::check::CheckStep;
 use super::claims::{self, ClaimProblem};
 use super::issuer::{Issuer, MetadataSource};
 use super::person::PersonClaims;
@@ -22,8 +23,10 @@ pub struct JwtSubject {
     pub username: String,
     /// Whether an application has the token for itself, not for a person.
     pub is_app: bool,
-    /// In seconds since 1970.
-    pub expires_at: u64,
+    /// When it was issued, in seconds since 1970, if it says so.
+    pub issued_at: Option<u64>,
+    /// Until when it counts, with the skew that clocks may have; in seconds since 1970.
+    pub counts_until: u64,
 }
 
 /// Why a token does not count.
@@ -35,6 +38,10 @@ pub enum JwtProblem {
     /// The issuer signed it, and it has expired.
     #[error("the token has expired")]
     Expired,
+    /// It names the issuer, which did not sign it: anybody could have written it.
+    #[error("the token is not signed with a key of its issuer")]
+    Forged,
+    /// The issuer signed it, and it is not for this gateway.
     #[error("the token {0}")]
     Refused(String),
     /// The keys of the issuer are not known, so nothing can be said about the token.
@@ -57,16 +64,22 @@ impl JwtIssuer {
         SignedJwt::parse(token).is_ok_and(|token| claims::check_issuer(&token.claims, self.name()).is_ok())
     }
 
+    /// Tries what verifying tokens needs, whatever is cached: the steps `discovery`, `keys` and `clock`.
+    pub async fn check(&self) -> Vec<CheckStep> {
+        self.issuer.check(self.clock.now_seconds()).await
+    }
+
     /// Verifies an access token that must be for one of these audiences.
     pub async fn verify(&self, token: &[u8], audiences: &[String]) -> Result<JwtSubject, JwtProblem> {
         let token = SignedJwt::parse(token).map_err(|_| JwtProblem::Foreign)?;
         claims::check_issuer(&token.claims, self.name()).map_err(|_| JwtProblem::Foreign)?;
         let signed = self.issuer.signed(&token).await;
         if !signed.map_err(|problem| JwtProblem::Unavailable(problem.to_string()))? {
-            return Err(JwtProblem::Refused("is not signed with a key of its issuer".into()));
+            return Err(JwtProblem::Forged);
         }
         let claims = &token.claims;
         let expires_at = claims::check_times(claims, self.clock.now_seconds())?;
+        let (issued_at, counts_until) = (claims::issued_at(claims)?, expires_at.saturating_add(claims::SKEW));
         if let Some(kind) = other_kind(&token) {
             return Err(JwtProblem::Refused(format!("is {kind}, not an access token")));
         }
@@ -87,7 +100,7 @@ impl JwtIssuer {
                 (groups.map_err(unusable)?, username.map_err(unusable)?)
             }
         };
-        Ok(JwtSubject { subject, groups, username, is_app, expires_at })
+        Ok(JwtSubject { subject, groups, username, is_app, issued_at, counts_until })
     }
 }
 

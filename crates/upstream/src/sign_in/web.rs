@@ -43,6 +43,11 @@ impl Web {
         Self { tls, client: OnceLock::new() }
     }
 
+    /// The same without open connections: whoever uses it finds out whether new ones can be made.
+    pub fn anew(&self) -> Self {
+        Self::new(self.tls.clone())
+    }
+
     pub async fn get(&self, url: &Url, proof: &Proof) -> Result<WebResponse, String> {
         let request = self.client()?.get(url.clone()).headers(headers(proof)?);
         receive(request, LARGEST_RESPONSE).await

@@ -43,6 +43,10 @@ fn is_refused(result: &Result<JwtSubject, JwtProblem>) -> bool {
     matches!(result, Err(JwtProblem::Refused(_)))
 }
 
+fn is_forged(result: &Result<JwtSubject, JwtProblem>) -> bool {
+    *result == Err(JwtProblem::Forged)
+}
+
 #[tokio::test]
 async fn a_token_says_whom_it_is_about() {
     let signer = Signer::rs256("r");
@@ -54,7 +58,8 @@ async fn a_token_says_whom_it_is_about() {
         groups: Some(vec!["eng".into()]),
         username: "ann".into(),
         is_app: false,
-        expires_at: START + 300,
+        issued_at: Some(START),
+        counts_until: START + 360,
     };
     assert_eq!(subject, expected);
     let bare = scene.verify(&signer.sign(&scene.claims(json!({})))).await.unwrap();
@@ -133,7 +138,7 @@ async fn foreign_and_expired_tokens_are_told_apart_from_forged_ones() {
     scene.clock.advance(Duration::from_secs(1));
     assert_eq!(scene.verify(&token).await, Err(JwtProblem::Expired));
     let forged = Signer::es256("e").sign(&scene.claims(json!({})));
-    assert!(is_refused(&scene.verify(&forged).await));
+    assert_eq!(scene.verify(&forged).await, Err(JwtProblem::Forged));
 }
 
 #[tokio::test]
@@ -144,14 +149,14 @@ async fn an_unknown_key_is_looked_for_at_most_once_in_ten_seconds() {
     assert!(scene.verify(&old.sign(&claims)).await.is_ok());
     let token = new.sign(&claims);
     let all = futures_of(&scene, &token, 20).await;
-    assert!(all.iter().all(is_refused));
+    assert!(all.iter().all(is_forged));
     // The keys were fetched a moment ago.
     assert_eq!(scene.idp.asked("/keys").len(), 1);
     scene.clock.advance(Duration::from_secs(10));
-    assert!(futures_of(&scene, &token, 20).await.iter().all(is_refused));
+    assert!(futures_of(&scene, &token, 20).await.iter().all(is_forged));
     assert_eq!(scene.idp.asked("/keys").len(), 2);
     scene.idp.answer("/keys", key_set(&[&old, &new]));
-    assert!(is_refused(&scene.verify(&token).await));
+    assert!(is_forged(&scene.verify(&token).await));
     scene.clock.advance(Duration::from_secs(10));
     assert!(futures_of(&scene, &token, 20).await.iter().all(Result::is_ok));
     assert_eq!(scene.idp.asked("/keys").len(), 3);
