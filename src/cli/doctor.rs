@@ -164,8 +164,11 @@ async fn token(invocation: &Invocation) -> Diagnosis {
 /// The steps of signing in, which the gateway tries itself. None where nobody can sign in, or for people who may not ask.
 async fn sign_in(invocation: &Invocation) -> Vec<Diagnosis> {
     let request = ApiRequest::get(&["sign-in", "check"]);
-    let steps = invocation.remote.ask(request).await.and_then(|answer| answer.json());
-    let steps = steps.ok().and_then(|steps| steps.as_array().cloned()).unwrap_or_default();
+    let steps = match invocation.remote.ask(request).await.and_then(|answer| answer.json()) {
+        Ok(steps) => steps.as_array().cloned().unwrap_or_default(),
+        Err(RemoteError::Refused { status: 401 | 403 | 404, .. }) => return Vec::new(),
+        Err(error) => return vec![Diagnosis::failed("sign-in", error.to_string())],
+    };
     let diagnose = |step: &Value| {
         let (name, found) = (text(step, "step"), text(step, "text"));
         match step["ok"] == true {

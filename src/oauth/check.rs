@@ -30,26 +30,39 @@ impl From<CheckStep> for StepBody {
 /// Tries each step that an agent takes to sign somebody in.
 #[utoipa::path(get, path = "/api/v0/sign-in/check", tag = "sign-in", responses((status = 200, body = [StepBody])))]
 pub async fn show(SigningIn(server): SigningIn) -> Json<Vec<StepBody>> {
-    let mut steps = own_steps(&server, &server.web).await;
-    if let Some(provider) = &server.provider {
-        steps.extend(provider.check().await);
-    }
+    let issuer = async {
+        match (&server.provider, &server.external) {
+            (Some(provider), None) => provider.check().await,
+            (None, None) => Vec::new(),
+            (None, Some(external)) => external.check().await,
+            (Some(provider), Some(external)) => [provider.check().await, external.check().await].concat(),
+        }
+    };
+    let web = server.web.anew();
+    let (mut steps, others) = tokio::join!(own_steps(&server, &web), issuer);
+    steps.extend(others);
     Json(steps.into_iter().map(StepBody::from).collect())
 }
 
+/// At once: an address that does not answer takes the longest time for each of them.
 async fn own_steps(server: &AuthorizationServer, web: &Web) -> Vec<CheckStep> {
     let step = |step, found: Result<String, String>| match found {
         Ok(text) => CheckStep { step, ok: true, text },
         Err(text) => CheckStep { step, ok: false, text },
     };
-    let mut steps = vec![
-        step("address", address(server, web).await),
-        step("https", https(server)),
-        step("protected resource", protected_resource(server, web).await),
-    ];
-    if server.settings.external_issuer.is_none() {
-        steps.push(step("authorization server", authorization_server(server, web).await));
-        steps.push(step("registration", registration(server, web).await));
+    let issues_tokens = server.settings.external_issuer.is_none();
+    let issuing = async {
+        match issues_tokens {
+            true => Some(tokio::join!(authorization_server(server, web), registration(server, web))),
+            false => None,
+        }
+    };
+    let (address, resource, issuing) =
+        tokio::join!(address(server, web), protected_resource(server, web), issuing);
+    let mut steps =
+        vec![step("address", address), step("https", https(server)), step("protected resource", resource)];
+    if let Some((metadata, registration)) = issuing {
+        steps.extend([step("authorization server", metadata), step("registration", registration)]);
     }
     steps
 }

@@ -120,6 +120,7 @@ mod servers_keep;
 mod servers_secrecy;
 mod sign_in_agents;
 mod sign_in_browser;
+mod sign_in_check;
 mod sign_in_documents;
 mod sign_in_external;
 mod sign_in_metadata;

@@ -22,6 +22,11 @@ impl Balancer {
         Self { address, backends, accepting }
     }
 
+    /// Also sends connections to a gateway.
+    pub fn add(&self, backend: &str) {
+        self.backends.lock().unwrap().push(backend.to_owned());
+    }
+
     /// Sends no more connections to a gateway.
     pub fn remove(&self, backend: &str) {
         self.backends.lock().unwrap().retain(|address| address != backend);
