@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -70,6 +69,8 @@ def serve(transport):
 
 class Collector(BaseHTTPRequestHandler):
     spans = []
+    # Notified when spans arrive.
+    came = threading.Condition()
 
     def do_POST(self):
         request = ExportTraceServiceRequest()
@@ -77,7 +78,9 @@ class Collector(BaseHTTPRequestHandler):
         for group in request.resource_spans:
             service = {it.key: it.value.string_value for it in group.resource.attributes}["service.name"]
             for scope in group.scope_spans:
-                Collector.spans.extend((service, span) for span in scope.spans)
+                with Collector.came:
+                    Collector.spans.extend((service, span) for span in scope.spans)
+                    Collector.came.notify_all()
         self.send_response(200)
         self.send_header("Content-Type", "application/x-protobuf")
         self.send_header("Content-Length", "0")
@@ -116,14 +119,16 @@ def register(gateway, **registration):
 
 def arrived(identity, count):
     """The spans of calls of a trace, once there are as many as there should be. The client may read lists, too."""
-    deadline = time.monotonic() + ARRIVING
-    while True:
-        spans = [(service, span) for service, span in Collector.spans if span.trace_id == identity]
-        spans = [(service, span) for service, span in spans if "/list" not in span.name]
-        if len(spans) >= count:
-            return spans
-        assert time.monotonic() < deadline, [(service, span.name) for service, span in spans]
-        time.sleep(0.05)
+
+    def spans():
+        found = [(service, span) for service, span in Collector.spans if span.trace_id == identity]
+        return [(service, span) for service, span in found if "/list" not in span.name]
+
+    with Collector.came:
+        assert Collector.came.wait_for(lambda: len(spans()) >= count, ARRIVING), [
+            (service, span.name) for service, span in spans()
+        ]
+        return spans()
 
 
 def check_tree(identity, tool, native, is_error):

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::support::client;
@@ -134,10 +135,10 @@ async fn under_random_load_with_faults_each_call_has_the_record_that_its_caller_
     let web = Server::register(&app, Wire::HttpJson, "web", json!({"timeout_ms": 2000})).await;
     let _stream = Server::register(&app, Wire::HttpModern, "stream", json!({"max_concurrency": 3})).await;
     let _pipe = Server::register(&app, Wire::Stdio, "pipe", json!({})).await;
-    let numbers = Arc::new(AtomicU64::new(1));
+    let (numbers, ended) = (Arc::new(AtomicU64::new(1)), Arc::new(Notify::new()));
     let mut callers = JoinSet::new();
     for seed in 1..=6 {
-        let (app, numbers) = (app.clone(), numbers.clone());
+        let (app, numbers, ended) = (app.clone(), numbers.clone(), ended.clone());
         callers.spawn(async move {
             let mut dice = Dice(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
             let mut caller = Caller::of(&app).await;
@@ -164,6 +165,7 @@ async fn under_random_load_with_faults_each_call_has_the_record_that_its_caller_
                     _ => call.await,
                 };
                 book.push((number, tool, door, seen));
+                ended.notify_one();
             }
             book
         });
@@ -175,7 +177,10 @@ async fn under_random_load_with_faults_each_call_has_the_record_that_its_caller_
                     true => behaviour.fail.clear(),
                     false => drop(behaviour.fail.insert("tools/call".into(), change.clone())),
                 });
-                tokio::time::sleep(Duration::from_millis(15)).await;
+                // A few calls between two changes.
+                for _ in 0..5 {
+                    ended.notified().await;
+                }
                 for verb in ["disable", "enable"] {
                     app.post(&format!("/api/v0/servers/stream/{verb}"), json!({})).await;
                 }

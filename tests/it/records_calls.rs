@@ -1,7 +1,6 @@
 //! Every call that was asked for has exactly one record, at every door and whatever happened to it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -268,16 +267,19 @@ async fn arguments_and_results_are_kept_only_if_asked_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_recorded_if_records_are_off() {
     use gateway::recorder::CallLog;
-    let app = Arc::new(TestApp::start_with(|config| config.recording.calls = CallLog::Off).await);
-    let _s = Server::register(&app, Wire::HttpJson, "s", json!({})).await;
-    Callers::of(&app).await.text(Door::Rest, "s__echo", json!({ "text": "x" })).await;
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    assert!(records(&app, "").await.is_empty());
-    let stats = app.get("/api/v0/stats").await.expect(200).json();
-    assert_eq!(stats["rows"], json!([]));
-    assert_eq!(stats["total"]["calls"], 0);
+    let app = TestApp::start_with(|config| config.recording.calls = CallLog::Off).await;
+    let fake = Fake::start(Behaviour::default()).await;
+    app.register_http("s", &fake).await;
+    app.invoke("s__echo", json!({ "text": "x" })).await.expect(200);
     let overview = app.get("/api/dashboard/overview").await.expect(200).json();
     assert_eq!((&overview["call_log"], &overview["records_problem"]), (&json!("off"), &Value::Null));
+    // What was recorded would be in the database when the gateway has stopped.
+    let app = app.restart_with(|config| config.recording.calls = CallLog::Summary).await;
+    assert!(records(&app, "").await.is_empty());
+    let stats = app.get("/api/v0/stats").await.expect(200).json();
+    assert_eq!((&stats["rows"], &stats["total"]["calls"]), (&json!([]), &json!(0)));
+    app.invoke("s__echo", json!({ "text": "x" })).await.expect(200);
+    eventually("calls are recorded now", async || records(&app, "").await.len() == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,9 +24,11 @@ async fn calls_of_all_gateways_are_listed_counted_and_streamed_on_each() {
     let mut seen: Vec<Value> = Vec::new();
     let call = async {
         loop {
+            let known = listed().await.as_array().unwrap().len();
             second.invoke("s__fail", json!({})).await.expect(200);
             first.invoke("s__fail", json!({})).await.expect(200);
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            let is_written = async || listed().await.as_array().unwrap().len() >= known + 2;
+            eventually("both calls are written", is_written).await;
         }
     };
     let see = async {
