@@ -16,7 +16,7 @@ use super::remote::ApiRequest;
 
 Admins may ask about everybody; others about themselves.")]
 pub struct ExplainArgs {
-    /// user:<name> or client:<name>
+    /// user:NAME or client:NAME
     subject: String,
     /// Full name of a tool or prompt, or the name of a server
     name: String,
