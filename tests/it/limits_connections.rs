@@ -36,6 +36,12 @@ async fn the_longest_resting_connection_closes_for_a_new_one() {
     assert_eq!(served, 2);
 }
 
+/// Those of earlier requests may be closed a moment later.
+async fn no_connection_is_open(app: &TestApp) {
+    let is_closed = async || app.gateway().budgets().connections.used() == 0;
+    eventually("the connections of earlier requests are closed", is_closed).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_is_refused_while_all_are_in_use() {
     let app = TestApp::start_with(|config| {
@@ -45,6 +51,7 @@ async fn a_connection_is_refused_while_all_are_in_use() {
     .await;
     let fake = Fake::start(Behaviour::default()).await;
     app.register_http("s", &fake).await;
+    no_connection_is_open(&app).await;
     let slow = json!({ "name": "s__slow", "ms": 60_000 });
     let held = [app.invoke_and_hold(&slow).await, app.invoke_and_hold(&slow).await];
     eventually("both calls are in flight", async || fake.calls_of("slow") == 2).await;
@@ -61,6 +68,7 @@ async fn of_many_refused_connections_each_is_told() {
     let app = TestApp::start_with(|config| config.limits.connections = 1).await;
     let fake = Fake::start(Behaviour::default()).await;
     app.register_http("s", &fake).await;
+    no_connection_is_open(&app).await;
     let _held = app.invoke_and_hold(&json!({ "name": "s__slow", "ms": 60_000 })).await;
     eventually("the calls are in flight", async || fake.calls_of("slow") >= 1).await;
     let mut refused = Vec::new();
