@@ -74,8 +74,8 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl Gateway {
-    /// The user or client that a token belongs to, if it is valid. Tokens of this gateway are looked up in memory. Async
-    /// all the same, so that its callers would not change with tokens of another issuer, whose keys must be fetched.
+    /// The user or client that a token of this gateway belongs to, if it is valid. Only memory is looked at. Tokens of another
+    /// issuer are judged by the face that got them, if nobody is found here.
     pub async fn identify(&self, token: &[u8], memory: Option<&TokenMemory>) -> Option<Identity> {
         let read = || self.read_token(token);
         let content = match memory {
