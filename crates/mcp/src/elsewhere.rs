@@ -194,11 +194,18 @@ impl Mcp {
     /// this one.
     pub(super) async fn serve_at_home(&self, ask: &Ask<'_>, id: &[u8]) -> Option<Reply> {
         let owner = ask.viewer.owner();
-        let slot = self.gateway.home_elsewhere(owner).await?;
-        if !ask.is_forwarded
-            && let Some(reply) = self.forward(slot, ask).await
-        {
-            return Some(reply);
+        let mut slot = self.gateway.home_elsewhere(owner).await?;
+        // Twice: a home that has stopped did not get the request, and the caller may have a new one.
+        for _ in 0..2 {
+            if ask.is_forwarded {
+                break;
+            }
+            match self.peers.forward(slot, Forwarded::of(ask)).await {
+                Ok(reply) => return Some(reply),
+                Err(Unreached::Lost) => break,
+                Err(Unreached::NotSent) => self.gateway.doubt_home(owner),
+            }
+            slot = self.gateway.home_elsewhere(owner).await?;
         }
         self.gateway.doubt_home(owner);
         let sentence = "the gateway that has this client's sessions with stateful servers cannot be reached; try \
