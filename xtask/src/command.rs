@@ -21,11 +21,7 @@ pub fn show_with(root: &Path, line: &[&str], variables: &[(&str, &str)]) -> Resu
 }
 
 /// Runs a command, passes its output on line by line, and calls a function with each line.
-pub fn watch(root: &Path, line: &[&str], look: impl FnMut(&str)) -> Result<()> {
-    watch_with(root, line, &[], look)
-}
-
-pub fn watch_with(
+pub fn watch(
     root: &Path,
     line: &[&str],
     variables: &[(&str, &str)],

@@ -15,11 +15,7 @@ pub fn tests(run: &mut Run) -> Result<()> {
     // The server that tests start as a child process.
     command::show(&run.root, &["cargo", "build", "--workspace", "--locked", "--quiet", "--examples"])?;
     let mut line = vec!["cargo", "test", "--workspace", "--locked", "--test", "it", "--test", "replicas"];
-    line.extend(run.filter.as_deref());
-    let mut tally = run.tally.take().unwrap_or_default();
-    let url = server.url();
-    let variables = [(VARIABLE, url.as_str())];
-    let outcome = command::watch_with(&run.root, &line, &variables, |printed| tally.read(printed));
-    run.tally = Some(tally);
-    outcome
+    let filter = run.filter.clone();
+    line.extend(filter.as_deref());
+    run.tests(&line, &[(VARIABLE, &server.url())])
 }

@@ -2,6 +2,7 @@
 //! and ends with one line that has the result. The steps themselves are in `steps.rs`.
 
 use std::env;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,6 +11,10 @@ use anyhow::{Result, bail};
 
 use crate::command;
 use crate::tally::Tally;
+
+/// Tells a test program how many tests it runs at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+const TESTS_PER_PROCESSOR: usize = 3;
 
 pub struct Step {
     pub name: &'static str,
@@ -79,6 +84,18 @@ impl Run {
             Some(reason) => bail!("{reason}"),
             None => Ok(()),
         }
+    }
+
+    /// Runs tests and counts them. Most of them wait for something most of the time, so more of them run at once than there are
+    /// processors.
+    pub fn tests(&mut self, line: &[&str], variables: &[(&str, &str)]) -> Result<()> {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = env::var(THREADS).unwrap_or_else(|_| (TESTS_PER_PROCESSOR * processors).to_string());
+        let variables = [variables, &[(THREADS, &threads)]].concat();
+        let mut tally = self.tally.take().unwrap_or_default();
+        let outcome = command::watch(&self.root, line, &variables, |printed| tally.read(printed));
+        self.tally = Some(tally);
+        outcome
     }
 
     /// Says that a part of a step cannot run here; with `CI=true` that fails.

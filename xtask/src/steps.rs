@@ -15,7 +15,6 @@ use crate::postgres;
 use crate::release;
 use crate::run::{Need, Run, Step};
 use crate::shells;
-use crate::tally::Tally;
 
 pub const TEST: &[Step] = &[
     Step { name: "format", needs: &[RUSTFMT], run: format },
@@ -163,11 +162,9 @@ fn clippy(run: &mut Run) -> Result<()> {
 
 fn tests(run: &mut Run) -> Result<()> {
     let mut line = vec!["cargo", "test", "--workspace", "--locked"];
-    line.extend(run.filter.as_deref());
-    let mut tally = Tally::default();
-    let outcome = command::watch(&run.root, &line, |printed| tally.read(printed));
-    run.tally = Some(tally);
-    outcome
+    let filter = run.filter.clone();
+    line.extend(filter.as_deref());
+    run.tests(&line, &[])
 }
 
 /// Checks links between items. Links between pages are checked by `tests/tidy.rs`.
