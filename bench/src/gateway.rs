@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::grant::PUBLIC_URL;
 use crate::target::Target;
 use crate::{Message, Wire, system};
 
@@ -77,6 +78,7 @@ impl Launch {
             ("HOST", "127.0.0.1"),
             ("SERVER_MODE", self.mode),
             ("RUST_LOG", "error"),
+            ("PUBLIC_URL", PUBLIC_URL),
         ]);
         match self.recording {
             Recording::Usual => {}
@@ -184,12 +186,25 @@ impl Gateway {
 
     /// The same, but returns the response as it is.
     pub async fn fetch(&self, method: &str, path: &str, body: &Value) -> Result<Message> {
-        let mut wire = self.connect().await?;
         let body = if method == "GET" { String::new() } else { body.to_string() };
-        wire.send(&Target::new(&self.address, &self.admin).at(path).request(method, "", &body)).await?;
-        let answer = wire.receive().await?.context("the gateway closed the connection")?;
+        let request = Target::new(&self.address, &self.admin).at(path).request(method, "", &body);
+        let answer = self.exchange_bytes(&request).await?;
         let text = || String::from_utf8_lossy(&answer.body).into_owned();
         ensure!(answer.head.starts_with("HTTP/1.1 20"), "{method} {path}: {} {}", answer.head, text());
         Ok(answer)
+    }
+
+    /// Sends a request without a token; the headers are lines.
+    pub async fn exchange(&self, method: &str, path: &str, headers: &str, body: &str) -> Result<Message> {
+        let (host, length) = (&self.address, body.len());
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}Content-Length: {length}\r\n\r\n");
+        self.exchange_bytes(format!("{head}{body}").as_bytes()).await
+    }
+
+    async fn exchange_bytes(&self, request: &[u8]) -> Result<Message> {
+        let mut wire = self.connect().await?;
+        wire.send(request).await?;
+        wire.receive().await?.context("the gateway closed the connection")
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod gateway;
+pub mod grant;
 pub mod load;
 pub mod server;
 pub mod system;

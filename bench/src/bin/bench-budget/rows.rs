@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use toolgate_bench::client::{Client, Script, Work};
 use toolgate_bench::gateway::{Gateway, Launch, Recording};
+use toolgate_bench::grant;
 use toolgate_bench::server::{LARGE, Server};
 use toolgate_bench::system;
 use toolgate_bench::target::Target;
@@ -45,61 +46,90 @@ struct Row {
     scene: Scene,
     /// Operations under callgrind. Large ones are slow.
     operations: usize,
-    script: fn(Target) -> Script,
+    script: fn(Callers) -> Script,
+}
+
+/// Who may call, each with its own token.
+struct Callers {
+    /// A client; anybody in development mode.
+    client: Target,
+    /// An agent that acts for a user, in enterprise mode.
+    agent: Target,
 }
 
 const ROWS: &[Row] = &[
-    Row { name: "call", scene: Scene::Usual, operations: 1000, script: |at| echo(at, "up__echo") },
+    Row { name: "call", scene: Scene::Usual, operations: 1000, script: |at| echo(at.client, "up__echo") },
     Row {
         name: "call_recorded",
         scene: Scene::Recorded,
         operations: 1000,
-        script: |at| echo(at, "up__echo"),
+        script: |at| echo(at.client, "up__echo"),
     },
-    Row { name: "call_stdio", scene: Scene::Usual, operations: 1000, script: |at| echo(at, "pipe__echo") },
+    Row {
+        name: "call_stdio",
+        scene: Scene::Usual,
+        operations: 1000,
+        script: |at| echo(at.client, "pipe__echo"),
+    },
     Row {
         name: "call_modern",
         scene: Scene::Usual,
         operations: 1000,
-        script: |at| Script { is_modern: true, ..echo(at, "modern__echo") },
+        script: |at| Script { is_modern: true, ..echo(at.client, "modern__echo") },
     },
     Row {
         name: "call_across_eras",
         scene: Scene::Usual,
         operations: 1000,
-        script: |at| Script { is_modern: true, ..echo(at, "up__echo") },
+        script: |at| Script { is_modern: true, ..echo(at.client, "up__echo") },
     },
     Row {
         name: "call_in_group",
         scene: Scene::Usual,
         operations: 1000,
-        script: |at| echo(at.at("/v0/groups/team/mcp"), "up__echo"),
+        script: |at| echo(at.client.at("/v0/groups/team/mcp"), "up__echo"),
     },
-    Row { name: "call_events", scene: Scene::Usual, operations: 1000, script: |at| echo(at, "up__events") },
+    Row {
+        name: "call_events",
+        scene: Scene::Usual,
+        operations: 1000,
+        script: |at| echo(at.client, "up__events"),
+    },
     Row {
         name: "call_64_kib",
         scene: Scene::Usual,
         operations: 200,
-        script: |at| script(at, Work::Payload { tool: "up__payload".into(), bytes: LARGE }),
+        script: |at| script(at.client, Work::Payload { tool: "up__payload".into(), bytes: LARGE }),
     },
     Row {
         name: "list_500_tools",
         scene: Scene::Usual,
         operations: 1000,
-        script: |at| script(at, Work::List { tools: ALL_TOOLS }),
+        script: |at| script(at.client, Work::List { tools: ALL_TOOLS }),
     },
-    Row { name: "session", scene: Scene::Usual, operations: 500, script: |at| script(at, Work::Session) },
+    Row {
+        name: "session",
+        scene: Scene::Usual,
+        operations: 500,
+        script: |at| script(at.client, Work::Session),
+    },
     Row {
         name: "call_with_token",
         scene: Scene::Enterprise,
         operations: 1000,
-        script: |at| echo(at, "up__echo"),
+        script: |at| echo(at.client, "up__echo"),
+    },
+    Row {
+        name: "call_with_grant",
+        scene: Scene::Enterprise,
+        operations: 1000,
+        script: |at| echo(at.agent, "up__echo"),
     },
     Row {
         name: "call_10000_tools",
         scene: Scene::ManyTools,
         operations: 1000,
-        script: |at| echo(at, "up__tool_5000"),
+        script: |at| echo(at.client, "up__tool_5000"),
     },
 ];
 
@@ -191,7 +221,8 @@ fn count_part(part: &str, operations: usize) -> Result<Counts> {
 /// A gateway with a stored catalog, which every run starts anew, and the servers behind it.
 struct Stage {
     launch: Launch,
-    token: String,
+    /// The token of the client, and that of the agent.
+    tokens: [String; 2],
     /// The folder for the output of the tools.
     folder: TempDir,
 }
@@ -204,7 +235,7 @@ impl Stage {
         let gateway = Gateway::start(launch.clone()).await?;
         let tools = if scene == Scene::ManyTools { MANY_TOOLS } else { LEGACY_TOOLS };
         gateway.register("up", &serve(tools, false).await?).await?;
-        let mut token = String::new();
+        let mut tokens = [String::new(), String::new()];
         if scene != Scene::ManyTools {
             gateway.register("modern", &serve(OTHER_TOOLS, true).await?).await?;
             let program = sibling("bench-upstream")?;
@@ -215,11 +246,15 @@ impl Stage {
             gateway.ask("POST", "/api/v0/tool-groups", &group).await?;
         }
         if scene == Scene::Enterprise {
-            token = gateway.create_client("agent", &["up".into()]).await?;
+            let allowed = ["up".to_owned()];
+            tokens = [
+                gateway.create_client("client", &allowed).await?,
+                grant::grant(&gateway, "user", &allowed).await?,
+            ];
         }
         gateway.settle().await?;
         gateway.stop().await?;
-        Ok(Self { launch, token, folder: tempfile::tempdir()? })
+        Ok(Self { launch, tokens, folder: tempfile::tempdir()? })
     }
 
     /// Instructions and allocations of one operation. Without the counts of a run without it, they are counted too.
@@ -259,7 +294,8 @@ impl Stage {
         gateway.settle().await?;
         let mut clients = Vec::new();
         for row in rows {
-            let script = (row.script)(Target::new(&gateway.address, &self.token));
+            let [client, agent] = self.tokens.each_ref().map(|token| Target::new(&gateway.address, token));
+            let script = (row.script)(Callers { client, agent });
             let mut client = Client::connect(&script, 0).await?;
             repeat(&mut client, WARM_UP)
                 .await
