@@ -218,11 +218,12 @@ impl App {
             draining: draining.clone(),
             closing: closing.clone(),
         };
-        if let Some(server) = &face.sign_in {
+        if face.sign_in.is_some() {
             gateway.set_admin_groups(&config.sign_in.admin_groups).await;
-            if let Some(provider) = &server.provider {
-                gateway.look_after_people(provider.clone(), server.people.clone());
-            }
+        }
+        if config.mode == Mode::Enterprise {
+            let provider = face.sign_in.as_ref().and_then(|server| server.provider.clone());
+            gateway.look_after_people(provider, people_rules(config));
         }
         let router = routes::router(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, peers.clone(), config.session_idle_timeout);
@@ -345,6 +346,11 @@ impl App {
     }
 }
 
+fn people_rules(config: &Config) -> PeopleRules {
+    let settings = &config.sign_in;
+    PeopleRules { allowed_groups: settings.allowed_groups.clone(), max_days: settings.max_days }
+}
+
 /// The authorization server; `None` if nobody can sign in.
 fn authorization_server(config: &Config, store: &Store, tls: &upstream::Tls) -> Option<AuthorizationServer> {
     let (settings, clock) = (&config.sign_in, &config.clock);
@@ -352,7 +358,7 @@ fn authorization_server(config: &Config, store: &Store, tls: &upstream::Tls) -> 
     let documents = ClientDocuments::new(settings.software.hosts.clone(), tls.clone(), clock.clone());
     let provider = settings.identity_provider(&url);
     let provider = provider.map(|settings| IdentityProvider::new(settings, tls.clone(), clock.clone()));
-    let people = PeopleRules { allowed_groups: settings.allowed_groups.clone(), max_days: settings.max_days };
+    let people = people_rules(config);
     let external = settings.jwt.as_ref().map(|jwt| {
         let issuer = JwtIssuer::new(&jwt.issuer, settings.claims.clone(), tls.clone(), clock.clone());
         ExternalTokens::new(issuer, jwt.audience.clone(), url.clone(), people.clone())

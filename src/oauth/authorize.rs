@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use bytes::Bytes;
 
 use super::AuthorizationServer;
+use super::cookies::kept_address;
 use super::error::problem_of;
 use super::page::{self, AskingAgent, Consent};
 use super::server::Issuing;
@@ -53,6 +54,10 @@ pub async fn ask(
     };
     let Some(session) = &visitor.session else {
         let next = format!("{PATH}?{query}");
+        if server.provider.is_some() && kept_address(&next).is_none() {
+            let sentence = "the request is too long for the way over the identity provider";
+            return judged.refuse(&face, &server, &visitor, &OAuthProblem::invalid_request(sentence)).await;
+        }
         return page::sign_in(&server.way(), Some(&judged.agent()), Some(&next), None).into_response();
     };
     let (user, redirect_uri) = (session.user.id(), judged.redirect_uri.as_str());

@@ -22,6 +22,16 @@ pub const SIGN_IN_SECONDS: i64 = 600;
 /// The longest life of a session, in seconds. The store ends it earlier if it is idle.
 const SESSION_SECONDS: i64 = 7 * 24 * 3600;
 
+/// The longest value of a cookie that browsers keep, with its name and attributes.
+const LONGEST: usize = 3900;
+
+/// An address as the value of [`Cookie::Next`], without the characters that separate cookies: in an address they mean the
+/// same encoded. `None` if it is too long for a browser to keep.
+pub fn kept_address(next: &str) -> Option<String> {
+    let kept = next.replace('"', "%22").replace(',', "%2C").replace(';', "%3B");
+    (kept.len() <= LONGEST).then_some(kept)
+}
+
 impl Cookie {
     fn name(self, is_https: bool) -> &'static str {
         match (self, is_https) {

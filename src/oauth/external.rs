@@ -1,7 +1,7 @@
 //! Access tokens of another issuer (`JWT_ISSUER`), which count at the MCP endpoints in place of our own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -27,8 +27,17 @@ pub struct ExternalTokens {
     url: Url,
     people: PeopleRules,
     verified: Mutex<HashMap<VerifiedKey, Verified>>,
-    /// When the last token of each person was issued, in seconds since 1970.
-    newest: Mutex<HashMap<String, u64>>,
+    /// What the newest token of each person said that has groups.
+    newest: Mutex<HashMap<String, NewestGroups>>,
+}
+
+/// What is known from the newest token with groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NewestGroups {
+    /// In seconds since 1970.
+    issued_at: u64,
+    /// Whether one of the groups may use the gateway.
+    are_admitted: bool,
 }
 
 /// The digest of a token, and the path that it was verified for.
@@ -37,6 +46,8 @@ type VerifiedKey = ([u8; 32], String);
 #[derive(Clone)]
 struct Verified {
     principal: PrincipalId,
+    /// The subject of a person, and when the token was issued.
+    person: Option<(String, u64)>,
     ends_at_ms: i64,
     ends: CancellationToken,
 }
@@ -89,13 +100,22 @@ impl ExternalTokens {
             }
         };
         let ends_at_ms = i64::try_from(subject.counts_until).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
+        let person =
+            (!subject.is_app).then(|| (subject.subject.clone(), subject.issued_at.unwrap_or_default()));
         let found = match subject.is_app {
             true => face.gateway.client_of_subject(&subject.subject),
             false => self.user_of(face, subject, address).await?,
         };
         let Some(found) = found.filter(|found| !found.is_disabled()) else { return Ok(Judged::Refused) };
         let ends = face.gateway.until_expiry(&found, ends_at_ms);
-        self.remember(key, Verified { principal: found.id(), ends_at_ms, ends: ends.clone() }, now_ms);
+        let verified = Verified { principal: found.id(), person: person.clone(), ends_at_ms, ends };
+        let ends = verified.ends.clone();
+        self.remember(key, verified, now_ms);
+        // A newer token may have been refused while this one was judged.
+        if person.is_some_and(|(subject, issued_at)| self.is_refuted(&subject, issued_at)) {
+            ends.cancel();
+            return Ok(Judged::Refused);
+        }
         Ok(Judged::of(found, ends))
     }
 
@@ -107,8 +127,12 @@ impl ExternalTokens {
     ) -> Result<Option<Principal>, ErrorResponse> {
         let JwtSubject { subject, groups, username, issued_at, .. } = subject;
         let issuer = self.issuer.name().to_owned();
+        let issued_at = issued_at.unwrap_or_default();
         // A token without groups says nothing about them, and neither does one that is older than what is known.
-        let groups = groups.filter(|_| self.is_newest(&subject, issued_at.unwrap_or_default()));
+        let groups = groups.filter(|groups| self.is_newest(&subject, issued_at, groups));
+        if groups.is_none() && self.is_kept_out(&subject) {
+            return Ok(None);
+        }
         let groups = groups.or_else(|| face.gateway.known_groups(&issuer, &subject)).unwrap_or_default();
         let person = Person { issuer, subject, username, groups, refresh_token: None };
         match face.gateway.take_over_person(person, &self.people, &By::anonymous(address)).await {
@@ -118,15 +142,56 @@ impl ExternalTokens {
         }
     }
 
-    /// Whether no later token of a person was seen here: groups that somebody has left must not come back with an old one.
-    fn is_newest(&self, subject: &str, issued_at: u64) -> bool {
-        let mut newest = self.newest.lock().expect("no code panics while it holds the times");
-        if newest.len() >= MOST_VERIFIED && !newest.contains_key(subject) {
-            newest.clear();
+    /// Notes the groups of a token, unless those of a later one are known: groups that somebody has left must not come back
+    /// with an old token. If none of them may use the gateway, what runs under older tokens of the person ends.
+    fn is_newest(&self, subject: &str, issued_at: u64, groups: &[String]) -> bool {
+        let found = NewestGroups { issued_at, are_admitted: self.people.admit(groups) };
+        {
+            let mut newest = self.newest();
+            if newest.len() >= MOST_VERIFIED && !newest.contains_key(subject) {
+                newest.clear();
+            }
+            match newest.get(subject) {
+                Some(known) if known.issued_at > issued_at => return false,
+                Some(known) if *known == found => return true,
+                Some(_) | None => newest.insert(subject.to_owned(), found),
+            };
         }
-        let known = newest.entry(subject.to_owned()).or_insert(issued_at);
-        *known = issued_at.max(*known);
-        *known == issued_at
+        if !found.are_admitted {
+            self.end_tokens(subject, issued_at);
+        }
+        true
+    }
+
+    /// Whether the newest groups of a person are none that may use the gateway.
+    fn is_kept_out(&self, subject: &str) -> bool {
+        self.newest().get(subject).is_some_and(|known| !known.are_admitted)
+    }
+
+    /// Whether a token of the same time or later shows that its person may not use the gateway.
+    fn is_refuted(&self, subject: &str, issued_at: u64) -> bool {
+        let newest = self.newest();
+        newest.get(subject).is_some_and(|known| !known.are_admitted && known.issued_at >= issued_at)
+    }
+
+    /// Ends what runs under the tokens of a person that were issued until then.
+    fn end_tokens(&self, subject: &str, until: u64) {
+        let mut ended = Vec::new();
+        let is_over = |known: &Verified| {
+            known.person.as_ref().is_some_and(|(of, issued_at)| of == subject && *issued_at <= until)
+        };
+        self.verified.lock().expect("no code panics while it holds the tokens").retain(|_, known| {
+            let is_over = is_over(known);
+            if is_over {
+                ended.push(known.ends.clone());
+            }
+            !is_over
+        });
+        ended.iter().for_each(CancellationToken::cancel);
+    }
+
+    fn newest(&self) -> MutexGuard<'_, HashMap<String, NewestGroups>> {
+        self.newest.lock().expect("no code panics while it holds the groups")
     }
 
     /// The audiences of which a token must name one.

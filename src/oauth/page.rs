@@ -176,7 +176,8 @@ fn what(reach: &Reach, endpoint: &str, reached: &Reached) -> Html {
 
 /// The page for a problem. `back` leads to the agent, with the error.
 pub fn problem(status: StatusCode, sentence: &str, back: Option<&str>) -> Page {
-    let mut content = Html::new().raw("<p class=\"note bad\" role=\"alert\">").text(sentence).raw("</p>\n");
+    let sentence = capitalized(sentence);
+    let mut content = Html::new().raw("<p class=\"note bad\" role=\"alert\">").text(&sentence).raw("</p>\n");
     content = match back {
         Some(back) => content
             .raw("<p><a rel=\"noreferrer\" href=\"")
@@ -191,11 +192,19 @@ pub fn problem(status: StatusCode, sentence: &str, back: Option<&str>) -> Page {
 pub fn sign_in_failed(status: StatusCode, sentence: &str, again: &'static str) -> Page {
     let content = Html::new()
         .raw("<p class=\"note bad\" role=\"alert\">")
-        .text(sentence)
+        .text(&capitalized(sentence))
         .raw("</p>\n<p><a href=\"")
         .raw(again)
         .raw("\">Try again</a></p>\n");
     Page { status, title: "You are not signed in".to_owned(), content }
+}
+
+/// A sentence of the gateway, which may be the end of a longer one elsewhere, as a sentence of its own.
+fn capitalized(sentence: &str) -> String {
+    let mut rest = sentence.chars();
+    let first = rest.next().into_iter().flat_map(char::to_uppercase);
+    let end = if sentence.ends_with(['.', '!', '?']) { "" } else { "." };
+    first.chain(rest.clone()).chain(end.chars()).collect()
 }
 
 /// The page of somebody who is signed in.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::AuthorizationServer;
 use super::authorize::failure_page;
-use super::cookies::{Cookie, SIGN_IN_SECONDS};
+use super::cookies::{Cookie, SIGN_IN_SECONDS, kept_address};
 use super::login::{self, begin_session, is_safe};
 use super::page;
 use super::server::SigningIn;
@@ -33,9 +33,6 @@ struct KeptAttempt {
     ends_at: i64,
 }
 
-/// The longest value of a cookie that browsers keep, with its name and attributes.
-const LONGEST_COOKIE: usize = 3900;
-
 /// Sends the browser to the identity provider.
 pub async fn begin(
     server: &AuthorizationServer,
@@ -52,9 +49,8 @@ pub async fn begin(
     };
     let kept = serde_json::to_vec(&kept).expect("it has string keys");
     let kept = URL_SAFE_NO_PAD.encode(server.sign_ins.seal(&kept));
-    // These characters separate cookies; in an address they mean the same encoded.
-    let next = next.map(|next| next.replace('"', "%22").replace(',', "%2C").replace(';', "%3B"));
-    if next.as_ref().is_some_and(|next| next.len() > LONGEST_COOKIE) {
+    let kept_next = next.and_then(kept_address);
+    if next.is_some() && kept_next.is_none() {
         let sentence = "The request of the program that sent you here is too long.";
         return page::problem(StatusCode::BAD_REQUEST, sentence, None).into_response();
     }
@@ -63,7 +59,7 @@ pub async fn begin(
     headers.append(header::SET_COOKIE, server.set_cookie(Cookie::SignIn, &kept));
     headers.append(
         header::SET_COOKIE,
-        match next {
+        match kept_next {
             Some(next) => server.set_cookie(Cookie::Next, &next),
             None => server.remove_cookie(Cookie::Next),
         },

@@ -134,6 +134,8 @@ async fn a_code_works_once_and_a_second_use_ends_what_it_gave() {
     assert_eq!((pending.code_challenge.as_str(), &pending.reach), ("challenge", &Reach::Everything));
     let tokens = gateway.redeem(code.expose(), None, &by()).await.unwrap();
     assert_eq!(tokens.expires_in, HOUR);
+    let made = app.get("/api/v0/audit?action=grant.create").await.expect(200).json();
+    assert_eq!(made["entries"][0]["actor"], json!({"kind": "user", "name": "ann"}), "{made}");
     assert_eq!(status(&app, &tokens, "/mcp").await, 200);
     assert!(gateway.pending_code(code.expose()).await.unwrap().is_some(), "so that a second use is noticed");
     assert!(is_invalid(&gateway.redeem(code.expose(), None, &by()).await));

@@ -315,3 +315,44 @@ async fn with_an_audience_of_the_operator_only_that_one_counts() {
     ask(&app, &gone, "/mcp").await.expect(401);
     assert_eq!(users(&app).await.len(), 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_token_that_shows_that_somebody_left_counts_for_the_older_ones() {
+    let issuer = FakeProvider::start().await;
+    let app = TestApp::start_enterprise_with(|config| {
+        issuer.issuer_settings(config);
+        config.sign_in.allowed_groups = vec!["eng".to_owned()];
+    })
+    .await;
+    let now = issuer.clock.now_seconds();
+    let at = |iat: u64, groups: Value| {
+        let mut change = json!({"iat": iat});
+        if !groups.is_null() {
+            change["groups"] = groups;
+        }
+        token(&issuer, change)
+    };
+    let old = at(now - 100, json!(["eng"]));
+    let silent = at(now - 90, json!(null));
+    let mut streams =
+        [SseAgent::connect_as(&app, "/sse", &old).await, SseAgent::connect_as(&app, "/sse", &silent).await];
+    ask(&app, &old, "/mcp").await.expect(200);
+    // An older token says nothing about later.
+    ask(&app, &at(now - 200, json!(["sales"])), "/mcp").await.expect(200);
+    let gone = at(now - 50, json!(["sales"]));
+    ask(&app, &gone, "/mcp").await.expect(401).error();
+    for stream in &mut streams {
+        while stream.next().await.is_some() {}
+    }
+    for refused in [&old, &silent, &gone, &at(now - 60, json!(["eng"])), &at(now - 10, json!(null))] {
+        for path in ["/mcp", "/v0/groups/g/mcp"] {
+            ask(&app, refused, path).await.expect(401).error();
+        }
+    }
+    // Refused requests do not fill the audit.
+    let ended = app.get("/api/v0/audit?action=user.end_credentials").await.expect(200).json();
+    assert_eq!(ended["entries"], json!([]), "{ended}");
+    // They come back.
+    ask(&app, &at(now, json!(["eng", "sales"])), "/mcp").await.expect(200);
+    ask(&app, &old, "/mcp").await.expect(200);
+}

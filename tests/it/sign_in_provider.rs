@@ -88,7 +88,8 @@ async fn only_members_of_allowed_groups_sign_in_and_nobody_who_is_disabled() {
     let (app, provider) = start(&["eng"]).await;
     let mut person = Person::default();
     let refused = provider.sign_in(&app, &mut person, ("s-1", "ann", &["sales"]), "").await.expect(403);
-    assert!(refused.text().contains("no group that may use this gateway"));
+    let sentence = "Your account is in no group that may use this gateway; ask its admin.";
+    assert!(refused.text().contains(sentence), "{}", refused.text());
     provider.sign_in(&app, &mut person, ("s-1", "ann", &["sales", "eng"]), "").await.expect(303);
     person.open(&app, "/api/v0/users/whoami").await.expect(200);
     // Whoever left the group loses everything at the next sign-in.
@@ -111,4 +112,27 @@ async fn a_provider_that_is_down_is_a_clear_page() {
     .await;
     let page = Person::default().send(&app, "/login", &[]).await.expect(503);
     assert!(page.text().contains("You are not signed in") && page.text().contains("Try again"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_a_browser_cannot_keep_is_refused_before_anybody_signs_in() {
+    let (app, provider) = start(&[]).await;
+    let software = Software::register(&app, "https://agent.example/cb").await;
+    let mut person = Person::default();
+    let path = |length: usize| format!("/authorize?{}", software.query(&[("x", &"y".repeat(length))]));
+    let left = 3900 - path(1).len() + 1;
+    let longest = path(left);
+    assert_eq!(longest.len(), 3900);
+    let page = person.open(&app, &longest).await.expect(200);
+    let back =
+        provider.sign_in(&app, &mut person, ("s-1", "ann", &[]), &hidden(&page, "next")).await.expect(303);
+    assert_eq!(back.headers["location"], longest);
+    person.open(&app, &longest).await.expect(200);
+    // Whoever is signed in need not go to the provider.
+    person.open(&app, &path(left + 1)).await.expect(200);
+    let refused = Person::default().open(&app, &path(left + 1)).await.expect(400).text();
+    assert!(refused.contains("too long for the way over the identity provider"), "{refused}");
+    // The link leads to the agent, with the error.
+    assert!(refused.contains("https://agent.example/cb?error=invalid_request&amp;"), "{refused}");
+    assert!(refused.contains("state=the+state"), "{refused}");
 }

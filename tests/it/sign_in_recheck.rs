@@ -9,8 +9,10 @@ use toolgate::config::Config;
 use upstream::sign_in::IdentityProvider;
 
 use crate::support::client::Events;
-use crate::support::person::{Person, Software, tokens_in};
-use crate::support::{Agent, Behaviour, Fake, FakeProvider, SseAgent, TestApp, bearer, client, eventually};
+use crate::support::person::{ISSUER, Person, Software, tokens_in};
+use crate::support::{
+    Agent, Behaviour, Fake, FakeProvider, ModernAgent, SseAgent, TestApp, bearer, client, eventually,
+};
 
 /// After that much time of use, the next check is due.
 const DUE: Duration = Duration::from_secs(14 * 60);
@@ -52,7 +54,7 @@ impl Scene {
 
     /// Asks about everybody for whom it is due.
     async fn check(&self) {
-        self.app.gateway().check_people(&self.client, &self.rules).await.unwrap();
+        self.app.gateway().check_people(Some(&self.client), &self.rules).await.unwrap();
     }
 
     /// Lets time pass in which the person is there, and checks.
@@ -277,4 +279,78 @@ async fn people_of_another_provider_cannot_be_asked_about_so_their_grants_end_to
     scene.check().await;
     assert_eq!((scene.grants().await, scene.renew().await), (0, 400));
     assert!(other.used().is_empty() && scene.provider.used().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_provider_nobody_can_be_asked_about_so_their_grants_end_too() {
+    let mut scene = Scene::start(true, &[], |_| {}).await;
+    let clock = scene.provider.clock.clone();
+    // Then people sign in with tokens, or not at all.
+    for public_url in [Some(ISSUER.parse().unwrap()), None] {
+        scene.app = scene
+            .app
+            .restart_with(|config| {
+                (config.public_url, config.sign_in.oidc) = (public_url, None);
+                config.clock = clock.clone();
+            })
+            .await;
+        clock.advance(3 * 24 * HOUR);
+        scene.app.gateway().check_people(None, &scene.rules).await.unwrap();
+        assert_eq!(scene.grants().await, 1);
+    }
+    clock.advance(2 * 24 * HOUR);
+    scene.app.gateway().check_people(None, &scene.rules).await.unwrap();
+    assert_eq!(scene.grants().await, 0);
+    assert_eq!(scene.provider.used(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_stream_ends_with_the_person() {
+    let scene = Scene::start(true, &[], |_| {}).await;
+    let (app, token) = (&scene.app, scene.access.as_str());
+    let fake = Fake::start(Behaviour::of(json!({"era": "modern"}))).await;
+    app.register_http("s", &fake).await;
+    let bystander = app.create_client("bystander", &["*"]).await;
+    let mut bystander = ModernAgent::at(app, "/mcp").using(&bystander).listen(json!(1), all_lists()).await.0;
+    let agent = Agent::connect_as(app, "/mcp", token).await;
+    let params = json!({"name": "s__progress", "arguments": {"steps": 100_000, "ms": 50},
+        "_meta": {"progressToken": "p"}});
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    let mut talks = vec![
+        agent.listen().await,
+        ModernAgent::at(app, "/mcp").using(token).listen(json!(1), all_lists()).await.0,
+        ModernAgent::at(app, "/v0/servers/s/mcp").using(token).listen(json!(1), all_lists()).await.0,
+        agent.begin(&call).await,
+    ];
+    let mut sse = SseAgent::connect_as(app, "/sse", token).await;
+    let cookie = scene.person.cookie.clone().unwrap();
+    let headers = [("cookie", cookie.as_str()), ("accept", "text/event-stream"), ("origin", ISSUER)];
+    let rest = async |method: &str, path: &str, body: Value| {
+        let opened = client::open(&app.address, method, path, &headers, body.to_string().into()).await;
+        assert_eq!(opened.0.status(), 200, "{path}");
+        Events::new(opened)
+    };
+    let slow = json!({"name": "s__slow", "ms": 600_000});
+    let mut streams = [
+        rest("GET", "/api/v0/calls/stream", json!({})).await,
+        rest("POST", "/api/v0/tools/invoke", slow).await,
+    ];
+    scene.provider.fail(Some((400, "invalid_grant")));
+    app.clock().advance(DUE);
+    scene.check().await;
+    for talk in &mut talks {
+        while talk.next().await.is_some() {}
+    }
+    while sse.next().await.is_some() {}
+    for stream in &mut streams {
+        while stream.next().await.is_some() {}
+    }
+    eventually("the server need not go on", async || fake.running() <= fake.open_streams()).await;
+    // Others are not affected.
+    app.post("/api/v0/tools/disable?entity=s__echo", json!({})).await.expect(200);
+    bystander.expect("notifications/tools/list_changed").await;
+}
+
+fn all_lists() -> Value {
+    json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true})
 }

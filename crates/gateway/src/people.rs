@@ -97,7 +97,10 @@ impl Gateway {
         }
         let known =
             self.catalog().principals().of_account(&person.issuer, &person.subject).map(|user| user.id);
-        if let Some(user) = known {
+        // They may try again and again, and only the first time changes anything.
+        if let Some(user) = known
+            && self.store.has_credentials(user).await?
+        {
             self.end_credentials_of(user, by).await?;
         }
         Err(Error::forbidden("your account is in no group that may use this gateway; ask its admin"))

@@ -170,7 +170,9 @@ impl Gateway {
             created_at_ms: now,
             last_used_at_ms: None,
         };
-        let mut note = AuditNote::new(by, "grant.create", id.to_string(), now);
+        // The software sends the code, but the person who agreed has made the grant.
+        let person = By::user(self.name_of(shown.user), by.address.clone());
+        let mut note = AuditNote::new(&person, "grant.create", id.to_string(), now);
         note.after = Some(self.grant_json(&shown));
         let grant = NewUserGrant {
             id,

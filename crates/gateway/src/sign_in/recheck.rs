@@ -86,16 +86,21 @@ impl Gateway {
         self.clock.now_ms()
     }
 
-    /// Begins to ask the IdP again about people who use the gateway.
-    pub fn look_after_people(self: &Arc<Self>, provider: Arc<IdentityProvider>, rules: PeopleRules) {
+    /// Begins to ask the IdP again about people who use the gateway. Without an IdP, those of an earlier one can only lose what
+    /// they have.
+    pub fn look_after_people(self: &Arc<Self>, provider: Option<Arc<IdentityProvider>>, rules: PeopleRules) {
         let (keep, stop) = (self.clone().keep_people_current(provider, rules), self.stop.clone());
         self.tasks.spawn(async move { stop.run_until_cancelled(keep).await });
     }
 
-    async fn keep_people_current(self: Arc<Self>, provider: Arc<IdentityProvider>, rules: PeopleRules) {
+    async fn keep_people_current(
+        self: Arc<Self>,
+        provider: Option<Arc<IdentityProvider>>,
+        rules: PeopleRules,
+    ) {
         loop {
             tokio::time::sleep(PAUSE).await;
-            if let Err(error) = self.check_people(&provider, &rules).await {
+            if let Err(error) = self.check_people(provider.as_ref(), &rules).await {
                 tracing::debug!(%error, "cannot look after the people of the identity provider; trying again");
             }
         }
@@ -105,21 +110,21 @@ impl Gateway {
     /// one of them does not keep the others from being checked.
     pub async fn check_people(
         self: &Arc<Self>,
-        provider: &Arc<IdentityProvider>,
+        provider: Option<&Arc<IdentityProvider>>,
         rules: &PeopleRules,
     ) -> Result<(), Error> {
         let mut running = JoinSet::new();
         for sign_in in self.store.load_idp_sign_ins().await? {
             let now = self.clock.now_ms();
-            let Some(check) = self.due_check(&sign_in, provider.issuer(), rules, now) else { continue };
+            let Some(check) = self.due_check(&sign_in, provider, rules, now) else { continue };
             while running.len() >= MOST_AT_ONCE {
                 running.join_next().await;
             }
-            let (gateway, provider, rules) = (self.clone(), provider.clone(), rules.clone());
+            let (gateway, rules) = (self.clone(), rules.clone());
             running.spawn(async move {
                 // To the end: an answer that nobody reads may have the only refresh token that still works.
                 let checked = gateway.to_the_end(async move |gateway: Arc<Self>| match check {
-                    DueCheck::Ask { refresh, subject } => {
+                    DueCheck::Ask { provider, refresh, subject } => {
                         gateway.check_person(&provider, &rules, &sign_in, (&refresh, &subject), now).await
                     }
                     DueCheck::End => gateway.end_sign_in(&sign_in, sign_in.checked_at_ms).await,
@@ -137,7 +142,7 @@ impl Gateway {
     fn due_check(
         &self,
         sign_in: &IdpSignIn,
-        issuer: &str,
+        provider: Option<&Arc<IdentityProvider>>,
         rules: &PeopleRules,
         now: i64,
     ) -> Option<DueCheck> {
@@ -145,13 +150,17 @@ impl Gateway {
         let Principal::User(user) = catalog.principals().by_id(sign_in.user)? else { return None };
         let account = user.holder.idp.as_ref().filter(|_| !user.holder.is_disabled)?;
         // Another IdP cannot be asked about them.
-        match sign_in.refresh_token.as_ref().filter(|_| account.issuer == issuer) {
-            Some(refresh) => {
+        let provider = provider.filter(|provider| provider.issuer() == account.issuer);
+        match provider.zip(sign_in.refresh_token.as_ref()) {
+            Some((provider, refresh)) => {
                 let is_in_use = self.was_seen_since(sign_in.user, sign_in.checked_at_ms)
                     || self.usages.is_active(sign_in.user);
                 let is_due = is_in_use && now > sign_in.checked_at_ms + CURRENT_MS;
-                let (refresh, subject) = (refresh.clone(), account.subject.clone());
-                is_due.then_some(DueCheck::Ask { refresh, subject })
+                is_due.then(|| DueCheck::Ask {
+                    provider: provider.clone(),
+                    refresh: refresh.clone(),
+                    subject: account.subject.clone(),
+                })
             }
             None => {
                 let ends_at = sign_in.signed_in_at_ms + i64::from(rules.max_days) * DAY_MS;
@@ -203,8 +212,7 @@ impl Gateway {
 
     /// Ends the credentials that came with a sign-in, then forgets it: in this order, so that a failure leaves it to be ended.
     async fn end_sign_in(self: &Arc<Self>, sign_in: &IdpSignIn, checked_at_ms: i64) -> Result<(), Error> {
-        let held = self.store.held_credentials(sign_in.user).await?.value;
-        if !held.grants.is_empty() || !held.sessions.is_empty() {
+        if self.store.has_credentials(sign_in.user).await? {
             self.end_credentials_of(sign_in.user, &By::gateway()).await?;
         }
         Ok(self.store.forget_idp_sign_in(sign_in.user, checked_at_ms).await?)
@@ -214,7 +222,7 @@ impl Gateway {
 /// What must be done about somebody.
 enum DueCheck {
     /// Ask the IdP.
-    Ask { refresh: Secret, subject: String },
+    Ask { provider: Arc<IdentityProvider>, refresh: Secret, subject: String },
     /// End their credentials: the last sign-in is too long ago.
     End,
 }

@@ -58,6 +58,18 @@ impl Store {
         Ok(epoch)
     }
 
+    /// Whether there is anything of a user to end.
+    pub async fn has_credentials(&self, user: PrincipalId) -> Result<bool, StoreError> {
+        const FOUND: &str = "SELECT (SELECT COUNT(*) FROM user_grants WHERE user_id = $1)
+            + (SELECT COUNT(*) FROM grant_codes WHERE user_id = $1)
+            + (SELECT COUNT(*) FROM browser_sessions WHERE user_id = $1)";
+        let mut tx = self.read().await?;
+        let number = user.0.cast_signed();
+        let found: i64 = on!(&mut tx, |db| sqlx::query_scalar(FOUND).bind(number).fetch_one(db).await)?;
+        tx.commit().await?;
+        Ok(found > 0)
+    }
+
     /// The grants and sessions of a user.
     pub async fn held_credentials(&self, user: PrincipalId) -> Result<AtEpoch<HeldCredentials>, StoreError> {
         let mut tx = self.read().await?;
