@@ -22,7 +22,7 @@ impl OAuthError {
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, problem }
     }
 
-    pub fn too_many(sentence: &str) -> Self {
+    pub fn too_many(sentence: String) -> Self {
         let problem = OAuthProblem::new(ProblemCode::TemporarilyUnavailable, sentence);
         Self { status: StatusCode::TOO_MANY_REQUESTS, problem }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine;
@@ -11,10 +12,12 @@ use serde_json::Value;
 
 use super::AuthorizationServer;
 use super::error::OAuthError;
-use super::server::Issuing;
+use super::server::{Issuing, REGISTRATIONS_PER_MINUTE};
+use crate::http::Face;
 use crate::http::access::Source;
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::reply::serialized;
+use budget::{Bound, Exceeded};
 use gateway::now_ms;
 use model::oauth::registration::LONGEST_CLIENT_ID;
 use model::oauth::{OAuthProblem, Software};
@@ -31,6 +34,7 @@ const SEALED: &str = "tgs_";
 #[utoipa::path(post, path = PATH, tag = "sign-in", request_body = HashMap<String, Value>,
     responses((status = 201, body = std::collections::HashMap<String, Value>)))]
 pub async fn register(
+    State(face): State<Face>,
     Issuing(server): Issuing,
     Source(source): Source,
     body: Bytes,
@@ -39,9 +43,9 @@ pub async fn register(
         return Err(ErrorResponse::not_here("software cannot register itself here; OAUTH_DCR is off"));
     }
     if !server.registrations.count(source, Instant::now()) {
-        return Ok(Err(OAuthError::too_many(
-            "too many registrations from this address; try again in a minute",
-        )));
+        face.gateway.budgets().refusals.count(Bound::Registrations);
+        let refused = Exceeded { bound: Bound::Registrations, limit: REGISTRATIONS_PER_MINUTE.into() };
+        return Ok(Err(OAuthError::too_many(refused.to_string())));
     }
     Ok(answer(&server, &body))
 }

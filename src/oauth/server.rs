@@ -17,6 +17,9 @@ use seal::PurposeSeal;
 use store::Store;
 use upstream::sign_in::{ClientDocuments, IdentityProvider, Web};
 
+/// How many registrations an address may send in a minute.
+pub const REGISTRATIONS_PER_MINUTE: u32 = 100;
+
 /// What the operator can set.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
@@ -69,7 +72,7 @@ impl AuthorizationServer {
             settings,
             client_ids: store.seal_for("oauth client id"),
             sign_ins: store.seal_for("sign-in"),
-            registrations: SourceLimit::per_minute(100),
+            registrations: SourceLimit::per_minute(REGISTRATIONS_PER_MINUTE),
             documents,
             provider,
             people,

@@ -31,11 +31,13 @@ pub enum Bound {
     /// The size and the number of what a server lists.
     Lists,
     WrongTokens,
+    /// Registrations of OAuth clients from one address.
+    Registrations,
     RateLimit,
 }
 
 impl Bound {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::HeadTime,
         Self::BodyTime,
         Self::SendTime,
@@ -56,6 +58,7 @@ impl Bound {
         Self::MessageSize,
         Self::Lists,
         Self::WrongTokens,
+        Self::Registrations,
         Self::RateLimit,
     ];
 
@@ -82,6 +85,7 @@ impl Bound {
             Bound::MessageSize => "message_size",
             Bound::Lists => "lists",
             Bound::WrongTokens => "wrong_tokens",
+            Bound::Registrations => "registrations",
             Bound::RateLimit => "rate_limit",
         }
     }
@@ -109,6 +113,7 @@ impl Bound {
             Bound::MessageSize => "Size of a message from a server",
             Bound::Lists => "Tools, prompts and resources that a server lists",
             Bound::WrongTokens => "Wrong tokens from one address",
+            Bound::Registrations => "Registrations of OAuth clients from one address",
             Bound::RateLimit => "Calls per minute of a client, user, server or tool",
         }
     }
@@ -136,7 +141,8 @@ impl Bound {
             | Bound::WaitingTime
             | Bound::ParkedCalls
             | Bound::Lists
-            | Bound::WrongTokens => None,
+            | Bound::WrongTokens
+            | Bound::Registrations => None,
         }
     }
 }
@@ -214,6 +220,9 @@ impl std::fmt::Display for Exceeded {
             ),
             Bound::Lists => write!(f, "a server may list at most {limit} items of a kind"),
             Bound::WrongTokens => f.write_str("too many wrong tokens from this address"),
+            Bound::Registrations => {
+                f.write_str("too many registrations from this address; try again in a minute")
+            }
             Bound::RateLimit => {
                 write!(f, "the limit of {} is reached; try again later", counted("call", " per minute"))
             }

@@ -120,6 +120,7 @@ fn limits(gateway: &Gateway) -> Vec<DashboardLimit> {
             | Bound::WaitingTime
             | Bound::Lists
             | Bound::WrongTokens
+            | Bound::Registrations
             | Bound::RateLimit => (None, None, None),
         };
         let is_size = matches!(bound, Bound::BufferedBytes | Bound::MessageSize);
