@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::support::{Agent, Behaviour, Fake, TestApp};
 
-const SERVERS: [&str; 2] = ["alpha", "beta"];
-const TOOLS: [&str; 4] = ["get_one", "get_two", "delete_one", "run"];
-const PROMPTS: [&str; 2] = ["get_one", "greet"];
-const URIS: [&str; 2] = ["x://one", "x://two"];
+pub const SERVERS: [&str; 2] = ["alpha", "beta"];
+pub const TOOLS: [&str; 4] = ["get_one", "get_two", "delete_one", "run"];
+pub const PROMPTS: [&str; 2] = ["get_one", "greet"];
+pub const URIS: [&str; 2] = ["x://one", "x://two"];
 /// A URI that no list has, and the template makes.
 const MADE: &str = "t://made";
 
-const ENTRIES: [&str; 22] = [
+pub const ENTRIES: [&str; 22] = [
     "*",
     "!*",
     "alpha",
@@ -44,7 +44,7 @@ const ENTRIES: [&str; 22] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Thing {
+pub enum Thing {
     Tool(&'static str),
     Prompt(&'static str),
     Resource(&'static str),
@@ -52,7 +52,7 @@ enum Thing {
 }
 
 /// Everything that each server has.
-fn things() -> impl Iterator<Item = (&'static str, Thing)> {
+pub fn things() -> impl Iterator<Item = (&'static str, Thing)> {
     SERVERS.into_iter().flat_map(|server| {
         let tools = TOOLS.into_iter().map(Thing::Tool);
         let named = tools.chain(PROMPTS.into_iter().map(Thing::Prompt));
@@ -99,7 +99,7 @@ fn is_about(entry: &str, server: &str, thing: Thing) -> bool {
     }
 }
 
-fn is_allowed(rules: &[&str], server: &str, thing: Thing) -> bool {
+pub fn is_allowed(rules: &[&str], server: &str, thing: Thing) -> bool {
     let (denies, allows): (Vec<&str>, Vec<&str>) =
         rules.iter().copied().partition(|rule| rule.starts_with('!'));
     allows.iter().any(|rule| is_about(rule, server, thing))
@@ -107,11 +107,11 @@ fn is_allowed(rules: &[&str], server: &str, thing: Thing) -> bool {
 }
 
 /// Nothing is disabled but `alpha__run`.
-fn is_enabled(server: &str, thing: Thing) -> bool {
+pub fn is_enabled(server: &str, thing: Thing) -> bool {
     (server, thing) != ("alpha", Thing::Tool("run"))
 }
 
-fn seen(rules: &[&str]) -> BTreeSet<(&'static str, Thing)> {
+pub fn seen(rules: &[&str]) -> BTreeSet<(&'static str, Thing)> {
     things()
         .filter(|(server, thing)| is_enabled(server, *thing) && is_allowed(rules, server, *thing))
         .collect()
@@ -122,19 +122,19 @@ fn sees_server(rules: &[&str], server: &str) -> bool {
 }
 
 /// The qualified form of a URI.
-fn qualified(server: &str, uri: &str) -> String {
+pub fn qualified(server: &str, uri: &str) -> String {
     use base64::Engine;
     format!("toolgate://res/{server}/{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(uri))
 }
 
-struct House {
-    app: TestApp,
-    _fakes: [Fake; 2],
-    client: String,
+pub struct House {
+    pub app: TestApp,
+    pub fakes: [Fake; 2],
+    pub client: String,
     user: String,
 }
 
-async fn build() -> House {
+pub async fn build() -> House {
     let app = TestApp::start_enterprise().await;
     let tools: Vec<_> =
         TOOLS.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
@@ -166,7 +166,7 @@ async fn build() -> House {
     }
     let client = app.create_client("agent", &[]).await;
     let user = app.create_user("ann", "user").await;
-    House { app, _fakes: fakes, client, user }
+    House { app, fakes, client, user }
 }
 
 impl House {
@@ -368,7 +368,7 @@ impl House {
     }
 }
 
-fn resource(uri: &str) -> Thing {
+pub fn resource(uri: &str) -> Thing {
     Thing::Resource(URIS.into_iter().find(|known| *known == uri).unwrap())
 }
 

@@ -1,6 +1,7 @@
 //! An OpenID provider that lets everybody in as whoever the test says. It is also an issuer of access tokens.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::routing::{get, post};
@@ -40,8 +41,12 @@ struct State {
     /// The key with which it signs, and those that it publishes.
     signs_with: &'static str,
     publishes: Vec<&'static str>,
-    /// Whether it answers at all.
+    /// Whether it answers with errors only.
     is_down: bool,
+    /// Whether `/token` does not answer at all.
+    is_hanging: bool,
+    /// By how many seconds its clock is fast.
+    skew: i64,
     /// The refresh tokens that it was asked with.
     used: Vec<String>,
 }
@@ -56,7 +61,7 @@ impl FakeProvider {
         let router = axum::Router::new()
             .route("/.well-known/openid-configuration", get(|| async move { metadata.metadata() }))
             .route("/keys", get(|| async move { keys.keys() }))
-            .route("/token", post(|form: String| async move { token.token(&form) }));
+            .route("/token", post(|form: String| async move { token.wait_and_answer(&form).await }));
         tokio::spawn(async move { axum::serve(listener, router).await });
         provider
     }
@@ -79,9 +84,16 @@ impl FakeProvider {
         if self.state.lock().unwrap().is_down { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
     }
 
+    async fn wait_and_answer(&self, form: &str) -> impl axum::response::IntoResponse + use<> {
+        while self.state.lock().unwrap().is_hanging {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.token(form)
+    }
+
     fn token(&self, form: &str) -> impl axum::response::IntoResponse + use<> {
-        let now = self.clock.now_seconds();
         let mut state = self.state.lock().unwrap();
+        let now = self.clock.now_seconds().checked_add_signed(state.skew).unwrap();
         let refresh = form_urlencoded::parse(form.as_bytes()).find(|(key, _)| key == "refresh_token");
         let mut claims = state.claims.clone();
         if let Some((_, token)) = refresh {
@@ -155,6 +167,16 @@ impl FakeProvider {
     /// Answers at the token endpoint with this error, or again with tokens.
     pub fn fail(&self, error: Option<(u16, &'static str)>) {
         self.state.lock().unwrap().error = error;
+    }
+
+    /// Lets `/token` wait with its answers.
+    pub fn set_hanging(&self, is_hanging: bool) {
+        self.state.lock().unwrap().is_hanging = is_hanging;
+    }
+
+    /// Sets the clock with which it signs, in seconds before or after the right time.
+    pub fn set_skew(&self, seconds: i64) {
+        self.state.lock().unwrap().skew = seconds;
     }
 
     pub fn set_down(&self, is_down: bool) {
