@@ -18,6 +18,7 @@ mod plan;
 mod processes;
 mod quotas;
 mod raw;
+mod signing;
 mod slow;
 mod sockets;
 mod stdio;
@@ -46,6 +47,7 @@ const FAMILIES: &[&str] = &[
     "browsers",
     "oauth",
     "tokens",
+    "signing",
     "leaks",
     "random",
 ];
@@ -93,6 +95,7 @@ async fn run(family: &str, plan: &Plan) -> Result<Vec<Verdict>> {
         "browsers" => browsers::run(plan).await,
         "oauth" => oauth::run(plan).await,
         "tokens" => tokens::run(plan).await,
+        "signing" => signing::run(plan).await,
         "leaks" => leaks::run(plan).await,
         "random" => mutate::run(plan).await,
         _ => unreachable!("the plan names known families only"),

@@ -9,7 +9,7 @@ pub const USAGE: &str = "\
 attack [FAMILY...] [--seed N] [--requests N] [--toolgate FILE]
 
   FAMILY          any of slow, sockets, tls, calls, quotas, messages, processes, lists, browsers, oauth, tokens,
-                  leaks, random; all of them by default
+                  signing, leaks, random; all of them by default
   --seed N        repeats the random requests of an earlier run
   --requests N    number of random requests (default: 20000)
   --toolgate FILE the program under test (default: toolgate beside this program)";
