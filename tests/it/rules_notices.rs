@@ -1,8 +1,6 @@
 //! Notifications, held against the same model as lists and calls: changed lists, updated resources, and what others log and do
 //! reach those only who may see what they are about, in both eras. A change of rules is a change of lists.
 
-use std::collections::BTreeSet;
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -28,18 +26,20 @@ fn places() -> impl Iterator<Item = (&'static str, &'static str)> {
     SERVERS.into_iter().flat_map(|server| URIS.into_iter().map(move |uri| (server, uri)))
 }
 
-/// What the list of a kind shows with these rules.
-fn shown(rules: &[&str], kind: &str) -> BTreeSet<String> {
+/// What the list of a kind shows with these rules. The same entries of another server are the same list.
+fn shown(rules: &[&str], kind: &str) -> Vec<String> {
     let is_shared = |uri: &str| SERVERS.iter().all(|server| is_allowed(rules, server, resource(uri)));
     let things = seen(rules).into_iter();
     let shown = things.filter_map(|(server, thing)| match (kind, thing) {
         ("tools", Thing::Tool(name)) | ("prompts", Thing::Prompt(name)) => Some(format!("{server}__{name}")),
         ("resources", Thing::Resource(uri)) if is_shared(uri) => Some(qualified(server, uri)),
         ("resources", Thing::Resource(uri)) => Some(uri.to_owned()),
-        ("resources", Thing::Template) => Some(format!("{server} template")),
+        ("resources", Thing::Template) => Some("t://{name}".to_owned()),
         _ => None,
     });
-    shown.collect()
+    let mut shown: Vec<_> = shown.collect();
+    shown.sort();
+    shown
 }
 
 /// Somebody with a stream of each era, subscribed to everything that they may see.
