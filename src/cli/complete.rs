@@ -59,7 +59,9 @@ fn noun_at(before: &[&str]) -> Option<ListedNoun> {
         ["get" | "update" | "delete", "group"] => ListedNoun::Group,
         ["update" | "delete", "mcp-client"] => ListedNoun::Client,
         ["update" | "delete", "user"] => ListedNoun::User,
+        ["update" | "delete", "idp-group"] => ListedNoun::IdpGroup,
         ["delete", "grant"] => ListedNoun::Grant,
+        ["delete", "oauth-client"] => ListedNoun::OauthClient,
         _ => return None,
     })
 }

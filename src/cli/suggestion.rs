@@ -14,8 +14,10 @@ pub enum ListedNoun {
     Group,
     Client,
     User,
-    /// Has ids in place of names.
+    IdpGroup,
+    /// These have ids in place of names.
     Grant,
+    OauthClient,
 }
 
 impl ListedNoun {
@@ -27,7 +29,9 @@ impl ListedNoun {
             ListedNoun::Group => ApiRequest::get(&["tool-groups"]),
             ListedNoun::Client => ApiRequest::get(&["clients"]),
             ListedNoun::User => ApiRequest::get(&["users"]),
+            ListedNoun::IdpGroup => ApiRequest::get(&["idp-groups"]),
             ListedNoun::Grant => ApiRequest::get(&["grants"]),
+            ListedNoun::OauthClient => ApiRequest::get(&["oauth-clients"]),
         }
     }
 }
@@ -69,11 +73,12 @@ pub async fn names_of(invocation: &Invocation, noun: ListedNoun) -> Vec<String> 
     };
     let name = |item: &Value| match noun {
         ListedNoun::User => item["username"].as_str().map(str::to_owned),
-        ListedNoun::Grant => item["id"].as_str().map(str::to_owned),
+        ListedNoun::Grant | ListedNoun::OauthClient => item["id"].as_str().map(str::to_owned),
         ListedNoun::Server
         | ListedNoun::Tool
         | ListedNoun::Prompt
         | ListedNoun::Group
+        | ListedNoun::IdpGroup
         | ListedNoun::Client => item["name"].as_str().map(str::to_owned),
     };
     items.iter().filter_map(name).collect()

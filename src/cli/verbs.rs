@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::error::UsageError;
 use super::invocation::Invocation;
 use super::switch::Switch;
-use super::{clients, grants, groups, prompts, resources, servers, tools, users};
+use super::{clients, grants, groups, idp_groups, oauth_clients, prompts, resources, servers, tools, users};
 
 /// List servers (the default), tools, prompts, resources, groups, clients, users or grants
 #[derive(Args)]
@@ -27,7 +27,9 @@ enum ListNoun {
     Groups(groups::ListGroups),
     McpClients(clients::ListClients),
     Users(users::ListUsers),
+    IdpGroups(idp_groups::ListIdpGroups),
     Grants(grants::ListGrants),
+    OauthClients(oauth_clients::ListOauthClients),
 }
 
 pub async fn list(invocation: &Invocation, list: List) -> anyhow::Result<()> {
@@ -39,7 +41,9 @@ pub async fn list(invocation: &Invocation, list: List) -> anyhow::Result<()> {
         Some(ListNoun::Groups(_)) => groups::list(invocation).await,
         Some(ListNoun::McpClients(_)) => clients::list(invocation).await,
         Some(ListNoun::Users(_)) => users::list(invocation).await,
+        Some(ListNoun::IdpGroups(_)) => idp_groups::list(invocation).await,
         Some(ListNoun::Grants(_)) => grants::list(invocation).await,
+        Some(ListNoun::OauthClients(_)) => oauth_clients::list(invocation).await,
     }
 }
 
@@ -182,7 +186,7 @@ pub async fn create(invocation: &Invocation, create: Create) -> anyhow::Result<(
     }
 }
 
-/// Change a server, a client, a user or a group
+/// Change a server, a client, a user, a group or a group of the identity provider
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate update server github --description \"Issues and pull requests\"
@@ -199,6 +203,7 @@ enum UpdateNoun {
     McpClient(clients::UpdateClient),
     User(users::UpdateUser),
     Group(groups::UpdateGroup),
+    IdpGroup(idp_groups::UpdateIdpGroup),
 }
 
 pub async fn update(invocation: &Invocation, update: Update) -> anyhow::Result<()> {
@@ -207,10 +212,11 @@ pub async fn update(invocation: &Invocation, update: Update) -> anyhow::Result<(
         UpdateNoun::McpClient(client) => clients::update(invocation, client).await,
         UpdateNoun::User(user) => users::update(invocation, user).await,
         UpdateNoun::Group(group) => groups::update(invocation, group).await,
+        UpdateNoun::IdpGroup(group) => idp_groups::update(invocation, group).await,
     }
 }
 
-/// Delete a client, a user or a group, or end a grant
+/// Delete a client, a user, a group or other things, or end a grant
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate delete group dev
@@ -226,7 +232,9 @@ enum DeleteNoun {
     McpClient(clients::DeleteClient),
     User(users::DeleteUser),
     Group(groups::DeleteGroup),
+    IdpGroup(idp_groups::DeleteIdpGroup),
     Grant(grants::DeleteGrant),
+    OauthClient(oauth_clients::DeleteOauthClient),
 }
 
 pub async fn delete(invocation: &Invocation, delete: Delete) -> anyhow::Result<()> {
@@ -234,6 +242,8 @@ pub async fn delete(invocation: &Invocation, delete: Delete) -> anyhow::Result<(
         DeleteNoun::McpClient(client) => clients::delete(invocation, client).await,
         DeleteNoun::User(user) => users::delete(invocation, user).await,
         DeleteNoun::Group(group) => groups::delete(invocation, group).await,
+        DeleteNoun::IdpGroup(group) => idp_groups::delete(invocation, group).await,
         DeleteNoun::Grant(grant) => grants::delete(invocation, grant).await,
+        DeleteNoun::OauthClient(client) => oauth_clients::delete(invocation, client).await,
     }
 }

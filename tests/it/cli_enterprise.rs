@@ -295,3 +295,34 @@ async fn enterprise_commands_say_so_in_development_mode() {
     }
     assert!(!cli.home.path().join(".toolgate.conf").exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_of_the_identity_provider_and_oauth_clients_are_managed() {
+    let (app, _fake, cli) = ready().await;
+    let table = cli.ok(&["list", "idp-groups"]).await;
+    assert!(table.contains("NAME") && table.contains('*'), "{table}");
+    let made = cli.ok(&["update", "idp-group", "eng", "--allow", "fake, !fake__fail"]).await;
+    assert!(made.contains("fake, !fake__fail"), "{made}");
+    cli.ok(&["update", "idp-group", "eng", "--role", "admin", "--rate-limit", "60"]).await;
+    cli.ok(&["update", "idp-group", "eng", "--rate-limit", "90"]).await;
+    let groups = cli.json(&["list", "idp-groups"]).await;
+    let eng = groups.as_array().unwrap().iter().find(|group| group["name"] == "eng").unwrap();
+    assert_eq!((&eng["role"], &eng["allow_list"]), (&json!("admin"), &json!(["fake", "!fake__fail"])));
+    assert_eq!(eng["rate_limit"]["calls_per_minute"], 90);
+    let nothing = cli.run(&["update", "idp-group", "eng"]).await;
+    assert!(nothing.code == Some(2) && nothing.stderr.contains("at least one setting"), "{nothing:?}");
+    let unknown = cli.fails(&["delete", "idp-group", "enk"]).await;
+    assert!(unknown.contains("did you mean \"eng\""), "{unknown}");
+    cli.ok(&["delete", "idp-group", "eng"]).await;
+    assert!(!cli.ok(&["list", "idp-groups"]).await.contains("eng"));
+
+    assert_eq!(cli.json(&["list", "oauth-clients"]).await, json!([]));
+    let software = json!({"client_name": "Portal", "redirect_uris": ["https://portal.example/cb"]});
+    cli.ok(&["create", "user", "bob", "--role", "admin", "--access-token", "token-of-bob"]).await;
+    let made =
+        app.send_as("token-of-bob", "POST", "/api/v0/oauth-clients", software).await.expect(201).json();
+    let table = cli.ok(&["list", "oauth-clients"]).await;
+    assert!(table.contains("Portal"), "{table}");
+    cli.ok(&["delete", "oauth-client", made["id"].as_str().unwrap()]).await;
+    assert_eq!(cli.json(&["list", "oauth-clients"]).await, json!([]));
+}
