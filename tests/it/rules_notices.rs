@@ -11,7 +11,8 @@ use crate::rules_model::{
     ENTRIES, House, SERVERS, Thing, URIS, build, is_allowed, is_enabled, qualified, resource, seen,
 };
 use crate::support::mcp::Talk;
-use crate::support::{Agent, ModernAgent, eventually};
+use crate::support::person::{Person, Software};
+use crate::support::{Agent, Behaviour, Fake, FakeProvider, ModernAgent, TestApp, eventually};
 
 const KINDS: [&str; 3] = ["tools", "prompts", "resources"];
 const UPDATED: &str = "notifications/resources/updated";
@@ -190,4 +191,84 @@ fn notices_reach_those_only_who_may_see_what_they_are_about() {
         panic!("{failure}");
     }
     runtime.block_on(async move { drop((house, witness)) });
+}
+
+/// A stream of each era.
+async fn streams(app: &TestApp, token: &str) -> ([Talk; 2], Agent) {
+    let agent = Agent::connect_as(app, "/mcp", token).await;
+    let wanted = json!({"toolsListChanged": true});
+    let modern = ModernAgent::at(app, "/mcp").using(token).listen(json!(1), wanted).await.0;
+    ([agent.listen().await, modern], agent)
+}
+
+async fn expect_change(streams: &mut [Talk; 2]) {
+    for stream in streams {
+        stream.expect("notifications/tools/list_changed").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_tool_group_reaches_those_whose_rules_name_it() {
+    let app = TestApp::start_enterprise().await;
+    let fake = Fake::start(Behaviour::of(json!({"era": "legacy", "prompts": [], "resources": []}))).await;
+    app.register_http("s", &fake).await;
+    app.post("/api/v0/tool-groups", json!({"name": "g", "included_tools": ["s__echo"]})).await.expect(201);
+    let client = async |name: &str, rules: &[&str]| {
+        let token = app.create_client(name, rules).await;
+        streams(&app, &token).await
+    };
+    let (mut named, named_agent) = client("named", &["group:g"]).await;
+    let (mut denied, denied_agent) = client("denied", &["*", "!group:g"]).await;
+    let (mut other, _agent) = client("other", &["s__add"]).await;
+    let group = json!({"name": "g", "included_tools": ["s__echo", "s__slow"]});
+    app.put("/api/v0/tool-groups/g", group).await.expect(200);
+    expect_change(&mut named).await;
+    expect_change(&mut denied).await;
+    assert_eq!(named_agent.tools().await, ["s__echo", "s__slow"]);
+    assert!(!denied_agent.tools().await.contains(&"s__slow".to_owned()));
+    // The next thing that the other one hears is about its own tool, of which the first one hears nothing.
+    app.post("/api/v0/tools/disable?entity=s__add", json!({})).await.expect(200);
+    expect_change(&mut other).await;
+    expect_change(&mut denied).await;
+    app.delete("/api/v0/tool-groups/g").await.expect(204);
+    expect_change(&mut named).await;
+    expect_change(&mut denied).await;
+    assert_eq!(named_agent.tools().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_an_idp_group_reaches_the_agents_of_its_members() {
+    let provider = FakeProvider::start().await;
+    let app = TestApp::start_enterprise_with(|config| provider.settings(config)).await;
+    let fake = Fake::start(Behaviour::of(json!({"era": "legacy", "prompts": [], "resources": []}))).await;
+    app.register_http("s", &fake).await;
+    let allow = async |group: &str, rules: Value| {
+        app.put(&format!("/api/v0/idp-groups/{group}"), json!({"allow_list": rules})).await.expect(200);
+    };
+    allow("*", json!([])).await;
+    allow("eng", json!(["s__echo"])).await;
+    let software = Software::register(&app, "https://agent.example/cb").await;
+    let mut members = Vec::new();
+    for (subject, name, group) in [("s-1", "ann", "eng"), ("s-2", "bob", "ops")] {
+        let mut person = Person::default();
+        provider.sign_in(&app, &mut person, (subject, name, &[group]), "").await.expect(303);
+        let token = software.tokens(&app, &person, &[]).await.0;
+        members.push(streams(&app, &token).await);
+    }
+    let [(ann, anns), (bob, bobs)] = &mut members[..] else { panic!("two") };
+    allow("eng", json!(["s__echo", "s__add"])).await;
+    expect_change(ann).await;
+    assert_eq!(anns.tools().await, ["s__add", "s__echo"]);
+    allow("ops", json!(["s__slow"])).await;
+    expect_change(bob).await;
+    assert_eq!(bobs.tools().await, ["s__slow"]);
+    allow("*", json!(["s__fail"])).await;
+    expect_change(ann).await;
+    expect_change(bob).await;
+    app.put("/api/v0/users/ann", json!({"allow_list": ["!s__echo"]})).await.expect(200);
+    expect_change(ann).await;
+    assert_eq!(anns.tools().await, ["s__add", "s__fail"]);
+    app.delete("/api/v0/idp-groups/ops").await.expect(204);
+    expect_change(bob).await;
+    assert_eq!(bobs.tools().await, ["s__fail"]);
 }
