@@ -43,7 +43,7 @@ pub fn sign_in(
             .raw("</dl>\n");
     }
     if let Some(problem) = problem {
-        content = content.raw("<p class=\"note bad\" role=\"alert\">").text(problem).raw("</p>\n");
+        content = content.part(alert(problem));
     }
     content = content.raw("<form method=\"post\" action=\"").raw(login::PATH).raw("\">\n");
     if let Some(next) = next {
@@ -116,9 +116,9 @@ fn who_asks(agent: &AskingAgent<'_>) -> Html {
     let proof = match (agent.software.origin, agent.software.proven_host()) {
         (SoftwareOrigin::Admin, _) => "An admin of this gateway has registered it.".to_owned(),
         (SoftwareOrigin::Document, Some(host)) if agent.redirect_uri.is_https() => {
-            format!("Proven by {host}")
+            format!("Proven by {host}.")
         }
-        (SoftwareOrigin::Document, Some(host)) => format!("Described by {host}, but not proven"),
+        (SoftwareOrigin::Document, Some(host)) => format!("Described by {host}, but not proven."),
         (SoftwareOrigin::Document | SoftwareOrigin::Registration, _) => {
             "It chose this name itself. Nothing proves it.".to_owned()
         }
@@ -176,35 +176,33 @@ fn what(reach: &Reach, endpoint: &str, reached: &Reached) -> Html {
 
 /// The page for a problem. `back` leads to the agent, with the error.
 pub fn problem(status: StatusCode, sentence: &str, back: Option<&str>) -> Page {
-    let sentence = capitalized(sentence);
-    let mut content = Html::new().raw("<p class=\"note bad\" role=\"alert\">").text(&sentence).raw("</p>\n");
-    content = match back {
-        Some(back) => content
+    let content = match back {
+        Some(back) => alert(sentence)
             .raw("<p><a rel=\"noreferrer\" href=\"")
             .text(back)
             .raw("\">Go back to the program that sent you here</a></p>\n"),
-        None => content.raw("<p>Close this page, and begin again in the program that sent you here.</p>\n"),
+        None => alert(sentence)
+            .raw("<p>Close this page, and begin again in the program that sent you here.</p>\n"),
     };
     Page { status, title: "This did not work".to_owned(), content }
 }
 
 /// The page for a sign-in that failed. `again` is where another attempt begins.
-pub fn sign_in_failed(status: StatusCode, sentence: &str, again: &'static str) -> Page {
-    let content = Html::new()
-        .raw("<p class=\"note bad\" role=\"alert\">")
-        .text(&capitalized(sentence))
-        .raw("</p>\n<p><a href=\"")
-        .raw(again)
-        .raw("\">Try again</a></p>\n");
+pub fn sign_in_failed(status: StatusCode, sentence: &str, again: &str) -> Page {
+    let content = alert(sentence).raw("<p><a href=\"").text(again).raw("\">Try again</a></p>\n");
     Page { status, title: "You are not signed in".to_owned(), content }
 }
 
-/// A sentence of the gateway, which may be the end of a longer one elsewhere, as a sentence of its own.
-fn capitalized(sentence: &str) -> String {
-    let mut rest = sentence.chars();
-    let first = rest.next().into_iter().flat_map(char::to_uppercase);
-    let end = if sentence.ends_with(['.', '!', '?']) { "" } else { "." };
-    first.chain(rest.clone()).chain(end.chars()).collect()
+/// A problem as a sentence: errors of the gateway begin with a small letter and have no full stop.
+fn alert(problem: &str) -> Html {
+    let mut letters = problem.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let stop = if problem.ends_with(['.', '?', '!']) { "" } else { "." };
+    Html::new()
+        .raw("<p class=\"note bad\" role=\"alert\">")
+        .text(&format!("{first}{}", letters.as_str()))
+        .raw(stop)
+        .raw("</p>\n")
 }
 
 /// The page of somebody who is signed in.
@@ -216,4 +214,21 @@ pub fn signed_in(username: &str) -> Page {
         .raw(login::LOGOUT)
         .raw("\"><div class=\"buttons\"><button>Sign out</button></div></form>\n");
     Page::ok("Signed in", content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_shown_as_a_sentence() {
+        let shown = |problem: &str| {
+            let html = alert(problem);
+            let text = html.as_str().strip_suffix("</p>\n").unwrap().split_once('>').unwrap().1.to_owned();
+            text
+        };
+        assert_eq!(shown("your account is in no group; ask"), "Your account is in no group; ask.");
+        assert_eq!(shown("This token is not valid."), "This token is not valid.");
+        assert_eq!(shown("\u{e9}t\u{e9} <b>"), "\u{c9}t\u{e9} &lt;b&gt;.");
+    }
 }

@@ -41,7 +41,7 @@ pub async fn begin(
 ) -> Response {
     let begun = match provider.begin().await {
         Ok(begun) => begun,
-        Err(problem) => return problem_page(&problem),
+        Err(problem) => return problem_page(&problem, next),
     };
     let kept = KeptAttempt {
         attempt: begun.attempt.to_secret().expose().to_owned(),
@@ -86,8 +86,10 @@ pub async fn finish(
             "there is no identity provider; start the gateway with OIDC_ISSUER",
         ));
     };
-    let mut response = match server.kept_attempt(&headers) {
-        Some((attempt, next)) => {
+    let kept = server.kept_attempt(&headers);
+    let next = server.cookie(Cookie::Next, &headers).filter(|next| is_safe(next));
+    let mut response = match kept {
+        Some(attempt) => {
             let text = |key: &str| query.text(key).map(str::to_owned);
             let answer = CallbackQuery {
                 code: text("code").map(Secret::new),
@@ -101,18 +103,19 @@ pub async fn finish(
                     Ok(user) => {
                         let before = server.cookie(Cookie::Session, &headers);
                         let user = (user.id(), user.name().to_string());
-                        begin_session(&face, &server, user, before, next.as_deref(), &visitor.by).await
+                        begin_session(&face, &server, user, before, next, &visitor.by).await
                     }
                     Err(error) if error.kind == ErrorKind::Forbidden => {
-                        try_again(StatusCode::FORBIDDEN, &error.to_string())
+                        try_again(StatusCode::FORBIDDEN, &error.to_string(), next)
                     }
                     Err(error) => failure_page(&error),
                 },
-                Err(problem) => problem_page(&problem),
+                Err(problem) => problem_page(&problem, next),
             }
         }
         None => {
-            try_again(StatusCode::BAD_REQUEST, "This sign-in took too long, or began in another browser.")
+            let sentence = "This sign-in took too long, or began in another browser.";
+            try_again(StatusCode::BAD_REQUEST, sentence, next)
         }
     };
     // An attempt counts once.
@@ -127,25 +130,30 @@ impl AuthorizationServer {
         face.gateway.sign_in_person(person, &self.people, by).await
     }
 
-    /// The attempt that this browser began, and where the person wanted to go.
-    fn kept_attempt(&self, headers: &HeaderMap) -> Option<(SignInAttempt, Option<String>)> {
+    /// The attempt that this browser began.
+    fn kept_attempt(&self, headers: &HeaderMap) -> Option<SignInAttempt> {
         let cookie = URL_SAFE_NO_PAD.decode(self.cookie(Cookie::SignIn, headers)?).ok()?;
         let kept: KeptAttempt = serde_json::from_slice(&self.sign_ins.open(&cookie).ok()?).ok()?;
         let attempt = SignInAttempt::parse(&kept.attempt)?;
-        let next = self.cookie(Cookie::Next, headers).filter(|next| is_safe(next));
-        (kept.ends_at > now_ms() / 1000).then(|| (attempt, next.map(str::to_owned)))
+        (kept.ends_at > now_ms() / 1000).then_some(attempt)
     }
 }
 
-fn problem_page(problem: &IdpProblem) -> Response {
-    let status = match problem {
-        IdpProblem::Down(_) => StatusCode::SERVICE_UNAVAILABLE,
-        IdpProblem::Refused(_) => StatusCode::FORBIDDEN,
-        IdpProblem::Lies(_) => StatusCode::BAD_REQUEST,
-    };
-    try_again(status, &problem.to_string())
+/// The page for a failed attempt. The addresses and errors of the operator's network are only in the log.
+fn problem_page(problem: &IdpProblem, next: Option<&str>) -> Response {
+    match problem {
+        IdpProblem::Down(reason) => {
+            tracing::warn!(reason, "somebody cannot sign in");
+            let sentence = "The identity provider cannot be used at the moment. Try again in a minute, and ask the admin \
+                            of this gateway if that does not help.";
+            try_again(StatusCode::SERVICE_UNAVAILABLE, sentence, next)
+        }
+        IdpProblem::Refused(reason) => try_again(StatusCode::FORBIDDEN, reason, next),
+        IdpProblem::Lies(reason) => try_again(StatusCode::BAD_REQUEST, reason, next),
+    }
 }
 
-fn try_again(status: StatusCode, sentence: &str) -> Response {
-    page::sign_in_failed(status, sentence, login::PATH).into_response()
+/// The page from which another attempt begins, for the same agent.
+fn try_again(status: StatusCode, sentence: &str, next: Option<&str>) -> Response {
+    page::sign_in_failed(status, sentence, next.unwrap_or(login::PATH)).into_response()
 }

@@ -110,8 +110,15 @@ async fn a_provider_that_is_down_is_a_clear_page() {
             Some(OidcClient { issuer, client_id: "gateway".to_owned(), client_secret: None, scopes: None });
     })
     .await;
-    let page = Person::default().send(&app, "/login", &[]).await.expect(503);
-    assert!(page.text().contains("You are not signed in") && page.text().contains("Try again"));
+    let next = [("next", "/authorize?client_id=a")];
+    let page = Person::default().send(&app, "/login", &next).await.expect(503).text();
+    assert!(
+        page.contains("You are not signed in") && page.contains("The identity provider cannot be used"),
+        "{page}"
+    );
+    // Another attempt is for the same agent. What the network is like is nobody's business.
+    assert!(page.contains("<a href=\"/authorize?client_id=a\">Try again</a>"), "{page}");
+    assert!(!page.contains("127.0.0.1:1") && !page.contains("refused"), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

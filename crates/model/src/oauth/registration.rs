@@ -16,7 +16,7 @@ pub const LONGEST_CLIENT_ID: usize = 2048;
 
 const LONGEST_NAME: usize = 120;
 const MOST_REDIRECTS: usize = 32;
-const UNNAMED: &str = "an agent without a name";
+const UNNAMED: &str = "Unnamed agent";
 
 /// What the operator allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
