@@ -16,7 +16,7 @@ export default defineConfig(
   svelte.configs.recommended,
   { languageOptions: { globals: globals.node } },
   // The scripts that drive a browser pass functions to the page.
-  { files: ['**/src/**', '**/browser/**'], languageOptions: { globals: globals.browser } },
+  { files: ['**/src/**', '**/browser/**', '**/sign-in/**'], languageOptions: { globals: globals.browser } },
   {
     files: ['**/*.svelte', '**/*.svelte.ts'],
     languageOptions: { parserOptions: { parser: ts.parser, extraFileExtensions: ['.svelte'], svelteConfig } },

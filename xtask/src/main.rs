@@ -20,6 +20,7 @@ mod python;
 mod release;
 mod run;
 mod shells;
+mod sign_in;
 mod steps;
 mod tally;
 
@@ -35,6 +36,8 @@ cargo xtask conformance --write
                             writes the scores of the gateway into tests/conformance/README.md
 cargo xtask clients [FILTER]
                             only the real clients; FILTER selects them by name, such as Python
+cargo xtask sign-in [FILTER]
+                            only real clients that sign in, in a browser; FILTER selects scripts by name
 cargo xtask postgres [FILTER]
                             the integration tests on a Postgres server of their own, and those of several
                             gateways on one database
@@ -88,6 +91,10 @@ fn main() -> ExitCode {
         ["clients"] => Run::new(None).walk(steps::CLIENTS),
         ["clients", filter] if !filter.starts_with('-') => {
             Run::new(Some((*filter).to_owned())).walk(steps::CLIENTS)
+        }
+        ["sign-in"] => Run::new(None).walk(steps::SIGN_IN),
+        ["sign-in", filter] if !filter.starts_with('-') => {
+            Run::new(Some((*filter).to_owned())).walk(steps::SIGN_IN)
         }
         ["postgres"] => Run::new(None).walk(steps::POSTGRES),
         ["postgres", filter] if !filter.starts_with('-') => {

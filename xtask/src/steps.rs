@@ -15,6 +15,7 @@ use crate::postgres;
 use crate::release;
 use crate::run::{Need, Run, Step};
 use crate::shells;
+use crate::sign_in;
 
 pub const TEST: &[Step] = &[
     Step { name: "format", needs: &[RUSTFMT], run: format },
@@ -38,7 +39,9 @@ pub const TEST: &[Step] = &[
     CONFORMANCE_BRIDGE,
     CONFORMANCE_LINKS,
     CONFORMANCE_REFERENCE,
+    CONFORMANCE_AUTHORIZATION,
     REAL_CLIENTS,
+    SIGNING_IN,
     DASHBOARD,
     BROWSER,
 ];
@@ -50,6 +53,7 @@ pub const CONFORMANCE: &[Step] = &[
     CONFORMANCE_BRIDGE,
     CONFORMANCE_LINKS,
     CONFORMANCE_REFERENCE,
+    CONFORMANCE_AUTHORIZATION,
 ];
 
 pub const SCORES: &[Step] = &[
@@ -58,6 +62,8 @@ pub const SCORES: &[Step] = &[
 ];
 
 pub const CLIENTS: &[Step] = &[REAL_CLIENTS];
+
+pub const SIGN_IN: &[Step] = &[SIGNING_IN];
 
 pub const POSTGRES: &[Step] = &[ON_POSTGRES];
 
@@ -102,8 +108,16 @@ const CONFORMANCE_REFERENCE: Step = Step {
     run: conformance::of_reference_servers,
 };
 
+const CONFORMANCE_AUTHORIZATION: Step = Step {
+    name: "conformance of the authorization server",
+    needs: &[NPM, PYTHON, CHROMIUM],
+    run: conformance::of_authorization,
+};
+
 const REAL_CLIENTS: Step =
     Step { name: "real clients", needs: &[NPM, PYTHON, CURL, SCRIPT, INITDB], run: clients::run };
+
+const SIGNING_IN: Step = Step { name: "signing in", needs: &[NPM, PYTHON, CHROMIUM], run: sign_in::run };
 
 /// Checks the sources, runs the unit tests, and checks that the committed build is up to date.
 const DASHBOARD: Step = Step { name: "dashboard", needs: &[NPM], run: dashboard::check };

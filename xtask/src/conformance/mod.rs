@@ -1,7 +1,9 @@
 //! Runs the official conformance suite. `matrix.rs` has clients and servers of all eras, with our fixture; `links.rs` has
-//! the gateway as a client of the suite's own servers; `reference.rs` has servers that others wrote. The other files
-//! beside this one install the suite, start servers, run cases at once and evaluate the results.
+//! the gateway as a client of the suite's own servers; `authorization.rs` has the gateway as an authorization server;
+//! `reference.rs` has servers that others wrote. The other files beside this one install the suite, start servers, run cases
+//! at once and evaluate the results.
 
+mod authorization;
 mod exclusions;
 pub mod gateway;
 mod links;
@@ -24,6 +26,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::command;
 use crate::run::Run;
+pub use authorization::run as of_authorization;
 use exclusions::Exclusion;
 use gateway::Gateway;
 pub use links::run as of_links;
@@ -68,6 +71,7 @@ impl Set {
 pub enum Side {
     Server,
     Client,
+    AuthorizationServer,
 }
 
 impl Side {
@@ -76,6 +80,7 @@ impl Side {
         match self {
             Side::Server => "server",
             Side::Client => "client",
+            Side::AuthorizationServer => "authorization",
         }
     }
 }

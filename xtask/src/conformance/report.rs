@@ -48,6 +48,7 @@ impl Report {
         let prefix = match side {
             Side::Server => "server-",
             Side::Client => "",
+            Side::AuthorizationServer => "authorization-server-",
         };
         let plain = |(name, checks): (String, Value)| Some((name.strip_prefix(prefix)?.to_owned(), checks));
         Ok(Report::weigh(&found.into_iter().filter_map(plain).collect(), requirements))
@@ -98,6 +99,11 @@ impl Report {
 
     pub fn has_failures(&self) -> bool {
         !self.failures.is_empty()
+    }
+
+    /// The checks that succeed.
+    pub fn checks(&self) -> usize {
+        self.checks
     }
 
     pub fn summary(&self) -> String {

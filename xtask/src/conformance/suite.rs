@@ -34,6 +34,11 @@ impl Suite {
         self.packages.folder.join(PACKAGE).join("requirements").join(format!("{revision}.yaml"))
     }
 
+    /// The path of its program, for Node.
+    pub fn program(&self) -> Result<String> {
+        self.packages.path(&format!("{PACKAGE}/dist/index.js"))
+    }
+
     /// Tests the server at `url`.
     pub fn run_server(&self, url: &str, revision: &str, folder: &Path) -> Result<ExitStatus> {
         self.run(&["server", "--url", url], revision, folder)
@@ -56,7 +61,7 @@ impl Suite {
 
     /// Runs the suite. It creates one folder with results for each scenario in `folder`; its output goes to `suite.log`.
     fn run(&self, words: &[&str], revision: &str, folder: &Path) -> Result<ExitStatus> {
-        let program = self.packages.path(&format!("{PACKAGE}/dist/index.js"))?;
+        let program = self.program()?;
         let results = folder.to_str().context("the path for results is not text")?;
         let line = [&[self.packages.node()?, &program], words, &["--requirements", revision, "-o", results]]
             .concat();
