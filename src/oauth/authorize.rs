@@ -92,11 +92,13 @@ pub async fn decide(
         // The session ended while the page was open.
         return Redirect::to(&format!("{PATH}?{}", header_safe(query))).into_response();
     };
-    let sent = form.get("form_token").unwrap_or_default();
-    let is_form_token = access::is_same(sent.as_bytes(), session.form_token.as_bytes());
-    if visitor.comes_from_elsewhere() || !is_form_token {
+    if visitor.comes_from_elsewhere() {
         let sentence = "This decision does not come from the page that asked you. Nothing was allowed.";
         return page::problem(StatusCode::FORBIDDEN, sentence, None).into_response();
+    }
+    let sent = form.get("form_token").unwrap_or_default();
+    if !access::is_same(sent.as_bytes(), session.form_token.as_bytes()) {
+        return page::outdated(&format!("{PATH}?{query}")).into_response();
     }
     let judged = match server.judge(&face, query, source).await {
         Ok(judged) => judged,

@@ -193,6 +193,15 @@ pub fn sign_in_failed(status: StatusCode, sentence: &str, again: &str) -> Page {
     Page { status, title: "You are not signed in".to_owned(), content }
 }
 
+/// The page for a decision in an earlier session: the person has signed in again, perhaps for another agent. `again` leads to
+/// the page that asks for it.
+pub fn outdated(again: &str) -> Page {
+    let sentence = "Nothing was allowed, because you have signed in again since you were asked.";
+    let content =
+        alert(sentence).raw("<p><a href=\"").text(again).raw("\">Show the question again</a></p>\n");
+    Page { status: StatusCode::FORBIDDEN, title: "Decide again".to_owned(), content }
+}
+
 /// A problem as a sentence: errors of the gateway begin with a small letter and have no full stop.
 fn alert(problem: &str) -> Html {
     let mut letters = problem.chars();

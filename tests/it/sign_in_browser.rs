@@ -106,7 +106,10 @@ async fn forged_forms_are_refused() {
         assert_page(&person.send(&app, "/authorize", &form(token)).await.expect(403));
     }
     let good = [("query", query.as_str()), ("form_token", form_token.as_str()), ("decision", "allow")];
-    other.send(&app, "/authorize", &good).await.expect(403);
+    // Like somebody who signed in again for another agent, they can decide again.
+    let again = other.send(&app, "/authorize", &good).await.expect(403).text();
+    let link = format!("<a href=\"/authorize?{}\">Show the question again</a>", query.replace('&', "&amp;"));
+    assert!(again.contains(&link), "{again}");
     for origin in ["https://evil.example", "http://gate.example.com", "null"] {
         person.send_from(&app, "/authorize", origin, &good).await.expect(403);
         person.send_from(&app, "/login", origin, &[]).await.expect(403);
