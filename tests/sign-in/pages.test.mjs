@@ -73,10 +73,17 @@ test('pages of a gateway with an identity provider', async (t) => {
     const resource = `${gateway.url}/v0/servers/fixture/mcp`
     const self = await register(gateway, LONG, hosted)
     await see(authorize(gateway, self, hosted, { resource }), /^Allow Quarterly/, 'consent-hosted')
-    const document = await publish(t, 'Documented agent', [hosted, 'http://127.0.0.1/callback'])
+    const document = await publish(t, 'Documented agent', ['http://127.0.0.1/callback'])
     const question = 'Allow Documented agent to use your tools?'
-    await see(authorize(gateway, document, hosted), question, 'consent-document')
+    const proven = authorize(gateway, document, new URL('/callback', document))
+    await see(proven, question, 'consent-document')
     assert.match(await anna.page.getByRole('main').innerText(), /Proven by localhost/)
+    await anna.click('Allow')
+    await anna.heading('Connected')
+    // The answer is remembered for what is proven, and not for a program that uses the same document.
+    await anna.open(proven)
+    await anna.heading('Connected')
+    assert.ok(new URL(anna.page.url()).searchParams.get('code'))
     await see(authorize(gateway, document, callback.url), question, 'consent-document-local')
     const metadata = { client_name: 'Agent of the company', redirect_uris: [hosted] }
     const { client_id: known } = await gateway.ask('POST', '/api/v0/oauth-clients', metadata)
@@ -94,6 +101,29 @@ test('pages of a gateway with an identity provider', async (t) => {
   await see(`${gateway.url}/login`, 'Signed in', 'signed-in')
   await anna.click('Sign out')
   await anna.heading('Sign in')
+
+  await t.test('two agents that ask at once', async (t) => {
+    const two = await person(t, gateway, { mayFail: ERRORS })
+    const first = await two.open(authorize(gateway, clientId, callback.url))
+    const second = await two.open(authorize(gateway, clientId, callback.url))
+    two.page = first
+    await two.signInAtProvider('anna')
+    await two.heading('Allow Desk agent to use your tools?')
+    two.page = second
+    // The provider remembers the person.
+    await two.click('Sign in with localhost')
+    await two.allow('Desk agent', { endpoint: '' })
+    await two.heading('Connected')
+    assert.ok((await callback.answer()).get('code'))
+    two.page = first
+    await two.click('Allow')
+    await two.heading('Decide again')
+    await photograph(first, 'decide-again')
+    await first.getByRole('link', { name: 'Show the question again' }).click()
+    await two.allow('Desk agent', { endpoint: '' })
+    await two.heading('Connected')
+    assert.ok((await callback.answer()).get('code'))
+  })
 
   await t.test('somebody who may not use this gateway', async (t) => {
     const boris = await person(t, gateway, { mayFail: ERRORS })

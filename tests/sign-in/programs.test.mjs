@@ -100,10 +100,37 @@ function tokensIn(home) {
 
 async function useInspector(t, gateway) {
   const home = folder(t)
+  const anna = await person(t, gateway)
+  const first = await startInspector(t, gateway, home)
+  await anna.open(first.url)
+  await anna.page.getByRole('switch', { name: /^Connect/ }).click({ force: true })
+  await anna.signInAtProvider('anna')
+  await anna.allow('MCP Inspector')
+  await anna.page.getByText('Authentication succeeded').waitFor()
+  await callInInspector(anna.page)
+  const [grant] = await gateway.grantsOf('MCP Inspector')
+  assert.equal(grant.resource, `${gateway.url}/mcp`)
+  await first.program.stop()
+
+  // A later start finds a token that does not count any more, and renews it by itself.
+  const path = join(home, 'secrets.json')
+  const before = readFileSync(path, 'utf8')
+  writeFileSync(path, before.replace(/tga_[\w-]+/, 'expired'))
+  const second = await startInspector(t, gateway, home)
+  await anna.open(second.url)
+  await anna.page.getByRole('switch', { name: /^Connect/ }).click({ force: true })
+  await callInInspector(anna.page)
+  assert.match(readFileSync(path, 'utf8'), /tga_/)
+  assert.equal((await gateway.grantsOf('MCP Inspector')).length, 1)
+}
+
+async function startInspector(t, gateway, home) {
   const env = {
     PATH: process.env.PATH,
     HOME: home,
     MCP_STORAGE_DIR: home,
+    // Not in the keychain of whoever runs the tests.
+    MCP_INSPECTOR_SECRET_STORE: 'file',
     CLIENT_PORT: await freePort(),
     MCP_SANDBOX_PORT: '0',
     MCP_APP_ORIGIN_PORT: '0',
@@ -111,17 +138,13 @@ async function useInspector(t, gateway) {
   }
   const launcher = inPackages('@modelcontextprotocol/inspector/clients/launcher/build/index.js')
   const line = [launcher, '--web', '--transport', 'http', '--server-url', `${gateway.url}/mcp`]
-  const inspector = new Program(t, process.execPath, line, { env })
-  const anna = await person(t, gateway)
-  const page = await anna.open(await inspector.until(/(http:\/\/\S+)/))
-  await page.getByRole('switch', { name: /^Connect/ }).click({ force: true })
-  await anna.signInAtProvider('anna')
-  await anna.allow('MCP Inspector')
-  await page.getByText('Authentication succeeded').waitFor()
+  const program = new Program(t, process.execPath, line, { env })
+  return { program, url: await program.until(/(http:\/\/\S+)/) }
+}
+
+async function callInInspector(page) {
   await page.locator('label').getByText('Tools', { exact: true }).click()
   await page.getByText('fixture__test_simple_text').click()
   await page.getByRole('button', { name: 'Execute Tool' }).click()
   await page.getByText('This is a simple text response').waitFor()
-  const [grant] = await gateway.grantsOf('MCP Inspector')
-  assert.equal(grant.resource, `${gateway.url}/mcp`)
 }
