@@ -216,7 +216,7 @@ pub async fn update(invocation: &Invocation, update: Update) -> anyhow::Result<(
     }
 }
 
-/// Delete a client, a user, a group or other things, or end a grant
+/// Delete a client, a user, a group or an OAuth client, or end a grant
 #[derive(Args)]
 #[command(after_help = "Examples:
   toolgate delete group dev

@@ -256,8 +256,9 @@ fn local_agents() -> Vec<Shape> {
             redirect_uris: ["https://www.cursor.com/agents/mcp/oauth/callback"; 2],
             state: "s".to_owned(),
             authorize: &[],
-            redeem: &[("resource", MCP)],
-            refresh: &[],
+            // An empty secret is none.
+            redeem: &[("resource", MCP), ("client_secret", "")],
+            refresh: &[("client_secret", "")],
             body: Body::Plus,
             endpoint: "/mcp",
         },
@@ -397,10 +398,13 @@ async fn walk(app: &TestApp, person: &Person, documents: &DocumentServer, shape:
 async fn discover(app: &TestApp, shape: &Shape) {
     let version = ("mcp-protocol-version", "2025-11-25");
     let get = async |path: &str| client::request(&app.address, "GET", path, &[version], Vec::new()).await;
-    let method = if shape.endpoint.ends_with("/sse") { "GET" } else { "POST" };
-    let refused = client::request(&app.address, method, shape.endpoint, &[version], Vec::new()).await;
-    let refused = refused.expect(401);
-    let challenge = refused.headers["www-authenticate"].to_str().unwrap();
+    let mut challenges = Vec::new();
+    for method in ["GET", "POST"].into_iter().filter(|method| *method == "GET" || !is_sse(shape)) {
+        let refused = client::request(&app.address, method, shape.endpoint, &[version], Vec::new()).await;
+        challenges.push(refused.expect(401).headers["www-authenticate"].to_str().unwrap().to_owned());
+    }
+    challenges.dedup();
+    let [challenge] = &challenges[..] else { panic!("{}: {challenges:?}", shape.name) };
     let document = challenge.split_once("resource_metadata=\"").unwrap().1.split('"').next().unwrap();
     let path = document.strip_prefix(ISSUER).unwrap_or_else(|| panic!("{}: {document}", shape.name));
     assert_eq!(path, format!("/.well-known/oauth-protected-resource{}", shape.endpoint), "{}", shape.name);
@@ -423,6 +427,10 @@ async fn discover(app: &TestApp, shape: &Shape) {
     ] {
         assert_eq!(get(&missing).await.status, 404, "{}: {missing}", shape.name);
     }
+}
+
+fn is_sse(shape: &Shape) -> bool {
+    shape.endpoint.ends_with("/sse")
 }
 
 /// Software that the gateway can find.
@@ -550,7 +558,7 @@ impl Known<'_> {
     async fn work(&self, app: &TestApp, access: &str) {
         let endpoint = self.shape.endpoint;
         let tool = if endpoint.contains("/servers/") { "echo" } else { "s__echo" };
-        if endpoint.ends_with("/sse") {
+        if is_sse(self.shape) {
             let mut agent = SseAgent::connect_as(app, endpoint, access).await;
             let answer = agent.call(json!(1), tool, json!({"text": "hi"})).await;
             assert!(answer.to_string().contains("hi"), "{}: {answer}", self.shape.name);
