@@ -233,8 +233,7 @@ mod tests {
     fn a_problem_is_shown_as_a_sentence() {
         let shown = |problem: &str| {
             let html = alert(problem);
-            let text = html.as_str().strip_suffix("</p>\n").unwrap().split_once('>').unwrap().1.to_owned();
-            text
+            html.as_str().strip_suffix("</p>\n").unwrap().split_once('>').unwrap().1.to_owned()
         };
         assert_eq!(shown("your account is in no group; ask"), "Your account is in no group; ask.");
         assert_eq!(shown("This token is not valid."), "This token is not valid.");
