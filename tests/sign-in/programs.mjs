@@ -11,7 +11,7 @@ export const PATIENCE = 60_000
 
 /** What a program prints. */
 export class Output {
-  #text = ''
+  text = ''
   #isOver = false
   #readers = new Set()
 
@@ -20,7 +20,7 @@ export class Output {
   }
 
   read(text) {
-    this.#text += text
+    this.text += text
     for (const look of this.#readers) look()
   }
 
@@ -32,10 +32,10 @@ export class Output {
   /** Waits for a match of the pattern, and returns what its first group matches. */
   until(pattern) {
     return new Promise((resolve, reject) => {
-      const fail = (what) => reject(new Error(`${this.name} ${what} ${pattern}: ${this.#text}`))
+      const fail = (what) => reject(new Error(`${this.name} ${what} ${pattern}: ${this.text}`))
       const patience = setTimeout(() => fail('does not print'), PATIENCE)
       const look = () => {
-        const found = pattern.exec(this.#text)
+        const found = pattern.exec(this.text)
         if (!found && !this.#isOver) return
         this.#readers.delete(look)
         clearTimeout(patience)

@@ -79,12 +79,14 @@ function startRemote(t, args, home) {
   const output = new Output('mcp-remote')
   transport.stderr.setEncoding('utf8').on('data', (text) => output.read(text))
   const client = new Client({ name: 'agent', version: '1.0.0' })
-  const connected = client.connect(transport, { timeout: PATIENCE })
+  client.onclose = () => output.end()
+  const connected = client.connect(transport, { timeout: PATIENCE }).catch((error) => error)
   t.after(() => client.close())
   return {
     until: (pattern) => output.until(pattern),
     async useTools() {
-      await connected
+      const error = await connected
+      assert.equal(error, undefined, `${error?.message}; ${output.name} printed: ${output.text}`)
       await useTools(client)
     },
     close: () => client.close(),
@@ -103,7 +105,7 @@ async function useInspector(t, gateway) {
   const anna = await person(t, gateway)
   const first = await startInspector(t, gateway, home)
   await anna.open(first.url)
-  await anna.page.getByRole('switch', { name: /^Connect/ }).click({ force: true })
+  await connectInInspector(anna.page)
   await anna.signInAtProvider('anna')
   await anna.allow('MCP Inspector')
   await anna.page.getByText('Authentication succeeded').waitFor()
@@ -118,7 +120,7 @@ async function useInspector(t, gateway) {
   writeFileSync(path, before.replace(/tga_[\w-]+/, 'expired'))
   const second = await startInspector(t, gateway, home)
   await anna.open(second.url)
-  await anna.page.getByRole('switch', { name: /^Connect/ }).click({ force: true })
+  await connectInInspector(anna.page)
   await callInInspector(anna.page)
   assert.match(readFileSync(path, 'utf8'), /tga_/)
   assert.equal((await gateway.grantsOf('MCP Inspector')).length, 1)
@@ -140,6 +142,11 @@ async function startInspector(t, gateway, home) {
   const line = [launcher, '--web', '--transport', 'http', '--server-url', `${gateway.url}/mcp`]
   const program = new Program(t, process.execPath, line, { env })
   return { program, url: await program.until(/(http:\/\/\S+)/) }
+}
+
+/** The switch itself is hidden; what people see is drawn beside it. */
+async function connectInInspector(page) {
+  await page.getByRole('switch', { name: /^Connect/ }).dispatchEvent('click')
 }
 
 async function callInInspector(page) {
