@@ -18,6 +18,8 @@ use upstream::sign_in::{CheckStep, JwtIssuer, JwtProblem, JwtSubject, Person};
 
 /// The most tokens that are remembered as verified.
 const MOST_VERIFIED: usize = 10_000;
+/// For how long a token is not verified again. After that, the key that signed it may have been withdrawn.
+const CURRENT_MS: i64 = 5 * 60 * 1000;
 
 /// What is needed to judge tokens of another issuer.
 pub struct ExternalTokens {
@@ -48,6 +50,7 @@ struct Verified {
     principal: PrincipalId,
     /// The subject of a person, and when the token was issued.
     person: Option<(String, u64)>,
+    verified_at_ms: i64,
     ends_at_ms: i64,
     ends: CancellationToken,
 }
@@ -81,22 +84,26 @@ impl ExternalTokens {
     ) -> Result<Judged, ErrorResponse> {
         let key = (Sha256::digest(token).into(), path.to_owned());
         let now_ms = face.gateway.clock_ms();
-        if let Some(known) = self.find(&key, now_ms) {
-            return Ok(match face.gateway.enabled_principal(known.principal) {
-                Some(principal) => Judged::of(principal, known.ends),
-                None => Judged::Refused,
-            });
+        let known = self.find(&key, now_ms);
+        if let Some(known) = known.as_ref().filter(|known| now_ms < known.verified_at_ms + CURRENT_MS) {
+            return Ok(known.judged(face));
         }
-        let subject = match self.issuer.verify(token, &self.audiences(path)).await {
-            Ok(subject) => subject,
-            Err(JwtProblem::Foreign | JwtProblem::Forged) => return Ok(Judged::Foreign),
-            Err(JwtProblem::Expired) => return Ok(Judged::Refused),
-            Err(JwtProblem::Refused(reason)) => {
-                tracing::debug!(reason, "a token of the external issuer was refused");
+        let subject = match (self.issuer.verify(token, &self.audiences(path)).await, &known) {
+            (Ok(subject), _) => subject,
+            // What is known counts while the issuer cannot be asked.
+            (Err(JwtProblem::Unavailable(_)), Some(known)) => return Ok(known.judged(face)),
+            (Err(JwtProblem::Unavailable(reason)), None) => {
+                return Err(ErrorResponse::unavailable(format!("tokens cannot be verified now: {reason}")));
+            }
+            (Err(_), Some(_)) => {
+                self.end(|(digest, _), _| *digest == key.0);
                 return Ok(Judged::Refused);
             }
-            Err(JwtProblem::Unavailable(reason)) => {
-                return Err(ErrorResponse::unavailable(format!("tokens cannot be verified now: {reason}")));
+            (Err(JwtProblem::Foreign | JwtProblem::Forged), None) => return Ok(Judged::Foreign),
+            (Err(JwtProblem::Expired), None) => return Ok(Judged::Refused),
+            (Err(JwtProblem::Refused(reason)), None) => {
+                tracing::debug!(reason, "a token of the external issuer was refused");
+                return Ok(Judged::Refused);
             }
         };
         let ends_at_ms = i64::try_from(subject.counts_until).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
@@ -107,8 +114,13 @@ impl ExternalTokens {
             false => self.user_of(face, subject, address).await?,
         };
         let Some(found) = found.filter(|found| !found.is_disabled()) else { return Ok(Judged::Refused) };
-        let ends = face.gateway.until_expiry(&found, ends_at_ms);
-        let verified = Verified { principal: found.id(), person: person.clone(), ends_at_ms, ends };
+        let ends = match known.filter(|known| known.principal == found.id()) {
+            Some(known) => known.ends,
+            None => face.gateway.until_expiry(&found, ends_at_ms),
+        };
+        let principal = found.id();
+        let verified =
+            Verified { principal, person: person.clone(), verified_at_ms: now_ms, ends_at_ms, ends };
         let ends = verified.ends.clone();
         self.remember(key, verified, now_ms);
         // A newer token may have been refused while this one was judged.
@@ -158,7 +170,10 @@ impl ExternalTokens {
             };
         }
         if !found.are_admitted {
-            self.end_tokens(subject, issued_at);
+            self.end(|_, token| {
+                let person = token.person.as_ref();
+                person.is_some_and(|(of, at)| of == subject && *at <= issued_at)
+            });
         }
         true
     }
@@ -174,16 +189,13 @@ impl ExternalTokens {
         newest.get(subject).is_some_and(|known| !known.are_admitted && known.issued_at >= issued_at)
     }
 
-    /// Ends what runs under the tokens of a person that were issued until then.
-    fn end_tokens(&self, subject: &str, until: u64) {
+    /// Forgets tokens, and ends what runs under them.
+    fn end(&self, is_over: impl Fn(&VerifiedKey, &Verified) -> bool) {
         let mut ended = Vec::new();
-        let is_over = |known: &Verified| {
-            known.person.as_ref().is_some_and(|(of, issued_at)| of == subject && *issued_at <= until)
-        };
-        self.verified.lock().expect("no code panics while it holds the tokens").retain(|_, known| {
-            let is_over = is_over(known);
+        self.verified.lock().expect("no code panics while it holds the tokens").retain(|key, token| {
+            let is_over = is_over(key, token);
             if is_over {
-                ended.push(known.ends.clone());
+                ended.push(token.ends.clone());
             }
             !is_over
         });
@@ -222,6 +234,15 @@ impl ExternalTokens {
             }
         }
         verified.insert(key, token);
+    }
+}
+
+impl Verified {
+    fn judged(&self, face: &Face) -> Judged {
+        match face.gateway.enabled_principal(self.principal) {
+            Some(principal) => Judged::of(principal, self.ends.clone()),
+            None => Judged::Refused,
+        }
     }
 }
 

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::support::client::Events;
 use crate::support::keys::{signed_jwt, signed_jwt_by, signed_jwt_with};
 use crate::support::person::ISSUER;
-use crate::support::{Agent, Answer, Behaviour, Fake, FakeProvider, SseAgent, TestApp, bearer, client};
+use crate::support::{
+    Agent, Answer, Behaviour, Fake, FakeProvider, SseAgent, TestApp, bearer, client, eventually,
+};
 
 async fn start() -> (TestApp, FakeProvider, Fake) {
     let issuer = FakeProvider::start().await;
@@ -355,4 +357,34 @@ async fn a_newer_token_that_shows_that_somebody_left_counts_for_the_older_ones()
     // They come back.
     ask(&app, &at(now, json!(["eng", "sales"])), "/mcp").await.expect(200);
     ask(&app, &old, "/mcp").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_does_not_outlive_the_key_that_signed_it() {
+    let (app, issuer, _fake) = start().await;
+    let now = issuer.clock.now_seconds();
+    let long = token(&issuer, json!({"exp": now + 30 * 24 * 3600}));
+    ask(&app, &long, "/mcp").await.expect(200);
+    let mut stream = SseAgent::connect_as(&app, "/sse", &long).await;
+    // Known keys are read again when they are an hour old, and tokens are verified again after some minutes.
+    issuer.set_keys("second", &["second"]);
+    let second = |issuer: &FakeProvider| {
+        let claims = claims(issuer, json!({"sub": "u-2", "preferred_username": "bob"}));
+        signed_jwt_by("second", &claims)
+    };
+    ask(&app, &long, "/mcp").await.expect(200);
+    issuer.clock.advance(Duration::from_secs(3600));
+    eventually("the token is refused", async || {
+        issuer.clock.advance(Duration::from_secs(360));
+        ask(&app, &long, "/mcp").await.status == 401
+    })
+    .await;
+    while stream.next().await.is_some() {}
+    ask(&app, &second(&issuer), "/mcp").await.expect(200);
+    // What is known counts while the issuer is down.
+    let short = second(&issuer);
+    ask(&app, &short, "/mcp").await.expect(200);
+    issuer.set_down(true);
+    issuer.clock.advance(Duration::from_secs(330));
+    ask(&app, &short, "/mcp").await.expect(200);
 }
