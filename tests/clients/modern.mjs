@@ -34,15 +34,18 @@ async function resourceOf(client, server, name) {
 /** Uses one of the project's fixtures: `modern` supports this revision, `fixture` only older ones. */
 async function tour(client, server) {
   const tool = (name, input = {}, options) => client.callTool({ name: `${server}__${name}`, arguments: input }, options)
-  assert.ok(names((await client.listTools()).tools).includes(`${server}__test_simple_text`))
+  const { tools } = await client.listTools()
+  assert.ok(names(tools).includes(`${server}__test_simple_text`))
   assert.ok(names((await client.listPrompts()).prompts).includes(`${server}__test_simple_prompt`))
   assert.ok((await client.listResourceTemplates()).resourceTemplates.length > 0)
   assert.match((await tool('test_simple_text')).content[0].text, /simple text/)
   assert.equal((await tool('test_error_handling')).isError, true)
-  // An argument that the client repeats in a header, in base64 if necessary.
-  assert.deepEqual(JSON.parse((await tool('test_custom_header', { region: 'norrl\u00e5nd' })).content[0].text), {
-    region: 'norrl\u00e5nd',
-  })
+  // An argument that the client repeats in a header, in base64 if necessary. With the definition at hand the SDK does not try
+  // twice: every gateway behind a balancer must be able to pass the call on.
+  const toolDefinition = tools.find(({ name }) => name === `${server}__test_custom_header`)
+  const options = process.env.BALANCED && { toolDefinition }
+  const answer = await tool('test_custom_header', { region: 'norrl\u00e5nd' }, options)
+  assert.deepEqual(JSON.parse(answer.content[0].text), { region: 'norrl\u00e5nd' })
   await assert.rejects(tool('no-such-tool'), { code: -32602 })
 
   const progress = []

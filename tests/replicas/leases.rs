@@ -36,6 +36,22 @@ async fn one_gateway_connects_and_the_others_when_they_are_called() {
     assert_eq!(readers(&fake).len(), 1, "and only one has read the lists");
 }
 
+/// Which arguments those are is in the lists, which only one gateway has read.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_gateway_repeats_arguments_in_headers() {
+    let (_all, gateways) = cluster().await;
+    let fake = Fake::start(Behaviour::of(json!({ "era": "modern" }))).await;
+    gateways[0].register_http("s", &fake).await;
+    let own = json!({ "name": "own", "transport": "streamable_http", "url": fake.url(), "session_mode": "stateful" });
+    gateways[0].register(own).await;
+    for gateway in &gateways {
+        for tool in ["s__region", "own__region"] {
+            eventually("the tools are known", || knows(gateway, tool)).await;
+            gateway.call(tool, json!({ "region": "norrl\u{e5}nd" })).await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_ends_leaves_its_servers_to_the_others() {
     let (_all, mut gateways) = cluster().await;

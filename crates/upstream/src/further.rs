@@ -311,7 +311,7 @@ impl Upstream {
             return Err(CallError::NotSent(MOVED.into()));
         }
         if let Some(offering) = self.offering() {
-            shared.restore_level(&link, &offering);
+            shared.prepare(&link, &offering);
         }
         let wanted = branch.wanted_topics.lock().expect("no code panics while it holds the topics").clone();
         shared.restore_topics(&link, &wanted);

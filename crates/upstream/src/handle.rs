@@ -20,7 +20,7 @@ use super::error::{CallError, ConnectError, seconds};
 use super::failures::{FailureNote, Failures};
 use super::journal::Journal;
 use super::link::Link;
-use super::lists::Discovery;
+use super::lists::{Discovery, teach_headers};
 use super::news::News;
 use super::profile::Profile;
 use super::reading::{MOVED, Reading};
@@ -373,6 +373,9 @@ impl Upstream {
     pub fn learn_lists(&self, offering: &Arc<Offering>) {
         if *self.0.reading.borrow() != Reading::Here {
             self.0.offering.store(Some(offering.clone()));
+            if let Some(link) = &self.0.state.borrow().link {
+                teach_headers(link, offering);
+            }
         }
     }
 }
@@ -471,9 +474,15 @@ impl Shared {
         self.show(status, remarks.join("; "), Some(link.clone()));
     }
 
-    /// Applies the log level and the subscriptions to a new link.
-    pub fn restore(&self, link: &Arc<Link>, offering: &Offering) {
+    /// Prepares a new link for callers: the log level, and which arguments belong into headers.
+    pub fn prepare(&self, link: &Arc<Link>, offering: &Offering) {
         self.restore_level(link, offering);
+        teach_headers(link, offering);
+    }
+
+    /// Prepares a new link, and subscribes on it.
+    pub fn restore(&self, link: &Arc<Link>, offering: &Offering) {
+        self.prepare(link, offering);
         let wanted = self.wanted_topics.lock().expect("no code panics while it holds the topics").clone();
         self.restore_topics(link, &wanted);
     }

@@ -155,6 +155,20 @@ impl Link {
         self.header_params.store(Arc::new(params));
     }
 
+    /// Takes over the arguments of these tools; what is known about others stays.
+    pub(super) fn learn_header_params(&self, params: HashMap<String, Vec<HeaderParam>>) {
+        self.header_params.rcu(|known| {
+            let mut all = HashMap::clone(known);
+            for (tool, wanted) in &params {
+                match wanted.is_empty() {
+                    true => drop(all.remove(tool)),
+                    false => drop(all.insert(tool.clone(), wanted.clone())),
+                }
+            }
+            all
+        });
+    }
+
     /// Adds the arguments of tools that the link does not have yet: callers with different capabilities share it.
     pub(super) fn add_header_params(&self, further: HashMap<String, Vec<HeaderParam>>) {
         self.header_params.rcu(|known| {

@@ -75,7 +75,7 @@ pub async fn read(
         meta.templates = reader.meta.take();
     }
     let ListReader { mut problems, remarks, ttl_ms, is_private, .. } = reader;
-    hide_unreachable(link, &mut tools, capabilities.is_empty(), &mut problems);
+    hide_unreachable(link, &mut tools, capabilities, &mut problems);
     let offering = Offering {
         protocol_version: handshake.version.as_str().to_owned(),
         server_info: handshake.server_info.clone(),
@@ -283,30 +283,49 @@ fn is_unknown_method(answer: &Response) -> bool {
     answer.error().is_some_and(|error| error.is(code::METHOD_NOT_FOUND))
 }
 
-/// Hides tools that cannot be called. A modern server over HTTP may require arguments in headers too; a tool that
-/// declares this in a way that the revision forbids is hidden, the others stay.
-fn hide_unreachable(link: &Link, tools: &mut Vec<Arc<Tool>>, is_common: bool, problems: &mut Problems) {
-    let wants_headers = matches!(&link.carrier, Carrier::Http(http) if !http.is_through_gateway())
-        && link.version().is_some_and(|version| version.era() == Era::Modern);
-    if !wants_headers {
+/// Whether a server may require arguments in headers too: a modern one over HTTP.
+fn wants_headers(link: &Link) -> bool {
+    matches!(&link.carrier, Carrier::Http(http) if !http.is_through_gateway())
+        && link.version().is_some_and(|version| version.era() == Era::Modern)
+}
+
+fn header_params(tool: &Tool) -> Result<Vec<HeaderParam>, String> {
+    HeaderParam::from_schema(tool.fields().input_schema.map_or("{}", RawValue::get).as_bytes())
+}
+
+/// Tells a link which arguments belong into headers, from lists that it did not read itself.
+pub fn teach_headers(link: &Link, offering: &Offering) {
+    if wants_headers(link) {
+        let wanted = |tool: &Arc<Tool>| Some((tool.name.clone(), header_params(tool).ok()?));
+        link.learn_header_params(offering.tools.iter().filter_map(wanted).collect());
+    }
+}
+
+/// Hides tools that cannot be called: a tool that declares in a way that the revision forbids which of its arguments belong
+/// into headers is hidden, the others stay.
+fn hide_unreachable(
+    link: &Link,
+    tools: &mut Vec<Arc<Tool>>,
+    capabilities: &Capabilities,
+    problems: &mut Problems,
+) {
+    if !wants_headers(link) {
         return;
     }
     let mut params = HashMap::new();
-    tools.retain(|tool| {
-        let schema = tool.fields().input_schema.map_or("{}", RawValue::get);
-        match HeaderParam::from_schema(schema.as_bytes()) {
-            Ok(wanted) if wanted.is_empty() => true,
-            Ok(wanted) => {
-                params.insert(tool.name.clone(), wanted);
-                true
-            }
-            Err(reason) => {
-                problems.add(|| format!("the tool {:?} is hidden: {reason}", tool.name));
-                false
-            }
+    tools.retain(|tool| match header_params(tool) {
+        Ok(wanted) if wanted.is_empty() => true,
+        Ok(wanted) => {
+            params.insert(tool.name.clone(), wanted);
+            true
+        }
+        Err(reason) => {
+            problems.add(|| format!("the tool {:?} is hidden: {reason}", tool.name));
+            false
         }
     });
-    match is_common {
+    // Callers with different capabilities may share a link, which has none of them.
+    match link.capabilities == *capabilities {
         true => link.set_header_params(params),
         false => link.add_header_params(params),
     }
