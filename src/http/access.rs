@@ -318,8 +318,7 @@ impl Face {
         }
         let refuse = |error: ErrorResponse| {
             let action = if access == AccessLevel::Client { CLIENT_SIGN_IN } else { SIGN_IN };
-            let by = By::anonymous(Some(self.network(request.forwarded_for, request.peer)));
-            self.gateway.sum_up(by, action, "", AuditOutcome::Refused);
+            self.note_refused(source(&self.settings, request.forwarded_for, request.peer), action, "");
             error
         };
         if self.gateway.was_valid_lately(token) {
@@ -340,14 +339,16 @@ impl Face {
 
     /// Counts a request to an admin's route that is refused.
     fn note_refused_request(&self, request: &AccessRequest<'_>, principal: Option<&Principal>) {
-        let by = by(principal, Some(self.network(request.forwarded_for, request.peer)));
+        let source = source(&self.settings, request.forwarded_for, request.peer);
+        let by = by(principal, Some(source_of(source).to_string()));
         let target = format!("{} {}", request.method, request.route);
         self.gateway.sum_up(by, "api.request", &target, AuditOutcome::Refused);
     }
 
-    /// The network of a client, by which strangers are counted.
-    fn network(&self, forwarded_for: Option<&str>, peer: IpAddr) -> String {
-        source_of(source(&self.settings, forwarded_for, peer)).to_string()
+    /// Counts what a stranger was refused. Strangers are counted by their networks.
+    pub fn note_refused(&self, source: IpAddr, action: &'static str, target: &str) {
+        let by = By::anonymous(Some(source_of(source).to_string()));
+        self.gateway.sum_up(by, action, target, AuditOutcome::Refused);
     }
 
     /// Checks that a request to initialize the gateway has the secret for that, if there is one.
@@ -357,8 +358,8 @@ impl Face {
         if token.is_some_and(|token| is_same(token, secret.expose().as_bytes())) {
             return Ok(());
         }
-        let by = By::anonymous(Some(self.network(forwarded_for(headers), peer.0)));
-        self.gateway.sum_up(by, "gateway.initialize", "", AuditOutcome::Refused);
+        let source = source(&self.settings, forwarded_for(headers), peer.0);
+        self.note_refused(source, "gateway.initialize", "");
         if token.is_none() {
             return Err(ErrorResponse::no_init_secret());
         }

@@ -22,6 +22,11 @@ impl OAuthError {
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, problem }
     }
 
+    /// Whether the sender made a mistake, and not the gateway.
+    pub fn is_refusal(&self) -> bool {
+        self.status.is_client_error()
+    }
+
     pub fn too_many(sentence: String) -> Self {
         let problem = OAuthProblem::new(ProblemCode::TemporarilyUnavailable, sentence);
         Self { status: StatusCode::TOO_MANY_REQUESTS, problem }

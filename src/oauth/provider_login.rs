@@ -16,6 +16,7 @@ use super::page;
 use super::server::SigningIn;
 use super::visitor::Visitor;
 use crate::http::Face;
+use crate::http::access::{SIGN_IN, Source};
 use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::extract::Query;
 use gateway::principals::Principal;
@@ -77,6 +78,7 @@ pub async fn begin(
 pub async fn finish(
     State(face): State<Face>,
     SigningIn(server): SigningIn,
+    Source(source): Source,
     visitor: Visitor,
     headers: HeaderMap,
     query: Query,
@@ -118,6 +120,9 @@ pub async fn finish(
             try_again(StatusCode::BAD_REQUEST, sentence, next)
         }
     };
+    if response.status().is_client_error() {
+        face.note_refused(source, SIGN_IN, "");
+    }
     // An attempt counts once.
     for cookie in [Cookie::SignIn, Cookie::Next] {
         response.headers_mut().append(header::SET_COOKIE, server.remove_cookie(cookie));

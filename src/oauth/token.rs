@@ -24,6 +24,9 @@ use model::oauth::{ClientUrl, OAuthProblem, Parameters, SCOPE, Software, Softwar
 
 pub const PATH: &str = "/token";
 
+/// What the audit calls a request that is refused here.
+const REQUEST: &str = "token.request";
+
 /// The tokens of an agent (RFC 6749, section 5.1).
 #[derive(Serialize, ToSchema)]
 pub struct Tokens {
@@ -59,13 +62,13 @@ pub async fn give(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, OAuthError> {
-    let form = read_form(&headers, &body)?;
-    let issued = match form.required("grant_type")? {
-        "authorization_code" => server.redeem(&face, &headers, &form, source, &by).await?,
-        "refresh_token" => server.refresh(&face, &headers, &form, source, &by).await?,
-        _ => {
-            let sentence = "grant_type must be authorization_code or refresh_token";
-            return Err(OAuthProblem::new(ProblemCode::UnsupportedGrantType, sentence).into());
+    let issued = match server.issue(&face, &headers, &body, source, &by).await {
+        Ok(issued) => issued,
+        Err(error) => {
+            if error.is_refusal() {
+                face.note_refused(source, REQUEST, error.problem.code.as_str());
+            }
+            return Err(error);
         }
     };
     let mut response = Json(Tokens::from(issued)).into_response();
@@ -74,6 +77,25 @@ pub async fn give(
 }
 
 impl AuthorizationServer {
+    async fn issue(
+        &self,
+        face: &Face,
+        headers: &HeaderMap,
+        body: &Bytes,
+        source: IpAddr,
+        by: &By,
+    ) -> Result<IssuedTokens, OAuthError> {
+        let form = read_form(headers, body)?;
+        match form.required("grant_type")? {
+            "authorization_code" => self.redeem(face, headers, &form, source, by).await,
+            "refresh_token" => self.refresh(face, headers, &form, source, by).await,
+            _ => {
+                let sentence = "grant_type must be authorization_code or refresh_token";
+                Err(OAuthProblem::new(ProblemCode::UnsupportedGrantType, sentence).into())
+            }
+        }
+    }
+
     async fn redeem(
         &self,
         face: &Face,

@@ -99,6 +99,11 @@ async fn only_members_of_allowed_groups_sign_in_and_nobody_who_is_disabled() {
     app.put("/api/v0/users/ann", json!({ "disabled": true })).await.expect(200);
     let refused = provider.sign_in(&app, &mut again, ("s-1", "ann", &["eng"]), "").await.expect(403);
     assert!(refused.text().contains("disabled your account"), "{}", refused.text());
+    // Those who were refused are summed, which is written at the end.
+    let app = app.restart().await;
+    let audit = app.get("/api/v0/audit?action=user.sign_in").await.expect(200).json();
+    let sums = audit["entries"].as_array().unwrap().iter().filter(|sum| sum["outcome"] == "refused");
+    assert_eq!(sums.map(|sum| sum["count"].as_u64().unwrap()).sum::<u64>(), 3, "{audit}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

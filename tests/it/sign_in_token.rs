@@ -202,3 +202,23 @@ async fn revoking_ends_a_grant_and_an_unknown_token_is_no_error() {
     revoke(&[("token", &access), ("token_type_hint", "access_token")]).await.expect(200);
     assert_eq!(code_of(&software.refresh(&app, &refresh, &[]).await.expect(400)), "invalid_grant");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_requests_for_tokens_are_counted() {
+    let app = TestApp::start_with_sign_in().await;
+    let software = Software::register(&app, "https://a.example/cb").await;
+    for _ in 0..50 {
+        let answer = software.redeem(&app, "tgc_wrong", &[]).await.expect(400);
+        assert_eq!(code_of(&answer), "invalid_grant");
+    }
+    let unknown = Software { client_id: "unknown".to_owned(), secret: None, ..software };
+    assert_eq!(code_of(&unknown.refresh(&app, "tgr_wrong", &[]).await.expect(401)), "invalid_client");
+    // Sums are written once a minute, and at the end.
+    let app = app.restart().await;
+    let audit = app.get("/api/v0/audit?action=token.request").await.expect(200).json();
+    let count = |target: &str| {
+        let sums = audit["entries"].as_array().unwrap().iter().filter(|sum| sum["target"] == target);
+        sums.map(|sum| sum["count"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((count("invalid_grant"), count("invalid_client")), (50, 1), "{audit}");
+}
