@@ -26,12 +26,16 @@ impl Shown {
         for kind in kinds(stage.admin.is_some()) {
             let (path, key) = kind.list();
             let response = get(stage, path).await?;
-            for item in response.json()?.as_array().context("a list is no array")? {
+            let mut list = response.json()?;
+            for item in list.as_array_mut().context("a list is no array")? {
                 let name = item[key].as_str().context("an item has no name")?;
                 let members = kind.members().iter().map(|key| ((*key).to_owned(), item[*key].clone()));
                 shown.things.insert((*kind, name.to_owned()), members.collect::<Map<_, _>>().into());
+                // Asking is being seen, which is written only now and then.
+                item.as_object_mut().map(|item| item.remove("last_seen_at"));
             }
-            shown.lists.insert(path, response.text());
+            let text = if *kind == Kind::User { list.to_string() } else { response.text() };
+            shown.lists.insert(path, text);
         }
         for path in LISTS {
             shown.lists.insert(path, get(stage, path).await?.text());
