@@ -204,6 +204,26 @@ async fn a_registered_server_gives_no_secret_away_until_admins_export_it() {
         record["status"] == "degraded"
     };
     eventually("it is degraded", degraded).await;
+    // An agent gets the error as it is; its record is for others.
+    let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "agent", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {} });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "web__echo", "arguments": {}, "_meta": meta } });
+    let headers = [
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "web__echo"),
+    ];
+    let answer = request(&gateway.address, "POST", "/mcp", &headers, call.to_string().into()).await;
+    assert!(answer.text().contains("quokka-0003"), "{}", answer.text());
+    let recorded = async || {
+        let calls = gateway.send("GET", "/api/v0/calls", json!(null)).await.expect(200).json();
+        assert_clean("the records of calls", &calls.to_string());
+        calls["calls"].as_array().unwrap().iter().filter(|call| call["name"] == "echo").count() == 2
+    };
+    eventually("both calls are recorded", recorded).await;
     gateway.send("POST", "/api/v0/servers/web/disable", json!(null)).await.expect(200);
     gateway.send("DELETE", "/api/v0/servers/local", json!(null)).await.expect(204);
     gateway.assert_files_clean();

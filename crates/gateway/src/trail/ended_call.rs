@@ -15,7 +15,7 @@ use crate::spans::CallFacts;
 use crate::stopwatch::Spent;
 use model::call_record::CallMark;
 use model::name::SEPARATOR;
-use model::{CallRecord, Door, PrincipalId, RecordedPrincipal};
+use model::{CallRecord, Door, PrincipalId, RecordedPrincipal, Redactor};
 use store::{CallRow, CountedKind};
 use telemetry::traces::TraceContext;
 use telemetry::{CallId, Outcome};
@@ -187,6 +187,13 @@ impl EndedCall {
             .marks
             .iter()
             .map(|(kind, at)| CallMark { kind: (*kind).to_owned(), at_ms: since_arrival(*at) });
+        // Errors are texts of the server, which may quote what it was told.
+        let entry = self.entry.as_ref().filter(|_| self.error.is_some() || self.detail.is_some());
+        let redactor = entry.map(|entry| Redactor::of(&entry.registration.config));
+        let told = |text: &Option<String>| {
+            let text = text.as_deref()?;
+            Some(redactor.as_ref().map_or_else(|| excerpt(text), |redactor| excerpt(&redactor.redact(text))))
+        };
         let (kind, name) = self.principal();
         let record = CallRecord {
             id: self.id.to_string(),
@@ -199,8 +206,8 @@ impl EndedCall {
             server: self.server().to_owned(),
             name: self.name().to_owned(),
             outcome: self.outcome().as_str().to_owned(),
-            error: self.error.as_deref().map(excerpt),
-            detail: self.detail.as_deref().map(excerpt),
+            error: told(&self.error),
+            detail: told(&self.detail),
             duration_ms: milliseconds(self.total),
             upstream_ms: milliseconds(self.spent.upstream),
             queue_ms: milliseconds(self.spent.queue),
