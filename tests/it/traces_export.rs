@@ -63,15 +63,16 @@ async fn a_batch_that_is_refused_for_now_is_sent_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_is_refused_is_dropped_and_counted() {
-    let collector = Collector::start().await;
     // A redirect is not followed.
     for status in [400, 401, 307] {
+        let collector = Collector::start().await;
         collector.refuse(&[status]);
         let (app, _fake) = start(collector.settings()).await;
         app.call("s__echo", json!({})).await;
         eventually("it is counted", async || dropped(&app).await > 0).await;
+        // The two spans may have been sent one after the other, and one was refused.
+        assert!(collector.spans().len() < 2);
     }
-    assert!(collector.spans().len() < 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]

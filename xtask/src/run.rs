@@ -14,7 +14,7 @@ use crate::tally::Tally;
 
 /// Tells a test program how many tests it runs at once.
 const THREADS: &str = "RUST_TEST_THREADS";
-const TESTS_PER_PROCESSOR: usize = 3;
+const TESTS_PER_PROCESSOR: usize = 2;
 
 pub struct Step {
     pub name: &'static str,
