@@ -123,9 +123,9 @@ async fn shells_complete_names_of_the_gateway() {
 async fn ctrl_c_says_that_the_call_was_cancelled() {
     let (_app, fake, cli) = ready().await;
     let mut calling = Terminal::start(&cli, &["invoke", "web__slow", "ms=60000"]);
-    eventually("it runs", async || fake.running() == 1).await;
+    eventually("it runs", async || fake.running_calls() == 1).await;
     calling.types("\u{3}");
     let ended = calling.end().await;
     assert!(ended.code == Some(130) && ended.stderr.contains("The call was cancelled."), "{ended:?}");
-    eventually("it is cancelled", async || fake.running() == 0).await;
+    eventually("it is cancelled", async || fake.running_calls() == 0).await;
 }

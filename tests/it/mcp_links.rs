@@ -377,7 +377,7 @@ async fn two_calls_with_the_same_id_are_both_cancelled() {
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "s__slow", "arguments": {"ms": 600_000}}});
     let cancel = async {
-        eventually("both run", async || fake.running() == 2).await;
+        eventually("both run", async || fake.running_calls() == 2).await;
         agent.tell("notifications/cancelled", json!({"requestId": 7})).await;
     };
     tokio::join!(agent.post(&call), agent.post(&call), cancel);

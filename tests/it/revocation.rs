@@ -166,8 +166,7 @@ async fn streams_of_every_kind_end() {
             SseAgent::connect_as(&app, "/v0/groups/g/sse", &token).await,
         ];
         old[0].send(&slow_call("s__slow")).await;
-        let running = fake.running();
-        assert!(running > 0);
+        eventually("both calls run", async || fake.running_calls() == 2).await;
         revoke(&app, how).await;
         for stream in &mut streams {
             assert!(stream.next().await.is_none(), "{how}");
@@ -178,7 +177,7 @@ async fn streams_of_every_kind_end() {
         while let Some(message) = progress.next().await {
             assert_eq!(message["method"], "notifications/progress", "{how}: no answer comes");
         }
-        eventually("the server need not go on", async || fake.running() == 0).await;
+        eventually("the server need not go on", async || fake.running_calls() == 0).await;
         app.post("/api/v0/tools/disable?entity=s__echo", json!({})).await.expect(200);
         goes_on.expect("notifications/tools/list_changed").await;
         app.post("/api/v0/tools/enable?entity=s__echo", json!({})).await.expect(200);

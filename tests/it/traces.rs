@@ -363,7 +363,7 @@ async fn a_cancelled_call_is_no_error() {
     let callers = Callers::of(&app).await;
     for door in Door::ALL {
         let begun = callers.begin(door, "s__slow", json!({ "ms": 60_000 })).await;
-        eventually("it runs", async || fake.running() == 1).await;
+        eventually("it runs", async || fake.running_calls() == 1).await;
         begun.give_up().await;
         let what = format!("{door:?}");
         let spans = collector.take_call(&what).await;
@@ -371,7 +371,7 @@ async fn a_cancelled_call_is_no_error() {
         for span in spans {
             assert_eq!((span.attribute("toolgate.outcome"), span.status), ("cancelled", 0), "{what}");
         }
-        eventually("it ended", async || fake.running() == 0).await;
+        eventually("it ended", async || fake.running_calls() == 0).await;
     }
 }
 

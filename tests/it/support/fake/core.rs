@@ -10,7 +10,7 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::sync::Notify;
 
 use super::behaviour::{Behaviour, Era, LEGACY_VERSIONS, Probe, named};
-use super::state::{Audience, Out, Sender, State};
+use super::state::{Audience, Out, Running, Sender, State};
 use super::{catalog, modern, tasks, tools};
 
 /// A result whose members are kept as text, so that definitions come out byte for byte.
@@ -86,7 +86,7 @@ pub fn accept(state: &State, incoming: &Incoming) {
     if incoming.method() == "notifications/cancelled" {
         let key = (incoming.session.clone(), incoming.params()["requestId"].to_string());
         if let Some(running) = state.memory().running.get(&key) {
-            running.notify_one();
+            running.cancel.notify_one();
         }
     }
     if incoming.method() == "notifications/initialized" {
@@ -106,7 +106,8 @@ pub async fn answer(state: Arc<State>, incoming: Incoming, out: Sender) {
     let id = incoming.message["id"].clone();
     let key = (incoming.session.clone(), id.to_string());
     let cancel = Arc::new(Notify::new());
-    state.memory().running.insert(key.clone(), cancel.clone());
+    let running = Running { method: incoming.method().to_owned(), cancel: cancel.clone() };
+    state.memory().running.insert(key.clone(), running);
     // Disconnecting cancels a modern call; the legacy revisions say that it does not.
     let leaving_cancels = incoming.transport == Transport::Http && is_modern(&state.behaviour(), &incoming);
     let outcome = tokio::select! {

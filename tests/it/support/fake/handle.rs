@@ -79,9 +79,9 @@ impl Fake {
         self.state.memory().cancelled.clone()
     }
 
-    /// Requests that are being served now, streams of `subscriptions/listen` included.
-    pub fn running(&self) -> usize {
-        self.state.memory().running.len()
+    /// Calls of tools that are being served now.
+    pub fn running_calls(&self) -> usize {
+        self.state.memory().running.values().filter(|running| running.method == "tools/call").count()
     }
 
     /// Open GET, `/sse` and `subscriptions/listen` streams.

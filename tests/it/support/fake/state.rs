@@ -63,6 +63,12 @@ pub enum Audience {
     Filter { wanted: Value, id: Value },
 }
 
+/// A request that is being served.
+pub struct Running {
+    pub method: String,
+    pub cancel: Arc<Notify>,
+}
+
 pub struct Listener {
     pub session: String,
     pub audience: Audience,
@@ -85,8 +91,8 @@ pub struct Memory {
     /// How often each tool really ran.
     pub ran: BTreeMap<String, u64>,
     pub cancelled: Vec<Value>,
-    /// By session and request id.
-    pub running: HashMap<(String, String), Arc<Notify>>,
+    /// The requests that are being served, by session and request id.
+    pub running: HashMap<(String, String), Running>,
     /// Requests of ours that the client has not answered yet.
     pub asked: HashMap<String, oneshot::Sender<Value>>,
     pub listeners: Vec<Listener>,
