@@ -152,8 +152,10 @@ fn write_chain(folder: &Path, leaves_session: bool) -> String {
     let path = folder.join("chain.sh").display().to_string();
     let text = match leaves_session {
         true => "trap '' TERM\n[ $1 -gt 0 ] || exit\nsetsid sh $0 $(($1 - 1)) &\n",
+        // Each process is a call deeper than the one before, so now and then a new shell goes on with an empty stack.
         false => {
-            "trap '' TERM\nleft=$1\nnext() { [ $left -gt 0 ] || exit; left=$(($left - 1)); next & }\nnext\n"
+            "trap '' TERM\nleft=$1\nnext() {\n[ $left -gt 0 ] || exit\nleft=$(($left - 1))\n\
+             [ $(($left % 500)) -gt 0 ] || exec sh $0 $left\nnext &\n}\nnext\n"
         }
     };
     std::fs::write(&path, text).unwrap();
@@ -171,7 +173,7 @@ async fn offspring_that_is_always_a_new_process_is_caught() {
         let fifo = folder.path().join("alive");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let mut alive = pipe::OpenOptions::new().open_receiver(&fifo).unwrap();
-        let one = format!("sh {chain} 100000 </dev/null >/dev/null 2>&1 9>{} & ", fifo.display());
+        let one = format!("sh {chain} 1000000 </dev/null >/dev/null 2>&1 9>{} & ", fifo.display());
         gateway.post("/api/v0/servers", &input("s", &one.repeat(2))).await.expect(201);
         let is_held = |alive: &pipe::Receiver| {
             let read = alive.try_read(&mut [0]);

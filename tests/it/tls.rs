@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use toolgate::config::TlsFiles;
@@ -70,9 +71,16 @@ fn connector(versions: &[&'static SupportedProtocolVersion]) -> TlsConnector {
 }
 
 async fn connect(address: &str, versions: &[&'static SupportedProtocolVersion]) -> TlsStream<TcpStream> {
-    let socket = TcpStream::connect(address).await.unwrap();
+    try_connect(address, versions).await.unwrap()
+}
+
+async fn try_connect(
+    address: &str,
+    versions: &[&'static SupportedProtocolVersion],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let socket = TcpStream::connect(address).await?;
     let name = ServerName::try_from("localhost").unwrap();
-    connector(versions).connect(name, socket).await.unwrap()
+    connector(versions).connect(name, socket).await
 }
 
 /// The certificate that new connections get.
@@ -255,7 +263,14 @@ async fn a_silent_connection_rests_and_closes_for_a_new_one() {
     for _ in 0..4 {
         silent.push(TcpStream::connect(&app.address).await.unwrap());
     }
-    let mut stream = connect(&app.address, rustls::DEFAULT_VERSIONS).await;
+    // One that does not rest yet is not closed for a new one.
+    let connected = OnceCell::new();
+    eventually("another one is accepted", async || {
+        let connecting = || try_connect(&app.address, rustls::DEFAULT_VERSIONS);
+        connected.get_or_try_init(connecting).await.is_ok()
+    })
+    .await;
+    let mut stream = connected.into_inner().unwrap();
     stream.write_all(REQUEST).await.unwrap();
     client::is_healthy(&mut stream).await;
     assert_eq!(silent[0].read(&mut [0; 1]).await.unwrap(), 0, "the first one has rested longest");

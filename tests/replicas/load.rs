@@ -42,6 +42,15 @@ pub enum Failure {
     Refused(u16, String),
 }
 
+impl Failure {
+    fn of(answer: &Answer) -> Self {
+        match answer.status {
+            404 if answer.text().contains("session") => Failure::NoSession,
+            status => Failure::Refused(status, answer.text()),
+        }
+    }
+}
+
 /// A client that survives failures.
 pub struct Caller {
     kind: Kind,
@@ -109,7 +118,7 @@ impl Caller {
             let authorization = self.authorization.clone();
             let opened = Agent::attempt_connect(&self.address, "/mcp", json!({}), authorization).await;
             let opened = opened.map_err(|error| Failure::Closed(error.to_string()))?;
-            let agent = opened.map_err(|answer| Failure::Refused(answer.status, answer.text()))?;
+            let agent = opened.map_err(|answer| Failure::of(&answer))?;
             self.session = Some((agent, 0));
         }
         let (agent, used) = self.session.as_mut().expect("it was just opened");
@@ -122,8 +131,7 @@ fn passed(answer: std::io::Result<Answer>) -> Result<Value, Failure> {
     let answer = answer.map_err(|error| Failure::Closed(error.to_string()))?;
     match answer.status {
         200 => Ok(answer.json()),
-        404 if answer.text().contains("session") => Err(Failure::NoSession),
-        status => Err(Failure::Refused(status, answer.text())),
+        _ => Err(Failure::of(&answer)),
     }
 }
 
