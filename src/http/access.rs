@@ -95,6 +95,11 @@ impl CurrentPrincipal {
             None => None,
         }
     }
+
+    /// The principal whose own things are all that the caller sees; `None` for admins and where there is no principal.
+    pub fn limited_to(&self) -> Option<&Principal> {
+        self.0.as_ref().filter(|principal| principal.role() != Some(Role::Admin))
+    }
 }
 
 /// Who sends a request, for what it changes, and from which address.
@@ -140,9 +145,9 @@ impl Face {
     /// The catalog that the caller of a management route sees: admins manage everything, others see what their rules
     /// allow.
     pub fn catalog_for(&self, caller: &CurrentPrincipal) -> Arc<Catalog> {
-        match (&caller.0, caller.role()) {
-            (None, _) | (Some(_), Some(Role::Admin)) => self.gateway.catalog(),
-            (Some(principal), Some(Role::User) | None) => self.gateway.catalog_seen_by(Some(principal.id())),
+        match caller.limited_to() {
+            None => self.gateway.catalog(),
+            Some(principal) => self.gateway.catalog_seen_by(Some(principal.id())),
         }
     }
 
@@ -212,7 +217,7 @@ impl Face {
             // Boxed, since agents do not need it.
             return Box::pin(self.identify_without_token(access, request)).await;
         };
-        let found = match self.gateway.identify(token, request.memory).await {
+        let found = match self.gateway.identify(token, request.memory) {
             Some(identity) => Ok(identity),
             // Boxed, since it is rarely needed.
             None => Box::pin(self.identify_unknown(token, access, request)).await,
@@ -277,7 +282,7 @@ impl Face {
             memory: None,
             is_repeated: false,
         };
-        match self.gateway.identify(token, None).await {
+        match self.gateway.identify(token, None) {
             Some(identity) => Ok(identity),
             None => self.identify_unknown(token, AccessLevel::User, &request).await,
         }

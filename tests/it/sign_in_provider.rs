@@ -56,6 +56,28 @@ async fn an_agent_works_for_somebody_who_signs_in_at_the_provider() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_an_admin_by_a_group_sees_what_admins_see() {
+    let (app, provider) = start(&[]).await;
+    app.put("/api/v0/idp-groups/ops", json!({ "role": "admin" })).await.expect(200);
+    let (mut ann, mut bob) = (Person::default(), Person::default());
+    provider.sign_in(&app, &mut ann, ("s-1", "ann", &["eng"]), "").await.expect(303);
+    provider.sign_in(&app, &mut bob, ("s-2", "bob", &["ops"]), "").await.expect(303);
+    let software = Software::register(&app, "https://agent.example/cb").await;
+    let (access, _) = software.tokens(&app, &bob, &[]).await;
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    app.send_as(&access, "POST", "/mcp", list).await.expect(200);
+    // Until the group makes ann an admin, she sees nothing of others.
+    for (groups, seen, status) in [(&["eng"], 0, 403), (&["ops"], 1, 200)] {
+        provider.sign_in(&app, &mut ann, ("s-1", "ann", groups), "").await.expect(303);
+        let grants = ann.open(&app, "/api/v0/grants").await.expect(200).json();
+        assert_eq!(grants.as_array().unwrap().len(), seen, "{grants}");
+        ann.open(&app, "/api/v0/users").await.expect(status);
+        ann.open(&app, "/api/v0/audit").await.expect(status);
+        ann.open(&app, "/api/v0/access/explain?subject=user:bob&name=x").await.expect(status);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_counts_once_and_only_in_the_browser_that_asked() {
     let (app, provider) = start(&[]).await;
     let mut person = Person::default();

@@ -76,7 +76,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 impl Gateway {
     /// The user or client that a token of this gateway belongs to, if it is valid. Only memory is looked at. Tokens of another
     /// issuer are judged by the face that got them, if nobody is found here.
-    pub async fn identify(&self, token: &[u8], memory: Option<&TokenMemory>) -> Option<Identity> {
+    pub fn identify(&self, token: &[u8], memory: Option<&TokenMemory>) -> Option<Identity> {
         let read = || self.read_token(token);
         let content = match memory {
             Some(memory) => memory.read(token, read),

@@ -21,7 +21,7 @@ use crate::http::stream::SseBody;
 use gateway::Error;
 use gateway::principals::Principal;
 use gateway::recorder::{CallFilter, CountedKind, KeptCall, Sum, Window};
-use model::{CallRecord, Door, FieldError, Role, time};
+use model::{CallRecord, Door, FieldError, time};
 use telemetry::Outcome;
 use wire::sse;
 
@@ -276,13 +276,13 @@ fn event(record: &Arc<CallRecord>, sees_details: bool) -> Bytes {
 
 /// Whether the caller sees the calls of everybody.
 fn sees_all(caller: &CurrentPrincipal) -> bool {
-    caller.0.is_none() || caller.role() == Some(Role::Admin)
+    caller.limited_to().is_none()
 }
 
 /// What the caller may see.
 fn filter_of(caller: &CurrentPrincipal) -> CallFilter {
     let mut filter = CallFilter::default();
-    if let (Some(principal), false) = (&caller.0, sees_all(caller)) {
+    if let Some(principal) = caller.limited_to() {
         filter.principal = principal.name().to_string();
         filter.principal_kind = match principal {
             Principal::User(_) => "user".to_owned(),

@@ -13,7 +13,7 @@ use crate::http::extract::Name;
 use crate::http::reply::{Json, NoContent};
 use gateway::principals::Principal;
 use gateway::sign_in::GrantRecord;
-use model::{PrincipalId, Role, time};
+use model::time;
 
 /// A grant: software that acts for a user.
 #[derive(Serialize, ToSchema)]
@@ -50,7 +50,7 @@ pub async fn list(
     caller: CurrentPrincipal,
     headers: HeaderMap,
 ) -> HandlerResult<Json<Vec<GrantBody>>> {
-    let grants = face.gateway.grants(owner(&caller)).await?;
+    let grants = face.gateway.grants(caller.limited_to().map(Principal::id)).await?;
     let base_url = base_url(&face.settings, &headers);
     Ok(Json(grants.into_iter().map(|grant| GrantBody::of(grant, &base_url)).collect()))
 }
@@ -64,15 +64,6 @@ pub async fn delete(
     ChangedBy(by): ChangedBy,
     Name(id): Name,
 ) -> HandlerResult<NoContent> {
-    face.gateway.end_grant(&id, owner(&caller), &by).await?;
+    face.gateway.end_grant(&id, caller.limited_to().map(Principal::id), &by).await?;
     Ok(NoContent)
-}
-
-/// Whose grants a caller sees; `None` for all.
-fn owner(caller: &CurrentPrincipal) -> Option<PrincipalId> {
-    match &caller.0 {
-        Some(Principal::User(user)) if user.holder.role == Role::Admin => None,
-        Some(principal) => Some(principal.id()),
-        None => None,
-    }
 }
