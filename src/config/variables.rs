@@ -56,6 +56,8 @@ impl<E: Fn(&str) -> Option<String>> EnvVariables<E> {
         let Some(text) = self.get(name) else { return Ok(None) };
         match parse(text.trim()) {
             Some(value) => Ok(Some(value)),
+            // A URL may have a password.
+            None if text.contains('@') => Err(ConfigError(format!("{name} is wrong: it must be {wanted}"))),
             None => Err(ConfigError(format!("{name}={text} is wrong: it must be {wanted}"))),
         }
     }

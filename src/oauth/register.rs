@@ -12,10 +12,9 @@ use serde_json::Value;
 
 use super::AuthorizationServer;
 use super::error::OAuthError;
-use super::server::{Issuing, REGISTRATIONS_PER_MINUTE};
+use super::server::{REGISTRATIONS_PER_MINUTE, Registering};
 use crate::http::Face;
 use crate::http::access::Source;
-use crate::http::error::{ErrorResponse, HandlerResult};
 use crate::http::reply::serialized;
 use budget::{Bound, Exceeded};
 use gateway::now_ms;
@@ -35,19 +34,16 @@ const SEALED: &str = "tgs_";
     responses((status = 201, body = std::collections::HashMap<String, Value>)))]
 pub async fn register(
     State(face): State<Face>,
-    Issuing(server): Issuing,
+    Registering(server): Registering,
     Source(source): Source,
     body: Bytes,
-) -> HandlerResult<Result<Response, OAuthError>> {
-    if !server.settings.has_registration {
-        return Err(ErrorResponse::not_here("software cannot register itself here; OAUTH_DCR is off"));
-    }
+) -> Result<Response, OAuthError> {
     if !server.registrations.count(source, Instant::now()) {
         face.gateway.budgets().refusals.count(Bound::Registrations);
         let refused = Exceeded { bound: Bound::Registrations, limit: REGISTRATIONS_PER_MINUTE.into() };
-        return Ok(Err(OAuthError::too_many(refused.to_string())));
+        return Err(OAuthError::too_many(refused.to_string()));
     }
-    Ok(answer(&server, &body))
+    answer(&server, &body)
 }
 
 fn answer(server: &AuthorizationServer, body: &Bytes) -> Result<Response, OAuthError> {

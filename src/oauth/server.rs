@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use url::Url;
 
 use super::external::ExternalTokens;
-use super::{authorize, login, provider_login, register, revoke, token};
+use super::{authorize, login, metadata, provider_login, register, revoke, token};
 use crate::http::Face;
 use crate::http::error::ErrorResponse;
 use crate::http::source_limit::SourceLimit;
@@ -95,20 +95,46 @@ fn nobody(path: &str) -> ErrorResponse {
     ))
 }
 
-/// The answer to a wrong method, if it is one of a route for signing in where nobody can.
+/// Why a route for signing in does not exist here, or not yet. Counts whatever the method is.
 pub fn missing(face: &Face, path: &str) -> Option<ErrorResponse> {
-    let is_ours = path.starts_with("/.well-known/oauth-")
-        || [
-            authorize::PATH,
-            token::PATH,
-            register::PATH,
-            revoke::PATH,
-            login::PATH,
-            login::LOGOUT,
-            provider_login::PATH,
-        ]
-        .contains(&path);
-    (is_ours && face.sign_in.is_none()).then(|| nobody(path))
+    let is_issuing =
+        [authorize::PATH, token::PATH, register::PATH, revoke::PATH, metadata::AUTHORIZATION_SERVER]
+            .contains(&path);
+    let is_for_people = path.starts_with(metadata::PROTECTED_RESOURCE)
+        || [login::PATH, login::LOGOUT, provider_login::PATH].contains(&path);
+    match (is_issuing, is_for_people) {
+        (true, _) if path == register::PATH => registering_server(face).err(),
+        (true, _) => issuing_server(face, path).err(),
+        (false, true) => signing_in_server(face, path).err(),
+        (false, false) => None,
+    }
+}
+
+/// What signing in needs.
+fn signing_in_server(face: &Face, path: &str) -> Result<Arc<AuthorizationServer>, ErrorResponse> {
+    let server = face.sign_in.as_ref().ok_or_else(|| nobody(path))?;
+    match face.gateway.is_initialized() {
+        true => Ok(server.clone()),
+        false => Err(ErrorResponse::not_initialized()),
+    }
+}
+
+fn issuing_server(face: &Face, path: &str) -> Result<Arc<AuthorizationServer>, ErrorResponse> {
+    let server = signing_in_server(face, path)?;
+    match &server.settings.external_issuer {
+        None => Ok(server),
+        Some(issuer) => Err(ErrorResponse::not_here(format!(
+            "this gateway issues no tokens; JWT_ISSUER names {issuer} for that"
+        ))),
+    }
+}
+
+fn registering_server(face: &Face) -> Result<Arc<AuthorizationServer>, ErrorResponse> {
+    let server = issuing_server(face, register::PATH)?;
+    match server.settings.has_registration {
+        true => Ok(server),
+        false => Err(ErrorResponse::not_here("software cannot register itself here; OAUTH_DCR is off")),
+    }
 }
 
 /// Extracts what signing in needs. 404 where nobody can sign in, 403 before initialization.
@@ -117,15 +143,14 @@ pub struct SigningIn(pub Arc<AuthorizationServer>);
 /// The same for the endpoints of the authorization server, which do not exist beside an external one.
 pub struct Issuing(pub Arc<AuthorizationServer>);
 
+/// The same where software may register itself.
+pub struct Registering(pub Arc<AuthorizationServer>);
+
 impl FromRequestParts<Face> for SigningIn {
     type Rejection = ErrorResponse;
 
     async fn from_request_parts(parts: &mut Parts, face: &Face) -> Result<Self, ErrorResponse> {
-        let Some(server) = &face.sign_in else { return Err(nobody(parts.uri.path())) };
-        match face.gateway.is_initialized() {
-            true => Ok(Self(server.clone())),
-            false => Err(ErrorResponse::not_initialized()),
-        }
+        signing_in_server(face, parts.uri.path()).map(Self)
     }
 }
 
@@ -133,12 +158,14 @@ impl FromRequestParts<Face> for Issuing {
     type Rejection = ErrorResponse;
 
     async fn from_request_parts(parts: &mut Parts, face: &Face) -> Result<Self, ErrorResponse> {
-        let SigningIn(server) = SigningIn::from_request_parts(parts, face).await?;
-        match &server.settings.external_issuer {
-            None => Ok(Self(server)),
-            Some(issuer) => Err(ErrorResponse::not_here(format!(
-                "this gateway issues no tokens; JWT_ISSUER names {issuer} for that"
-            ))),
-        }
+        issuing_server(face, parts.uri.path()).map(Self)
+    }
+}
+
+impl FromRequestParts<Face> for Registering {
+    type Rejection = ErrorResponse;
+
+    async fn from_request_parts(_: &mut Parts, face: &Face) -> Result<Self, ErrorResponse> {
+        registering_server(face).map(Self)
     }
 }

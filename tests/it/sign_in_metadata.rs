@@ -156,6 +156,12 @@ async fn before_initialization_everything_is_403() {
         ("GET", "/authorize"),
         ("GET", "/login"),
         ("POST", "/login"),
+        // Wrong methods.
+        ("PUT", "/token"),
+        ("GET", "/register"),
+        ("DELETE", "/login"),
+        ("POST", "/.well-known/oauth-authorization-server"),
+        ("POST", "/.well-known/oauth-protected-resource/mcp"),
     ] {
         app.send(method, path, &[], "").await.expect(403).error();
     }
@@ -185,6 +191,8 @@ async fn registration_can_be_closed() {
     assert!(server.get("registration_endpoint").is_none() && server["token_endpoint"].is_string());
     let metadata = json!({ "redirect_uris": ["https://agent.example/cb"] });
     app.post("/register", metadata).await.expect(404).error();
+    app.get("/register").await.expect(404).error();
+    app.get("/token").await.expect(405).error();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -205,6 +213,10 @@ async fn beside_an_external_issuer_the_gateway_issues_no_tokens() {
         ("POST", "/register"),
         ("POST", "/revoke"),
         ("GET", "/.well-known/oauth-authorization-server"),
+        ("GET", "/token"),
+        ("GET", "/register"),
+        ("PUT", "/authorize"),
+        ("DELETE", "/.well-known/oauth-authorization-server"),
     ] {
         app.send(method, path, &[], "").await.expect(404).error();
     }

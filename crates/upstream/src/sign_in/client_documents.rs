@@ -152,7 +152,7 @@ impl ClientDocuments {
             return Err(DocumentProblem::TooMany);
         }
         let fetched = tokio::time::timeout(TIME_LIMIT, self.receive(url)).await;
-        let fetched = fetched.unwrap_or_else(|_| Err("it does not answer in time".to_owned()));
+        let fetched = fetched.unwrap_or_else(|_| Err("its server does not answer in time".to_owned()));
         let document = fetched.map_err(DocumentProblem::Unusable)?;
         self.state().keep(url, document.clone());
         Ok(document.at(document.fetched_at))
@@ -170,7 +170,10 @@ impl ClientDocuments {
         let client = client.as_ref().map_err(Clone::clone)?;
         let _running = self.running.acquire().await.map_err(|error| error.to_string())?;
         let request = client.get(url.clone()).header(ACCEPT, "application/json");
-        let response = receive(request, LARGEST_DOCUMENT).await?;
+        let response = receive(request, LARGEST_DOCUMENT).await.map_err(|problem| {
+            tracing::info!(%url, %problem, "a document of an OAuth client cannot be fetched");
+            problem.for_anybody()
+        })?;
         if response.status != 200 {
             return Err(format!("HTTP status {}", response.status));
         }

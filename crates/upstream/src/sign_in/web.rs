@@ -24,6 +24,29 @@ pub struct Web {
     client: OnceLock<Result<reqwest::Client, String>>,
 }
 
+/// Why there is no response. It shows with all reasons, for logs.
+#[derive(Debug, thiserror::Error)]
+pub enum WebProblem {
+    #[error("{}", reason(.0))]
+    Failed(#[from] reqwest::Error),
+    #[error("the response has more than {0} KiB")]
+    TooLarge(usize),
+}
+
+impl WebProblem {
+    /// The same in words for anybody, who need not know what the gateway's network is like.
+    pub fn for_anybody(&self) -> String {
+        match self {
+            WebProblem::Failed(error) if error.is_timeout() => {
+                "its server does not answer in time".to_owned()
+            }
+            WebProblem::Failed(error) if error.is_connect() => "its server cannot be reached".to_owned(),
+            WebProblem::Failed(_) => "the connection broke".to_owned(),
+            WebProblem::TooLarge(_) => self.to_string(),
+        }
+    }
+}
+
 pub struct WebResponse {
     pub status: u16,
     pub headers: HeaderMap,
@@ -49,22 +72,20 @@ impl Web {
     }
 
     pub async fn get(&self, url: &Url, proof: &Proof) -> Result<WebResponse, String> {
-        let request = self.client()?.get(url.clone()).headers(headers(proof)?);
-        receive(request, LARGEST_RESPONSE).await
+        receive_own(self.client()?.get(url.clone()).headers(headers(proof)?)).await
     }
 
     pub async fn post(&self, url: &Url, form: &[(&str, &str)], proof: &Proof) -> Result<WebResponse, String> {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         let mut headers = headers(proof)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-        receive(self.client()?.post(url.clone()).headers(headers).body(body), LARGEST_RESPONSE).await
+        receive_own(self.client()?.post(url.clone()).headers(headers).body(body)).await
     }
 
     pub async fn post_json(&self, url: &Url, body: &str) -> Result<WebResponse, String> {
         let mut headers = headers(&Proof::Nothing)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        receive(self.client()?.post(url.clone()).headers(headers).body(body.to_owned()), LARGEST_RESPONSE)
-            .await
+        receive_own(self.client()?.post(url.clone()).headers(headers).body(body.to_owned())).await
     }
 
     fn client(&self) -> Result<&reqwest::Client, String> {
@@ -89,14 +110,19 @@ impl WebResponse {
     }
 }
 
+/// Asks the operator's own identity provider.
+async fn receive_own(request: reqwest::RequestBuilder) -> Result<WebResponse, String> {
+    receive(request, LARGEST_RESPONSE).await.map_err(|problem| problem.to_string())
+}
+
 /// Sends a request and reads its response, of at most `most` bytes.
-pub async fn receive(request: reqwest::RequestBuilder, most: usize) -> Result<WebResponse, String> {
-    let mut response = request.send().await.map_err(|error| reason(&error))?;
+pub async fn receive(request: reqwest::RequestBuilder, most: usize) -> Result<WebResponse, WebProblem> {
+    let mut response = request.send().await?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let mut body = BytesMut::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| reason(&error))? {
+    while let Some(piece) = response.chunk().await? {
         if body.len() + piece.len() > most {
-            return Err(format!("the response has more than {} KiB", most / 1024));
+            return Err(WebProblem::TooLarge(most / 1024));
         }
         body.extend_from_slice(&piece);
     }
