@@ -304,9 +304,6 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 fn routing(headers: &HeaderMap) -> Routing<'_> {
     let mut routing = Routing::default();
-    for (name, value) in headers {
-        // A value that is not text must match nothing in the body.
-        routing.add(name.as_str(), value.to_str().unwrap_or("\u{fffd}"));
-    }
+    headers.iter().for_each(|(name, value)| routing.add(name.as_str(), value.as_bytes()));
     routing
 }

@@ -125,7 +125,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         let until_sent = UntilSent(self.activity.clone());
         let (front, peer) = (self.front.clone(), self.peer);
         // The answering future is made inside, since a captured one would be stored twice: it is several KiB long.
-        Box::pin(async move {
+        mcp::boxed(|| async move {
             let response = front.answer(peer, request).await?;
             Ok(response.map(|body| CountedBody { body, _until_sent: until_sent }))
         })

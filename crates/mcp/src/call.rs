@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::Mcp;
+use super::boxed::boxed;
 use super::bridge::asking::Asking;
 use super::bridge::need;
 use super::bridge::open_questions::OpenQuestions;
@@ -401,10 +402,9 @@ pub struct RunsOn<F: Future + Send + 'static> {
     owner: Arc<Mcp>,
 }
 
-/// Runs the future that `make` returns. It is made where it stays, because moving a large future is expensive.
+/// Runs the future that `make` returns.
 pub fn runs_on<F: Future + Send + 'static>(owner: Arc<Mcp>, make: impl FnOnce() -> F) -> RunsOn<F> {
-    let work = Box::write(Box::new_uninit(), make());
-    RunsOn { work: Some(Box::into_pin(work)), owner }
+    RunsOn { work: Some(boxed(make)), owner }
 }
 
 impl<F: Future + Send + 'static> Future for RunsOn<F> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::boxed::boxed;
 use super::reply::Reply;
 use super::{Ask, Mcp};
 use gateway::caller::Scope;
@@ -47,7 +48,7 @@ impl Mcp {
         }
         match (ask.transport, ask.method) {
             (ClientTransport::Streamable, "POST") if ask.names_modern_version() => {
-                Box::pin(self.post_modern(ask)).await
+                boxed(|| self.post_modern(ask)).await
             }
             (ClientTransport::Streamable, "POST") => self.post(ask).await,
             (ClientTransport::Streamable, _) if ask.names_modern_version() => Reply::wrong_method("POST"),
@@ -56,7 +57,7 @@ impl Mcp {
             (ClientTransport::Streamable, _) => Reply::wrong_method("GET, POST, DELETE"),
             (ClientTransport::Sse, "GET") => self.open_sse(&ask),
             (ClientTransport::Sse, _) => Reply::wrong_method("GET"),
-            (ClientTransport::Message, "POST") => Box::pin(self.post_message(ask)).await,
+            (ClientTransport::Message, "POST") => boxed(|| self.post_message(ask)).await,
             (ClientTransport::Message, _) => Reply::wrong_method("POST"),
         }
     }

@@ -2,13 +2,14 @@
 //! Reading order: `endpoint` (dispatches a request), `legacy` and `modern` (handle its message in each era of the
 //! protocol), `batch` (several messages in one body), `sse` (the older transport), `routing` (headers that repeat a message), `call` (a request that is forwarded
 //! to a server), `park` (a call that waits for its client), `bridge` (differences between client and server), `cancel`, `session`, `live`, `listen`, `subscriptions` and `stream`
-//! (state that outlives a request), `elsewhere` and `peer_links` (other gateways), `notify` (notifications outside of requests), `tasks`, `reply`.
+//! (state that outlives a request), `elsewhere` and `peer_links` (other gateways), `notify` (notifications outside of requests), `tasks`, `reply`, `boxed`.
 //!
 //! This crate does not serve HTTP itself: an [`Ask`] comes in, a [`Reply`] goes out.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod batch;
+mod boxed;
 pub mod bridge;
 mod call;
 mod cancel;
@@ -48,6 +49,7 @@ use model::GrantId;
 use seal::PurposeSeal;
 use wire::{Era, Head, Version};
 
+pub use boxed::boxed;
 pub use elsewhere::{Alone, Forwarded, LinkAsk, Peers, Unreached};
 pub use endpoint::{ClientTransport, EndpointPath};
 pub use gateway::caller::{LinkScope, Scope, Viewer};

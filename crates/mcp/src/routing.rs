@@ -20,8 +20,8 @@ pub enum Objection {
 }
 
 impl<'a> Routing<'a> {
-    /// Adds a header if it is a routing header.
-    pub fn add(&mut self, name: &str, value: &'a str) {
+    /// Adds a header if it is a routing header. A value that is not text matches nothing in the body.
+    pub fn add(&mut self, name: &str, value: &'a [u8]) {
         let name = match [METHOD, NAME].into_iter().find(|known| name.eq_ignore_ascii_case(known)) {
             Some(known) => Cow::Borrowed(known),
             None => match name.get(..PARAM_PREFIX.len()) {
@@ -29,6 +29,7 @@ impl<'a> Routing<'a> {
                 Some(_) | None => return,
             },
         };
+        let value = str::from_utf8(value).ok().filter(|text| text.is_ascii()).unwrap_or("\u{fffd}");
         match self.0.iter_mut().find(|(known, _)| *known == name) {
             Some((_, values)) => values.to_mut().push_str(&format!(", {value}")),
             None => self.0.push((name, Cow::Borrowed(value))),
@@ -132,7 +133,7 @@ mod tests {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{params}}}}}"#);
         let mut routing = Routing::default();
         for (name, value) in headers {
-            routing.add(name, value);
+            routing.add(name, value.as_bytes());
         }
         let param = HeaderParam { header: "mcp-param-n".into(), path: vec!["n".into()] };
         check(version, &routing, &Head::parse(body.as_bytes()).unwrap(), &[param])

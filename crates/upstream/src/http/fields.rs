@@ -78,9 +78,15 @@ pub fn render(headers: &HeaderMap) -> Bytes {
 
 /// Adds a line, unless its name or value is not valid.
 pub fn put(lines: &mut Vec<u8>, name: &str, value: &str) {
-    let is_sendable = value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
-    if let (Ok(name), true) = (HeaderName::try_from(name), is_sendable) {
-        write_line(lines, name.as_str().as_bytes(), value.as_bytes());
+    if let Ok(name) = HeaderName::try_from(name) {
+        put_known(lines, name.as_str(), value);
+    }
+}
+
+/// Adds a line with a name that is valid, unless the value is not.
+pub fn put_known(lines: &mut Vec<u8>, name: &str, value: &str) {
+    if value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
+        write_line(lines, name.as_bytes(), value.as_bytes());
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use super::answer::{AnswerEvents, AnswerStream, EventReader, Received};
 use super::body::IncomingBody;
 use super::client::{HttpClient, HttpResponse};
-use super::fields::{Method, put, render};
+use super::fields::{Method, put, put_known, render};
 use super::head::{MediaType, ResponseHead};
 use super::{EVENTS, JSON, JSON_OR_EVENTS};
 use crate::calls::Calls;
@@ -333,9 +333,9 @@ fn add_routing(
         return add_routing(fields, body, Some(&RoutingValues::of(&head)), params);
     };
     let (method, name) = routing.encoded();
-    put(fields, headers::METHOD, &method);
+    put_known(fields, headers::METHOD, &method);
     if let Some(name) = name {
-        put(fields, headers::NAME, &name);
+        put_known(fields, headers::NAME, &name);
     }
     let tool = routing.name.as_deref().filter(|_| routing.method == "tools/call");
     if let Some(wanted) = tool.and_then(|tool| params.get(tool))
