@@ -190,6 +190,20 @@ async fn an_explanation_names_the_true_reason_and_the_rules() {
         assert_eq!(told["allowed"], false, "{told}");
         assert!(reason(&told).contains(words), "{subject} {name}: {told}");
     }
+    // What is allowed and disabled is not hidden by a rule, also if nothing else is allowed. People may use it over REST.
+    app.put("/api/v0/users/ann", json!({"allow_list": ["s__add"]})).await.expect(200);
+    for (name, words) in
+        [("s__add", "tool \"s__add\" is disabled"), ("s", "all that is allowed of the server \"s\"")]
+    {
+        let told = explain("user:ann", name).await;
+        assert!(told["allowed"] == false && reason(&told).contains(words), "{name}: {told}");
+        assert_eq!(told["rules"], json!([rule("user ann", "s__add")]));
+    }
+    let listed = app.send_as(&ann, "GET", "/api/v0/tools", json!({})).await.expect(200).json();
+    assert_eq!((&listed[0]["name"], &listed[0]["enabled"]), (&json!("s__add"), &json!(false)), "{listed}");
+    let sum = json!({"name": "s__add", "a": 1, "b": 2});
+    app.send_as(&ann, "POST", "/api/v0/tools/invoke", sum).await.expect(200);
+    app.put("/api/v0/users/ann", json!({"allow_list": ["*"]})).await.expect(200);
     app.put("/api/v0/users/ann", json!({"disabled": true})).await.expect(200);
     let told = explain("user:ann", "s__echo").await;
     assert!(told["allowed"] == false && reason(&told).contains("user ann is disabled"), "{told}");

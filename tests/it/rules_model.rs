@@ -121,6 +121,13 @@ fn sees_server(rules: &[&str], server: &str) -> bool {
     seen(rules).iter().any(|(of, _)| *of == server)
 }
 
+/// People also see what is disabled, unless only a group has it.
+fn manages_server(rules: &[&str], server: &str) -> bool {
+    let named: Vec<_> = rules.iter().copied().filter(|rule| !rule.starts_with("group:")).collect();
+    sees_server(rules, server)
+        || things().any(|(of, thing)| of == server && is_allowed(&named, server, thing))
+}
+
 /// The qualified form of a URI.
 pub fn qualified(server: &str, uri: &str) -> String {
     use base64::Engine;
@@ -318,7 +325,7 @@ impl House {
         };
         // Management shows what is disabled, too.
         let allowed: Vec<_> = things().filter(|(server, thing)| is_allowed(rules, server, *thing)).collect();
-        let visible = |server: &str| sees_server(rules, server);
+        let visible = |server: &str| manages_server(rules, server);
         let names = |pick: fn(Thing) -> Option<&'static str>| -> BTreeSet<String> {
             let shown = allowed.iter().filter(|(server, _)| visible(server));
             shown.filter_map(|(server, thing)| Some(format!("{server}__{}", pick(*thing)?))).collect()
@@ -358,6 +365,9 @@ impl House {
                 assert_eq!(told["allowed"], expected, "{rules:?} {path}: {told}");
                 if expected {
                     assert!(!told["rules"].as_array().unwrap().is_empty(), "{rules:?} {path}: {told}");
+                } else {
+                    let is_disabled = told["reason"].as_str().unwrap().contains("is disabled");
+                    assert_eq!(is_disabled, is_allowed(rules, server, thing), "{rules:?} {path}: {told}");
                 }
             }
             let path = format!("/api/v0/access/explain?subject=user:ann&name={server}__{name}");

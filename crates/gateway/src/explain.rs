@@ -4,7 +4,7 @@
 use super::caller::{Scope, Viewer};
 use super::catalog::{Catalog, Entry};
 use super::principals::Principal;
-use super::rights::contains;
+use super::rights::{contains, decide};
 use super::{Error, Gateway};
 use model::{AllowList, Item, QualifiedName, Rule};
 
@@ -98,10 +98,16 @@ fn verdict(catalog: &Catalog, subject: &Principal, name: &str) -> Result<(), Hid
         return Err(Hidden::Unknown(format!("{} does not exist", title(subject))));
     };
     let Some(item) = item else {
+        let is_allowed = |item: Item<'_>| decide(catalog, lens.allowed, server, item);
         return match (entry.is_enabled(), lens.may_see(entry)) {
-            (_, false) => Err(Hidden::ByRule(format!("the server {server:?}"))),
-            (false, true) => Err(Hidden::Disabled(format!("the server {server:?} is disabled"))),
             (true, true) => Ok(()),
+            (_, false) if !has_any(entry, is_allowed) => {
+                Err(Hidden::ByRule(format!("the server {server:?}")))
+            }
+            (true, false) => {
+                Err(Hidden::Disabled(format!("all that is allowed of the server {server:?} is disabled")))
+            }
+            (false, _) => Err(Hidden::Disabled(format!("the server {server:?} is disabled"))),
         };
     };
     // A tool and a prompt may have the same name.
@@ -113,13 +119,11 @@ fn verdict(catalog: &Catalog, subject: &Principal, name: &str) -> Result<(), Hid
     {
         return Ok(());
     }
-    let kind = if is_tool || !is_prompt { "tool" } else { "prompt" };
-    let may_use = lens.may_see(entry)
-        && match kind {
-            "tool" => lens.may_use_tool(entry, item),
-            _ => lens.may_use_prompt(entry, item),
-        };
-    Err(match (may_use, entry.is_enabled()) {
+    let (kind, item) = match is_tool || !is_prompt {
+        true => ("tool", Item::Tool(item)),
+        false => ("prompt", Item::Prompt(item)),
+    };
+    Err(match (decide(catalog, lens.allowed, server, item), entry.is_enabled()) {
         (false, _) => Hidden::ByRule(format!("the {kind} {name:?}")),
         (true, false) => Hidden::Disabled(format!("the server {server:?} is disabled")),
         (true, true) => Hidden::Disabled(format!("the {kind} {name:?} is disabled")),
@@ -162,13 +166,17 @@ fn is_about(catalog: &Catalog, rule: &Rule, server: &str, entry: Option<&Entry>)
     if rule.matches(server, Item::Templates, none) {
         return true;
     }
-    let offering = entry.map(Entry::everything);
-    let Some(offering) = offering else { return false };
     let matches = |item: Item<'_>| rule.matches(server, item, |group| contains(catalog, group, server, item));
-    offering.tools.iter().any(|tool| matches(Item::Tool(&tool.name)))
-        || offering.prompts.iter().any(|prompt| matches(Item::Prompt(&prompt.name)))
-        || offering.resources.iter().any(|resource| matches(Item::Resource(&resource.uri)))
-        || matches(Item::Templates)
+    entry.is_some_and(|entry| has_any(entry, matches) || matches(Item::Templates))
+}
+
+/// Whether something is true of anything that a server has.
+fn has_any(entry: &Entry, is_true: impl Fn(Item<'_>) -> bool) -> bool {
+    let offering = entry.everything();
+    offering.tools.iter().any(|tool| is_true(Item::Tool(&tool.name)))
+        || offering.prompts.iter().any(|prompt| is_true(Item::Prompt(&prompt.name)))
+        || offering.resources.iter().any(|resource| is_true(Item::Resource(&resource.uri)))
+        || !offering.templates.is_empty() && is_true(Item::Templates)
 }
 
 /// The lists that count for somebody, with those whose they are.

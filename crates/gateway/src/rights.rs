@@ -35,8 +35,10 @@ struct Share {
     prompts: Vec<bool>,
     resources: Vec<bool>,
     templates: bool,
-    /// Whether the server exists for callers with this list.
+    /// Whether the server exists for agents with this list.
     is_visible: bool,
+    /// Whether it exists for people with this list, who also see and use what is disabled.
+    is_managed: bool,
 }
 
 impl Gateway {
@@ -88,7 +90,7 @@ impl Rights {
         Self { allowed: allowed.clone(), partial, groups, seen: OnceLock::new() }
     }
 
-    /// Whether a server exists for callers with this list.
+    /// Whether a server exists for agents with this list.
     pub fn shows_server(&self, server: &str) -> bool {
         match self.partial.get(server) {
             Some(share) => share.is_visible,
@@ -149,7 +151,7 @@ impl Rights {
                 let name = entry.name();
                 match self.partial.get(name) {
                     None => self.allowed.allows(name.as_str()).then(|| entry.clone()),
-                    Some(share) if share.is_visible => {
+                    Some(share) if share.is_managed => {
                         Some(Arc::new(entry.cut_to(share.part_of(entry), &self.allowed)))
                     }
                     Some(_) => None,
@@ -172,10 +174,10 @@ impl Share {
             offering.resources.iter().map(|resource| decide(Item::Resource(&resource.uri))).collect();
         let templates = decide(Item::Templates);
         let is_whole = allowed.allows(server);
-        let mut shown_tools = offering.tools.iter().zip(&tools).filter(|(_, is_allowed)| **is_allowed);
-        let mut shown_prompts = offering.prompts.iter().zip(&prompts).filter(|(_, is_allowed)| **is_allowed);
-        let has_something = shown_tools.any(|(tool, _)| !entry.disables_tool(&tool.name))
-            || shown_prompts.any(|(prompt, _)| entry.shows_prompt(&prompt.name))
+        let allowed_tools = || kept(&offering.tools, &tools);
+        let allowed_prompts = || kept(&offering.prompts, &prompts);
+        let has_something = allowed_tools().any(|tool| !entry.disables_tool(&tool.name))
+            || allowed_prompts().any(|prompt| entry.shows_prompt(&prompt.name))
             || resources.contains(&true)
             || templates && !offering.templates.is_empty()
             || entry.keeps_tools_to_itself() && names_of(allowed, server);
@@ -183,28 +185,30 @@ impl Share {
             ![&tools, &prompts, &resources].into_iter().flatten().any(|is_allowed| !is_allowed)
                 && (templates || offering.templates.is_empty());
         let is_visible = has_something || is_whole && denies_nothing;
-        Self { tools, prompts, resources, templates, is_visible }
+        // A rule about a group counts only what is enabled.
+        let is_named = |item: Item<'_>| allowed.decide(server, item, |_| false);
+        let is_managed = is_visible
+            || allowed_tools().any(|tool| is_named(Item::Tool(&tool.name)))
+            || allowed_prompts().any(|prompt| is_named(Item::Prompt(&prompt.name)));
+        Self { tools, prompts, resources, templates, is_visible, is_managed }
     }
 
     /// What a server offers, without what is not allowed.
     fn part_of(&self, entry: &Entry) -> Offering {
-        fn kept<T>(items: &[Arc<T>], flags: &[bool]) -> Vec<Arc<T>> {
-            items
-                .iter()
-                .zip(flags)
-                .filter(|(_, is_allowed)| **is_allowed)
-                .map(|(item, _)| item.clone())
-                .collect()
-        }
         let all = entry.everything();
         Offering {
-            tools: kept(&all.tools, &self.tools),
-            prompts: kept(&all.prompts, &self.prompts),
-            resources: kept(&all.resources, &self.resources),
+            tools: kept(&all.tools, &self.tools).cloned().collect(),
+            prompts: kept(&all.prompts, &self.prompts).cloned().collect(),
+            resources: kept(&all.resources, &self.resources).cloned().collect(),
             templates: if self.templates { all.templates.clone() } else { Vec::new() },
             ..(**all).clone()
         }
     }
+}
+
+/// The items that are allowed.
+fn kept<'a, T>(items: &'a [Arc<T>], flags: &'a [bool]) -> impl Iterator<Item = &'a Arc<T>> {
+    items.iter().zip(flags).filter(|(_, is_allowed)| **is_allowed).map(|(item, _)| item)
 }
 
 /// Whether a list allows something of a server.
