@@ -5,7 +5,7 @@ use toolgate::config::OidcClient;
 use url::Url;
 
 use crate::support::person::{ISSUER, Person, Software, hidden, parameter};
-use crate::support::{FakeProvider, TestApp};
+use crate::support::{FakeProvider, TestApp, client};
 
 async fn start(allowed_groups: &[&str]) -> (TestApp, FakeProvider) {
     let provider = FakeProvider::start().await;
@@ -75,6 +75,18 @@ async fn whoever_is_an_admin_by_a_group_sees_what_admins_see() {
         ann.open(&app, "/api/v0/audit").await.expect(status);
         ann.open(&app, "/api/v0/access/explain?subject=user:bob&name=x").await.expect(status);
     }
+    // The group may not be the last thing that makes anybody an admin, and then end.
+    app.put("/api/v0/users/admin", json!({ "role": "user" })).await.expect(200);
+    let cookie = ann.cookie.clone().unwrap();
+    let headers = [("cookie", cookie.as_str()), ("origin", ISSUER)];
+    let send = async |method: &str, body: &str| {
+        client::request(&app.address, method, "/api/v0/idp-groups/ops", &headers, body.into()).await
+    };
+    for (method, body) in [("DELETE", ""), ("PUT", r#"{"role":"user"}"#)] {
+        let error = send(method, body).await.expect(400).error();
+        assert!(error.contains("because of the IdP group \"ops\""), "{error}");
+    }
+    send("PUT", r#"{"role":"admin","allow_list":["s"]}"#).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

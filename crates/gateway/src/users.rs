@@ -72,7 +72,7 @@ impl Gateway {
                 }
             }
             let changed = principals.with_user(&gateway.store, Some(&name), user.clone());
-            check_admin_remains(principals, &changed, before)?;
+            check_admin_remains(principals, &changed, || is_last_admin(before))?;
             let note = user_note(&by, "user.update", Some(before), Some(&user));
             gateway.store.change_user(&name, &user, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, changed);
@@ -90,7 +90,7 @@ impl Gateway {
             let principals = catalog.principals();
             let before = find(principals, name.as_str())?;
             let changed = principals.without_user(&name);
-            check_admin_remains(principals, &changed, before)?;
+            check_admin_remains(principals, &changed, || is_last_admin(before))?;
             let note = user_note(&by, "user.delete", Some(before), None);
             gateway.store.delete_user(before, now_ms(), &note).await?;
             gateway.swap_principals(&catalog, changed);
@@ -132,15 +132,20 @@ fn check_name_is_free(principals: &Principals, name: &HolderName) -> Result<(), 
     }
 }
 
-/// Checks that a change of a user leaves an admin who is not kept out, if there was one.
-fn check_admin_remains(before: &Principals, after: &Principals, user: &User) -> Result<(), Error> {
-    if before.has_admin() && !after.has_admin() {
-        return Err(Error::invalid(format!(
-            "user {:?} is the last admin; make somebody else an admin first",
-            user.username.as_str()
-        )));
+/// Checks that a change leaves an admin who is not kept out, if there was one. `last` says what the last admin is.
+pub fn check_admin_remains(
+    before: &Principals,
+    after: &Principals,
+    last: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    match before.has_admin() && !after.has_admin() {
+        true => Err(Error::invalid(format!("{}; make somebody else an admin first", last()))),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+fn is_last_admin(user: &User) -> String {
+    format!("user {:?} is the last admin", user.username.as_str())
 }
 
 fn no_token() -> Error {
