@@ -216,15 +216,6 @@ pub struct View<'a> {
     pub templates: Vec<(&'a Arc<Entry>, &'a Template)>,
 }
 
-impl View<'_> {
-    fn is_empty(&self) -> bool {
-        self.tools.is_empty()
-            && self.prompts.is_empty()
-            && self.resources.is_empty()
-            && self.templates.is_empty()
-    }
-}
-
 impl Catalog {
     /// Resolves a viewer; `None` if there is no such group for this viewer, no such enabled server for this viewer, or no
     /// such client.
@@ -284,7 +275,8 @@ impl Catalog {
                 };
                 self.entries().any(|entry| allowed.allows(entry.name().as_str()) && has_resource(entry))
             }
-            Some(rights) => rights.shows_group(name, || !self.view(lens).is_empty()),
+            Some(rights) => rights
+                .shows_group(name, || self.entries().any(|entry| has_allowed_member(entry, members, lens))),
         }
     }
 
@@ -318,6 +310,18 @@ impl Catalog {
         let everybody = Viewer { scope: Scope::Group(group.to_owned()), principal: None };
         self.lens(&everybody).map(|lens| self.view(&lens).tools).unwrap_or_default()
     }
+}
+
+/// Whether the rules allow any member of a group that a server has, enabled or not.
+fn has_allowed_member(entry: &Entry, members: &GroupMembers, lens: &Lens<'_>) -> bool {
+    let (server, all) = (entry.name().as_str(), entry.everything());
+    let has_tool = |name: &str| members.has_tool(server, name) && lens.may_use_tool(entry, name);
+    let has_prompt = |name: &str| members.has_prompt(server, name) && lens.may_use_prompt(entry, name);
+    let has_resource = |uri: &str| members.has_resource(server, uri) && lens.may_use_resource(entry, uri);
+    all.tools.iter().any(|tool| has_tool(&tool.name))
+        || all.prompts.iter().any(|prompt| has_prompt(&prompt.name))
+        || all.resources.iter().any(|resource| has_resource(&resource.uri))
+        || !all.templates.is_empty() && members.has_templates(server) && lens.may_use_templates(entry)
 }
 
 #[cfg(test)]
