@@ -35,6 +35,7 @@ struct Process {
 impl Process {
     async fn start() -> Self {
         let folder = TempDir::new().unwrap();
+        std::fs::create_dir(folder.path().join("data")).unwrap();
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_toolgate"))
             .args(["start", "--port", "0", "--sqlite-db-path", "data/toolgate.db"])
@@ -45,7 +46,6 @@ impl Process {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        std::fs::create_dir_all(folder.path().join("data")).unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = lines.next_line().await.unwrap().expect("it says where it listens");
         let address = line.split("http://").nth(1).expect("it names an address").to_owned();
