@@ -127,8 +127,11 @@ async fn gateway(invocation: &Invocation) -> Vec<Diagnosis> {
         Ok(Err(reason)) => Diagnosis::failed("database: cannot be written", reason),
         Err(error) => Diagnosis::failed("database", error.to_string()),
     });
-    checks.push(token(invocation).await);
-    checks.extend(sign_in(invocation).await);
+    let (token, has_users) = token(invocation).await;
+    checks.push(token);
+    if has_users {
+        checks.extend(sign_in(invocation).await);
+    }
     match remote.ask(ApiRequest::get(&["servers"])).await.and_then(|answer| answer.json()) {
         Ok(servers) => {
             checks.extend(servers.as_array().into_iter().flatten().map(|server| one(invocation, server)))
@@ -146,27 +149,33 @@ async fn gateway(invocation: &Invocation) -> Vec<Diagnosis> {
     checks
 }
 
-async fn token(invocation: &Invocation) -> Diagnosis {
+/// Checks the token. Also tells whether the gateway has users: in development mode there are none.
+async fn token(invocation: &Invocation) -> (Diagnosis, bool) {
     match invocation.remote.ask(ApiRequest::get(&["users", "whoami"])).await.and_then(|answer| answer.json())
     {
         Ok(user) => {
-            Diagnosis::ok(format!("token: {} with the role {}", text(&user, "username"), text(&user, "role")))
+            let found = format!("token: {} with the role {}", text(&user, "username"), text(&user, "role"));
+            (Diagnosis::ok(found), true)
         }
         Err(RemoteError::Refused { status: 403, sentence, .. })
             if sentence.contains("only allowed in enterprise") =>
         {
-            Diagnosis::ok("token: none is needed in development mode")
+            (Diagnosis::ok("token: none is needed in development mode"), false)
         }
-        Err(error) => Diagnosis::failed("token", error.to_string()),
+        Err(error) => (Diagnosis::failed("token", error.to_string()), true),
     }
 }
 
-/// The steps of signing in, which the gateway tries itself. None where nobody can sign in, or for people who may not ask.
+/// The steps of signing in, which the gateway tries itself. None for people who may not ask.
 async fn sign_in(invocation: &Invocation) -> Vec<Diagnosis> {
     let request = ApiRequest::get(&["sign-in", "check"]);
     let steps = match invocation.remote.ask(request).await.and_then(|answer| answer.json()) {
         Ok(steps) => steps.as_array().cloned().unwrap_or_default(),
-        Err(RemoteError::Refused { status: 401 | 403 | 404, .. }) => return Vec::new(),
+        Err(RemoteError::Refused { status: 404, .. }) => {
+            let trouble = "for that, start the gateway with PUBLIC_URL, and without OAUTH=off";
+            return vec![Diagnosis::hint("sign-in: people cannot sign in in a browser", trouble)];
+        }
+        Err(RemoteError::Refused { status: 401 | 403, .. }) => return Vec::new(),
         Err(error) => return vec![Diagnosis::failed("sign-in", error.to_string())],
     };
     let diagnose = |step: &Value| {

@@ -217,7 +217,8 @@ impl Face {
             // Boxed, since agents do not need it.
             return Box::pin(self.identify_without_token(access, request)).await;
         };
-        let found = match self.gateway.identify(token, request.memory) {
+        let known = self.gateway.identify(token, request.memory).filter(|identity| self.honours(identity));
+        let found = match known {
             Some(identity) => Ok(identity),
             // Boxed, since it is rarely needed.
             None => Box::pin(self.identify_unknown(token, access, request)).await,
@@ -227,6 +228,12 @@ impl Face {
             self.gateway.metrics.token_checked(outcome);
         }
         self.check_access(access, found?, request)
+    }
+
+    /// Whether a credential counts here. An access token does only where agents get such tokens: with `OAUTH=off`, for example,
+    /// the ones that exist do not count any more.
+    fn honours(&self, identity: &Identity) -> bool {
+        identity.grant.is_none() || self.sign_in.as_ref().is_some_and(|server| server.issues_tokens())
     }
 
     async fn identify_without_token(
@@ -319,7 +326,8 @@ impl Face {
     ) -> Result<Identity, ErrorResponse> {
         // Expired access tokens are sent all the time, by agents that share addresses: no guesses, and nothing to note.
         if self.gateway.has_issued(token) {
-            return self.gateway.identify_anew(token).await?.ok_or_else(ErrorResponse::wrong_token);
+            let found = self.gateway.identify_anew(token).await?;
+            return found.filter(|identity| self.honours(identity)).ok_or_else(ErrorResponse::wrong_token);
         }
         let refuse = |error: ErrorResponse| {
             let action = if access == AccessLevel::Client { CLIENT_SIGN_IN } else { SIGN_IN };

@@ -33,6 +33,9 @@ pub type HandlerResult<T> = Result<T, ErrorResponse>;
 /// Header with a machine-readable error code.
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
 
+/// How many seconds to wait after too many wrong tokens.
+pub const GUESS_PAUSE: HeaderValue = HeaderValue::from_static("1");
+
 impl ErrorResponse {
     fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
         Self { status, sentence: sentence.into(), header: None, code: None, elsewhere: None }
@@ -117,7 +120,7 @@ impl ErrorResponse {
 
     pub fn too_many_guesses() -> Self {
         let sentence = "too many wrong tokens from this address; wait a second, then send a valid one";
-        let header = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
+        let header = Some((header::RETRY_AFTER, GUESS_PAUSE));
         Self { header, ..Self::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
     }
 

@@ -27,6 +27,9 @@ use model::{By, PrincipalId, Reach};
 
 pub const PATH: &str = "/authorize";
 
+/// The longest request of an agent. It is sent again in forms, where it may become three times as long.
+const LONGEST_QUERY: usize = 8 * 1024;
+
 /// Shows the page on which a person signs in, or decides whether an agent may act for them. Redirects to the agent with a code
 /// if they have agreed before.
 #[utoipa::path(get, path = PATH, tag = "sign-in",
@@ -130,6 +133,10 @@ struct Judged {
 
 impl AuthorizationServer {
     async fn judge(&self, face: &Face, query: &str, source: IpAddr) -> Result<Judged, OAuthProblem> {
+        if query.len() > LONGEST_QUERY {
+            let sentence = format!("it has more than {LONGEST_QUERY} bytes");
+            return Err(OAuthProblem::invalid_request(sentence));
+        }
         let asked = Asked::read(query)?;
         let software = self.find_software(face, &asked.client_id, source).await?;
         let redirect_uri = asked.redirect_uri(&software, &self.settings.rules)?;

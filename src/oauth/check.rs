@@ -50,9 +50,8 @@ async fn own_steps(server: &AuthorizationServer, web: &Web) -> Vec<CheckStep> {
         Ok(text) => CheckStep { step, ok: true, text },
         Err(text) => CheckStep { step, ok: false, text },
     };
-    let issues_tokens = server.settings.external_issuer.is_none();
     let issuing = async {
-        match issues_tokens {
+        match server.issues_tokens() {
             true => Some(tokio::join!(authorization_server(server, web), registration(server, web))),
             false => None,
         }
@@ -101,7 +100,7 @@ fn unreachable(server: &AuthorizationServer, reason: &str) -> String {
 async fn address(server: &AuthorizationServer, web: &Web) -> Result<String, String> {
     let found = get(server, web, "/health").await?;
     match found["status"].as_str() {
-        Some(_) => Ok(format!("{} is this gateway", server.issuer)),
+        Some(_) => Ok(format!("a gateway answers at {}", server.issuer)),
         None => Err(format!("something else answers at {}; check PUBLIC_URL and the proxy", server.issuer)),
     }
 }
@@ -145,6 +144,11 @@ async fn authorization_server(server: &AuthorizationServer, web: &Web) -> Result
     }
 }
 
+/// Whether this gateway, or another one with its key, registered some software.
+fn is_ours(server: &AuthorizationServer, software: &Value) -> bool {
+    software["client_id"].as_str().is_some_and(|id| server.open_client_id(id).is_some())
+}
+
 async fn registration(server: &AuthorizationServer, web: &Web) -> Result<String, String> {
     if !server.settings.has_registration {
         return Ok(
@@ -157,6 +161,10 @@ async fn registration(server: &AuthorizationServer, web: &Web) -> Result<String,
     let sent = web.post_json(&place(server, register::PATH)?, &software.to_string()).await;
     let sent = sent.map_err(|reason| unreachable(server, &reason))?;
     match sent.status {
+        201 if !object(&sent).is_some_and(|software| is_ours(server, &software)) => Err(format!(
+            "another gateway answers at {}, with another SECRET_KEY or database; check PUBLIC_URL and the proxy",
+            server.issuer
+        )),
         201 => Ok("software can register itself".to_owned()),
         429 => Ok("too many registrations were tried just now; it answers".to_owned()),
         status => Err(format!(

@@ -20,6 +20,7 @@ use super::server::SigningIn;
 use super::visitor::Visitor;
 use crate::http::Face;
 use crate::http::access::{Peer, Source};
+use crate::http::error::GUESS_PAUSE;
 use crate::http::extract::Query;
 use gateway::identification::Identity;
 use gateway::principals::Principal;
@@ -41,9 +42,7 @@ pub async fn ask(SigningIn(server): SigningIn, visitor: Visitor, query: Query) -
         (Some(_), Some(next)) => Redirect::to(next).into_response(),
         (Some(session), None) => page::signed_in(session.user.name().as_str()).into_response(),
         // It shows the page for signing in, too, and names the agent there.
-        (None, Some(next))
-            if next.starts_with(authorize::PATH) && server.settings.external_issuer.is_none() =>
-        {
+        (None, Some(next)) if next.starts_with(authorize::PATH) && server.issues_tokens() => {
             Redirect::to(next).into_response()
         }
         (None, next) => page::sign_in(&server.way(), None, next, None).into_response(),
@@ -85,7 +84,11 @@ pub async fn sign_in(
         Err((status, problem)) => {
             let mut page = sign_in_again(&face, &server, source, next, problem).await;
             page.status = status;
-            page.into_response()
+            let mut response = page.into_response();
+            if status == StatusCode::TOO_MANY_REQUESTS {
+                response.headers_mut().insert(header::RETRY_AFTER, GUESS_PAUSE);
+            }
+            response
         }
     }
 }

@@ -81,6 +81,11 @@ impl AuthorizationServer {
         }
     }
 
+    /// Whether agents get their tokens here, and not from another issuer.
+    pub fn issues_tokens(&self) -> bool {
+        self.settings.external_issuer.is_none()
+    }
+
     /// Whether browsers reach it with https.
     pub fn is_https(&self) -> bool {
         self.settings.url.scheme() == "https"

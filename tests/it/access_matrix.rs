@@ -7,6 +7,7 @@ use serde_json::json;
 use toolgate::routes::{self, AccessLevel};
 
 use crate::support::grants::grant;
+use crate::support::person::ISSUER;
 use crate::support::{Answer, TestApp, bearer, client};
 
 /// The methods used on MCP endpoints.
@@ -34,7 +35,8 @@ async fn ask(app: &TestApp, method: &str, path: &str, authorization: Option<&str
     headers.extend(authorization.map(|value| ("authorization", value)));
     let (response, _connection) = client::open(&app.address, method, path, &headers, b"{}".to_vec()).await;
     let (head, body) = response.into_parts();
-    let has_challenge = head.headers.get("www-authenticate").is_some_and(|value| value == "Bearer");
+    let has_challenge =
+        head.headers.get("www-authenticate").is_some_and(|value| value.as_bytes().starts_with(b"Bearer"));
     assert_eq!(head.status == 401, has_challenge, "{method} {path}");
     if !matches!(head.status.as_u16(), 401 | 403 | 404) {
         return (head.status.as_u16(), String::new());
@@ -78,7 +80,11 @@ async fn callers(app: &TestApp) -> Callers {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_enterprise_mode_every_route_enforces_its_access_level() {
-    let app = TestApp::start_enterprise_with(|config| config.trust_proxy = true).await;
+    let app = TestApp::start_enterprise_with(|config| {
+        config.trust_proxy = true;
+        config.public_url = Some(ISSUER.parse().unwrap());
+    })
+    .await;
     let callers = callers(&app).await;
     for (method, path, access) in every_route() {
         for (who, authorization) in [

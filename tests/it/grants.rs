@@ -7,16 +7,18 @@ use serde_json::{Value, json};
 use crate::support::cli::Cli;
 use crate::support::client::Events;
 use crate::support::grants::{CLIENT_ID, REDIRECT, approval, by, grant, user_id};
+use crate::support::person::ISSUER;
 use crate::support::{Agent, Behaviour, Fake, SseAgent, TestApp, bearer, client, eventually};
 use gateway::sign_in::{IssuedTokens, TokenProblem};
 use model::Reach;
+use toolgate::config::JwtSettings;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 async fn start() -> (TestApp, Fake) {
-    let app = TestApp::start_enterprise().await;
+    let app = TestApp::start_with_sign_in().await;
     let fake = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
     app.register_http("s", &fake).await;
     app.post("/api/v0/tool-groups", json!({"name": "g", "included_servers": ["s"]})).await.expect(201);
@@ -273,7 +275,7 @@ async fn users_see_and_end_their_own_grants_and_admins_all() {
     let all = listed(&app).await;
     assert_eq!(all.len(), 2);
     let of = |name: &str| all.iter().find(|grant| grant["username"] == name).unwrap().clone();
-    let base = format!("http://{}", app.address);
+    let base = ISSUER;
     assert_eq!(of("ann")["resource"], format!("{base}/mcp"));
     assert_eq!(of("bob")["resource"], base);
     assert_eq!((&of("ann")["client_name"], &of("ann")["client_id"]), (&json!("Agent"), &json!(CLIENT_ID)));
@@ -466,4 +468,27 @@ async fn calls_of_an_agent_are_recorded_for_its_user() {
         calls.to_string().contains("\"user\"")
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_agents_get_no_tokens_theirs_do_not_count() {
+    let (app, _fake) = start().await;
+    let tokens = grant(&app, "ann", "").await;
+    assert_eq!(status(&app, &tokens, "/mcp").await, 200);
+    let app = app.restart_with(|config| config.sign_in.is_on = false).await;
+    assert_eq!(status(&app, &tokens, "/mcp").await, 401);
+    let app = app.restart_with(|config| (config.sign_in.is_on, config.public_url) = (true, None)).await;
+    assert_eq!(status(&app, &tokens, "/mcp").await, 401);
+    let public_url = Some(ISSUER.parse().unwrap());
+    let app = app
+        .restart_with(|config| {
+            config.public_url = public_url;
+            config.sign_in.jwt =
+                Some(JwtSettings { issuer: "https://login.example.com".to_owned(), audience: None });
+        })
+        .await;
+    assert_eq!(status(&app, &tokens, "/mcp").await, 401);
+    // Nothing was lost.
+    let app = app.restart_with(|config| config.sign_in.jwt = None).await;
+    assert_eq!(status(&app, &tokens, "/mcp").await, 200);
 }

@@ -100,7 +100,15 @@ async fn another_gateway_at_the_public_address_is_noticed() {
     proxy.remove(&app.address);
     proxy.add(&other.address);
     let (steps, failed) = check(&app).await;
-    assert_eq!(failed, [OWN[2], OWN[3]], "{steps:?}");
+    assert_eq!(failed, OWN[2..], "{steps:?}");
+    // One with the same settings, but other keys.
+    proxy.remove(&other.address);
+    let url = Url::parse(&format!("http://{}", proxy.address)).unwrap();
+    let other = TestApp::start_enterprise_with(|config| config.public_url = Some(url)).await;
+    proxy.add(&other.address);
+    let (steps, failed) = check(&app).await;
+    assert_eq!(failed, OWN[4..], "{steps:?}");
+    assert!(text_of(&steps, "registration").contains("another gateway"), "{steps:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,5 +142,7 @@ async fn only_admins_ask_and_only_where_people_sign_in() {
     let app = TestApp::start_enterprise().await;
     app.get("/api/v0/sign-in/check").await.expect(404).error();
     let ended = doctor(&app).await;
-    assert!(ended.code == Some(0) && !ended.stdout.contains("sign-in"), "{ended:?}");
+    let hint =
+        "! sign-in: people cannot sign in in a browser\n    for that, start the gateway with PUBLIC_URL";
+    assert!(ended.code == Some(0) && ended.stdout.contains(hint), "{ended:?}");
 }

@@ -49,7 +49,7 @@ async fn cluster() -> (TestApp, Vec<TestApp>) {
 
 /// The same as `pair` in enterprise mode.
 async fn enterprise_pair() -> (TestApp, TestApp) {
-    let first = TestApp::start_enterprise().await;
+    let first = TestApp::start_with_sign_in().await;
     let second = TestApp::start_beside(&first).await;
     (first, second)
 }

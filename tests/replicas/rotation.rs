@@ -99,7 +99,11 @@ async fn the_key_is_replaced_while_gateways_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_was_deleted_under_the_old_key_is_remembered_under_the_new_one() {
     let mut config = None;
-    let mut first = TestApp::start_enterprise_with(|own| config = Some(own.clone())).await;
+    let mut first = TestApp::start_enterprise_with(|own| {
+        own.public_url = Some("https://gate.example.com".parse().unwrap());
+        config = Some(own.clone());
+    })
+    .await;
     let config = config.unwrap();
     let (old, new) = (config.secret_key.clone().unwrap(), database::key());
     let gone = first.create_user("gone", "user").await;

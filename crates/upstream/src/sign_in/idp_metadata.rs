@@ -54,7 +54,9 @@ async fn ask(web: &Web, setting: &str, url: &str) -> Result<WebResponse, IdpProb
     let parsed = Url::parse(url).map_err(|_| IdpProblem::Down(format!("{setting} is not a URL")))?;
     let response = web.get(&parsed, &Proof::Nothing).await;
     let response = response.map_err(|reason| {
-        IdpProblem::Down(format!("the identity provider cannot be used: {url}: {reason}"))
+        IdpProblem::Down(format!(
+            "the identity provider cannot be used: {url}: {reason}; check {setting}, and that the gateway reaches this address"
+        ))
     })?;
     match response.status {
         200 => Ok(response),
@@ -62,7 +64,7 @@ async fn ask(web: &Web, setting: &str, url: &str) -> Result<WebResponse, IdpProb
             "the identity provider has no metadata: {url} answered with HTTP status {status}; check {setting}"
         ))),
         status => Err(IdpProblem::Down(format!(
-            "the identity provider does not work: {url} answered with HTTP status {status}"
+            "the identity provider does not work: {url} answered with HTTP status {status}; check {setting}"
         ))),
     }
 }
