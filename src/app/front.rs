@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -177,7 +178,7 @@ impl Front {
         };
         let revoked = caller.as_ref().map(|caller| &caller.ends);
         let ask = ask(place, caller.as_ref(), head, body);
-        let reply = until_revoked(revoked, self.mcp.serve(ask)).await;
+        let reply = until_revoked(revoked, pin!(self.mcp.serve(ask))).await;
         let reply = reply.map_err(|error| self.face.challenged(error, path, true))?;
         Ok(respond(reply, revoked, &budgets.buffered))
     }
@@ -241,7 +242,7 @@ impl Front {
             is_forwarded: false,
             arrival: arrival.in_trace(head.headers.traceparent, state),
         };
-        let reply = until_revoked(revoked.as_ref(), self.mcp.serve(ask)).await;
+        let reply = until_revoked(revoked.as_ref(), pin!(self.mcp.serve(ask))).await;
         let reply = reply.map_err(|error| self.face.challenged(error, head.path, true))?;
         Ok(AgentReply { reply, revoked })
     }

@@ -170,7 +170,9 @@ impl PlainConnection {
         let (admitted, is_complete) = self.admit(&head, bytes, peer, shared).await;
         let answered = match admitted {
             Ok((caller, body)) => {
-                match self.watch(shared.front.answer_plain(head, caller, body, arrived)).await {
+                // Pinned here, since moving a large future is expensive.
+                let answering = pin!(shared.front.answer_plain(head, caller, body, arrived));
+                match self.watch(answering).await {
                     Some(answered) => answered,
                     None => return Ok(Answered::Last),
                 }
@@ -231,8 +233,7 @@ impl PlainConnection {
     }
 
     /// Waits for an answer. Returns `None` if the client closes the connection first.
-    async fn watch<T>(&mut self, answer: impl Future<Output = T>) -> Option<T> {
-        let mut answer = pin!(answer);
+    async fn watch<T>(&mut self, mut answer: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         poll_fn(|context| {
             if let Poll::Ready(answer) = answer.as_mut().poll(context) {
                 return Poll::Ready(Some(answer));

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -494,7 +495,7 @@ pub async fn pass(
         // token.
         (Some(identity), access) if access == AccessLevel::User || !is_change => {
             let revoked = identity.ends;
-            let answer = until_revoked(Some(&revoked), answer).await;
+            let answer = until_revoked(Some(&revoked), pin!(answer)).await;
             answer.map_or_else(IntoResponse::into_response, |answer| {
                 answer.map(|body| Body::new(UntilRevoked::new(body, &revoked)))
             })

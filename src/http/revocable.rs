@@ -1,6 +1,6 @@
 //! Responses that end when the token of their request is revoked.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http_body::{Body, Frame, SizeHint};
@@ -8,13 +8,12 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::error::ErrorResponse;
 
-/// Waits for `answer`; fails with 401 if the token of the request is revoked first.
+/// Waits for `answer`; fails with 401 if the token of the request is revoked first. The caller pins it, since moving a large
+/// future is expensive.
 pub async fn until_revoked<T>(
     revoked: Option<&CancellationToken>,
-    answer: impl Future<Output = T>,
+    answer: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, ErrorResponse> {
-    // Pinned here, since moving a large future is expensive.
-    let answer = pin!(answer);
     let Some(revoked) = revoked else { return Ok(answer.await) };
     tokio::select! {
         // The request itself may end for the same reason; 401 is the better response.
