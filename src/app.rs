@@ -1,6 +1,7 @@
 //! Wiring: builds the parts from the configuration, accepts connections, and shuts everything down in order when the
 //! `stop` token of [`App::serve`] is cancelled.
 
+mod code_pages;
 mod connection;
 mod events;
 mod front;
@@ -202,10 +203,10 @@ impl App {
                 DatabaseAddress::Postgres(address) => format!("Postgres, {address}"),
             },
             openapi: LazyLock::new(routes::openapi),
-            assets: Assets::default(),
+            assets: LazyLock::new(Assets::default),
         };
         let (draining, closing) = (CancellationToken::new(), CancellationToken::new());
-        let peers = Internal::new(gateway.clone(), internal_seals, &tls_client)?;
+        let peers = Internal::new(gateway.clone(), internal_seals, tls_client);
         let others: Weak<Internal> = Arc::downgrade(&peers);
         let face = Face {
             gateway: gateway.clone(),
@@ -494,14 +495,14 @@ async fn take_over(mut starting: Starting, tasks: TaskTracker, shared: Arc<Share
 }
 
 /// Gives free memory back once a second, or less often if that takes long: it may not cost more than a hundredth of the
-/// time.
+/// time. After the first second, the code that only starting needed is given back, too.
 async fn give_back_regularly(give_back: fn()) {
-    let mut pause = GIVE_BACK_INTERVAL;
+    tokio::time::sleep(GIVE_BACK_INTERVAL).await;
+    code_pages::let_go();
     loop {
-        tokio::time::sleep(pause).await;
         let begun = Instant::now();
         give_back();
-        pause = GIVE_BACK_INTERVAL.max(100 * begun.elapsed());
+        tokio::time::sleep(GIVE_BACK_INTERVAL.max(100 * begun.elapsed())).await;
     }
 }
 

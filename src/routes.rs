@@ -2,6 +2,7 @@
 //! handler, in the `#[utoipa::path]` that also describes it in the OpenAPI document.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
@@ -11,7 +12,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
-use utoipa::openapi::{OpenApi, PathItem};
+use utoipa::openapi::{HttpMethod, OpenApi};
 
 use crate::http::api::{
     access as access_api, audit, calls, clients, grants, groups, idp_groups, logs, oauth, oauth_clients,
@@ -64,13 +65,27 @@ pub const MCP: [McpRoute; 7] = {
     ]
 };
 
-/// Makes a row of the table. A handler without `#[utoipa::path]` does not compile here.
+/// Makes a row of the table. A handler without `#[utoipa::path]` does not compile here: that makes a type of its name, which
+/// knows its method and path.
 macro_rules! route {
-    ($access:ident, $($handler:ident)::+) => {{
+    ($access:ident, $module:ident::$handler:ident) => {
+        route!($access, $handler in [$module])
+    };
+    ($access:ident, $outer:ident::$inner:ident::$handler:ident) => {
+        route!($access, $handler in [$outer::$inner])
+    };
+    ($access:ident, $handler:ident in [$($module:ident)::+]) => {{
         #[derive(utoipa::OpenApi)]
-        #[openapi(paths($($handler)::+))]
+        #[openapi(paths($($module)::+::$handler))]
         struct Described;
-        HttpRoute::new(AccessLevel::$access, <Described as utoipa::OpenApi>::openapi, $($handler)::+)
+        let description = <Described as utoipa::OpenApi>::openapi;
+        pastey::paste! {
+            HttpRoute::new::<$($module)::+::[<__path_ $handler>], _, _>(
+                AccessLevel::$access,
+                description,
+                $($module)::+::$handler,
+            )
+        }
     }};
 }
 
@@ -209,31 +224,24 @@ const fn mcp(
 }
 
 impl HttpRoute {
-    fn new<H, T>(access: AccessLevel, description: fn() -> OpenApi, handler: H) -> Self
+    fn new<P, H, T>(access: AccessLevel, description: fn() -> OpenApi, handler: H) -> Self
     where
+        P: utoipa::Path,
         H: Handler<T, Face>,
         T: 'static,
     {
-        let (path, item) = description().paths.paths.pop_first().expect("a handler has a path");
-        let (method, takes_body) = method_of(&item);
+        let method = match P::methods().first() {
+            Some(HttpMethod::Get) => Method::GET,
+            Some(HttpMethod::Post) => Method::POST,
+            Some(HttpMethod::Put) => Method::PUT,
+            Some(HttpMethod::Patch) => Method::PATCH,
+            Some(HttpMethod::Delete) => Method::DELETE,
+            _ => unreachable!("handlers are described with one of these methods"),
+        };
         let filter = MethodFilter::try_from(method.clone()).expect("axum routes every method of OpenAPI");
-        Self { method, path, access, takes_body, description, handler: on(filter, handler) }
+        let takes_body = P::operation().request_body.is_some();
+        Self { method, path: P::path(), access, takes_body, description, handler: on(filter, handler) }
     }
-}
-
-/// Returns the method that a handler is described with, and whether it has a request body.
-fn method_of(item: &PathItem) -> (Method, bool) {
-    let operations = [
-        (Method::GET, &item.get),
-        (Method::POST, &item.post),
-        (Method::PUT, &item.put),
-        (Method::PATCH, &item.patch),
-        (Method::DELETE, &item.delete),
-    ];
-    let described = operations.into_iter().find_map(|(method, operation)| {
-        operation.as_ref().map(|operation| (method, operation.request_body.is_some()))
-    });
-    described.expect("handlers are described with one of these methods")
 }
 
 /// Returns the methods that an MCP endpoint supports.
@@ -302,6 +310,8 @@ pub fn router(face: Face) -> Router {
         router = router.route(&route.path, handler.route_layer(pass));
         of_path.insert(route.path, least(route.access));
     }
+    // Shared, since each route gets its own copy of the handler.
+    let of_path = Arc::new(of_path);
     let wrong_method = move |State(face): State<Face>, request: Request| {
         let access = request.extensions().get::<MatchedPath>().and_then(|path| of_path.get(path.as_str()));
         wrong_method(face, access.copied().unwrap_or(AccessLevel::User), request)

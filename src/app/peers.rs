@@ -103,7 +103,9 @@ pub struct Internal {
     gateway: Arc<Gateway>,
     requests: PurposeSeal,
     responses: Arc<PurposeSeal>,
-    client: reqwest::Client,
+    /// Created when it is needed, since reading the system's certificates takes time.
+    client: OnceLock<reqwest::Client>,
+    tls: upstream::Tls,
     numbers: AtomicU64,
     random: RandomPool,
     received: Mutex<Received>,
@@ -122,24 +124,15 @@ struct Faces {
 }
 
 impl Internal {
-    pub fn new(
-        gateway: Arc<Gateway>,
-        seals: InternalSeals,
-        tls: &upstream::Tls,
-    ) -> anyhow::Result<Arc<Self>> {
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECTING)
-            .tls_backend_preconfigured(tls.config().as_ref().clone())
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()?;
+    pub fn new(gateway: Arc<Gateway>, seals: InternalSeals, tls: upstream::Tls) -> Arc<Self> {
         // The numbers of another process on the same slot must not be those of this one.
         let first = u64::try_from(now_ms()).unwrap_or_default() << 20;
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             gateway,
             requests: seals.requests,
             responses: Arc::new(seals.responses),
-            client,
+            client: OnceLock::new(),
+            tls,
             numbers: AtomicU64::new(first),
             random: RandomPool::default(),
             received: Mutex::default(),
@@ -147,7 +140,20 @@ impl Internal {
             is_finishing: AtomicBool::new(false),
             connections: TaskTracker::new(),
             stop: CancellationToken::new(),
-        }))
+        })
+    }
+
+    fn client(&self) -> reqwest::Result<&reqwest::Client> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECTING)
+            .tls_backend_preconfigured(self.tls.config().as_ref().clone())
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()?;
+        Ok(self.client.get_or_init(|| client))
     }
 
     /// Sets what answers forwarded requests.
@@ -294,7 +300,7 @@ impl Internal {
 
     async fn send(&self, replica: &Replica, sealed: &Bytes) -> reqwest::Result<reqwest::Response> {
         let url = format!("{}{PATH}", replica.address.trim_end_matches('/'));
-        self.client.post(url).body(sealed.clone()).send().await
+        self.client()?.post(url).body(sealed.clone()).send().await
     }
 
     fn seal(&self, target: u16, number: u64, mut request: Request) -> Vec<u8> {

@@ -72,7 +72,8 @@ pub struct About {
     pub database: String,
     /// The OpenAPI document of all routes, built for its first reader.
     pub openapi: LazyLock<Bytes>,
-    pub assets: Assets,
+    /// Read when a browser asks for the first one, since hashing them takes time.
+    pub assets: LazyLock<Assets>,
 }
 
 /// Settings that concern browsers and proxies.

@@ -136,10 +136,12 @@ fn parts<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
-/// The placeholders of so many rows, each followed by an expression if there is one: `($1, $2, 0), ($3, $4, 0)`.
-fn placeholders(rows: usize, columns: usize, last: &str) -> String {
+/// The placeholders of so many rows, each followed by an expression if there is one: `($1, $2, 0), ($3, $4, 0)`. For SQLite
+/// they are `?`: it would take a number for a name, and go through all names to find one.
+fn placeholders(rows: usize, columns: usize, last: &str, is_shared: bool) -> String {
+    let place = |number: usize| if is_shared { format!("${number}") } else { "?".to_owned() };
     let row = |row: usize| {
-        let mut places: Vec<_> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
+        let mut places: Vec<_> = (1..=columns).map(|column| place(row * columns + column)).collect();
         places.extend((!last.is_empty()).then(|| last.to_owned()));
         format!("({})", places.join(", "))
     };

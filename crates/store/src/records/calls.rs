@@ -187,7 +187,7 @@ impl Records {
         let now = if self.is_shared() { now_ms!() } else { "0" };
         for chunk in parts(rows) {
             let written: Vec<_> = chunk.iter().map(|row| WrittenCall::of(row, &self.seal)).collect();
-            let sql = [INSERT, &placeholders(chunk.len(), COLUMNS, now), UPDATE].concat();
+            let sql = [INSERT, &placeholders(chunk.len(), COLUMNS, now, self.is_shared()), UPDATE].concat();
             on!(&mut *tx, |db| {
                 let mut query = sqlx::query(AssertSqlSafe(sql.clone()));
                 for (CallRow { record, .. }, written) in chunk.iter().zip(&written) {

@@ -107,7 +107,7 @@ impl Records {
             " ON CONFLICT (span, at, kind, name, writer) DO UPDATE SET calls = excluded.calls,
             errors = excluded.errors, bytes = excluded.bytes, durations = excluded.durations";
         for chunk in parts(counts) {
-            let sql = [INSERT, &placeholders(chunk.len(), COLUMNS, ""), UPDATE].concat();
+            let sql = [INSERT, &placeholders(chunk.len(), COLUMNS, "", self.is_shared()), UPDATE].concat();
             on!(&mut *tx, |db| {
                 let mut query = sqlx::query(AssertSqlSafe(sql.clone()));
                 for count in chunk {
