@@ -5,6 +5,7 @@
 mod body;
 pub mod head;
 mod response;
+mod sending;
 
 use std::future::poll_fn;
 use std::io;
@@ -31,6 +32,7 @@ use mcp::ReplyBody;
 use body::RestOfBody;
 use head::PlainHead;
 use response::{Content, Pieces, ResponseHead, ResponseWriter};
+use sending::send_pages;
 
 /// The longest interval of the idle check, and so the longest time for which an idle connection delays a shutdown.
 const LONGEST_LOOK: Duration = Duration::from_millis(250);
@@ -257,6 +259,9 @@ impl PlainConnection {
             body.0.iter().for_each(|piece| written.extend_from_slice(piece));
             self.stream.write_all(written).await?;
         } else {
+            if let ClientStream::Plain(socket) = &self.stream {
+                send_pages(socket, written, &mut body).await?;
+            }
             self.stream.write_all_buf(&mut Buf::chain(written.as_slice(), &mut body)).await?;
         }
         self.stream.flush().await?;

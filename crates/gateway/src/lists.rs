@@ -292,7 +292,7 @@ impl List {
             result.extend_from_slice(meta);
         }
         result.push(b'}');
-        let result = Bytes::from(result);
+        let result = pages::keep(result);
         Self { member: result.slice(1..=length), result, meta, caching }
     }
 }
