@@ -13,10 +13,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("seal", &[]),
     ("budget", &[]),
+    ("pages", &[]),
     ("telemetry", &[]),
     ("store", &["model", "seal"]),
     ("upstream", &["budget", "model", "wire"]),
-    ("gateway", &["budget", "model", "store", "telemetry", "upstream", "wire"]),
+    ("gateway", &["budget", "model", "pages", "store", "telemetry", "upstream", "wire"]),
     ("mcp", &["budget", "gateway", "model", "seal", "wire"]),
 ];
 
