@@ -268,7 +268,7 @@ fn ask<'a>(place: EndpointPath, caller: Option<&Identity>, head: &'a Parts, body
         grant: caller.and_then(|caller| caller.grant),
         session: single(&head.headers, SESSION_ID),
         version: single(&head.headers, PROTOCOL_VERSION),
-        routing: head.headers.contains_key(METHOD).then(|| routing(&head.headers)),
+        routing: head.headers.contains_key(METHOD).then(|| Arc::new(routing(&head.headers))),
         accepts_events: accepts_events(
             head.headers.get_all(ACCEPT).iter().map(|value| value.to_str().unwrap_or_default()),
         ),
@@ -303,7 +303,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     Some(first.to_str().ok().filter(|_| is_single).unwrap_or_default())
 }
 
-fn routing(headers: &HeaderMap) -> Routing<'_> {
+fn routing(headers: &HeaderMap) -> Routing {
     let mut routing = Routing::default();
     headers.iter().for_each(|(name, value)| routing.add(name.as_str(), value.as_bytes()));
     routing

@@ -4,6 +4,7 @@
 
 mod body;
 pub mod head;
+mod head_memory;
 mod response;
 mod sending;
 
@@ -31,6 +32,7 @@ use mcp::ReplyBody;
 
 use body::RestOfBody;
 use head::PlainHead;
+use head_memory::HeadMemory;
 use response::{Content, Pieces, ResponseHead, ResponseWriter};
 use sending::send_pages;
 
@@ -95,6 +97,7 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
         token: TokenMemory::default(),
         charge,
     };
+    let mut heads = HeadMemory::default();
     let mut idle_check = IdleCheck::new();
     let mut has_served = false;
     loop {
@@ -109,7 +112,7 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
         }
         let arrived = Instant::now();
         let bytes = connection.buffer.split().freeze();
-        let Some(head) = PlainHead::parse(&bytes) else {
+        let Some(head) = heads.read(&bytes) else {
             if has_served {
                 head_begun = Instant::now();
             }

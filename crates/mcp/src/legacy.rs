@@ -43,7 +43,7 @@ struct Post {
     /// `None` if the client named no session, `Some(None)` if the one it named was not found.
     session: Option<Option<Arc<Session>>>,
     version: Option<String>,
-    routing: Option<Routing<'static>>,
+    routing: Option<Arc<Routing>>,
     beside: Beside,
     viewer: Viewer,
     revoked: Option<CancellationToken>,
@@ -57,7 +57,7 @@ impl Mcp {
             session: ask.session.map(|id| self.sessions.find(id, &ask.viewer)),
             version: ask.version.map(str::to_owned),
             beside: if ask.accepts_events { Beside::NewStream } else { Beside::Nowhere },
-            routing: ask.routing.map(Routing::into_owned),
+            routing: ask.routing,
             viewer: ask.viewer,
             revoked: ask.revoked,
             body: ask.body,
@@ -421,7 +421,7 @@ fn unfit_for_batch(head: &Head<'_>, sender: &Sender) -> Option<Reply> {
 
 /// Refuses a modern request, which is one that names its version. Here its version header is missing or names a legacy
 /// version, so a check always fails.
-fn object_to_modern(version: Option<&str>, routing: Option<Routing<'_>>, head: &Head<'_>) -> Option<Reply> {
+fn object_to_modern(version: Option<&str>, routing: Option<Arc<Routing>>, head: &Head<'_>) -> Option<Reply> {
     if head.kind != MessageKind::Request || !head.declares_version() {
         return None;
     }

@@ -93,7 +93,7 @@ pub struct Ask<'a> {
     pub session: Option<&'a str>,
     pub version: Option<&'a str>,
     /// The routing headers, which only modern clients send.
-    pub routing: Option<Routing<'a>>,
+    pub routing: Option<Arc<Routing>>,
     /// Whether the client accepts an event stream as the response.
     pub accepts_events: bool,
     pub query: Option<&'a str>,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use tokio::sync::mpsc;
 
 use super::cancel::CancelSignal;
@@ -33,9 +34,9 @@ pub struct LiveSessions {
 /// The sessions whose serials fall into one shard, with their calls and questions.
 #[derive(Default)]
 struct Shard {
-    sessions: HashMap<u64, Live>,
-    calls: HashMap<CallKey, Cancel>,
-    questions: HashMap<(u64, u64), Awaiting>,
+    sessions: HashMap<u64, Live, RandomState>,
+    calls: HashMap<CallKey, Cancel, RandomState>,
+    questions: HashMap<(u64, u64), Awaiting, RandomState>,
 }
 
 /// A session, and the id that it gave a call.

@@ -92,7 +92,7 @@ impl Mcp {
             None => Vec::new(),
         };
         let unsaid = Routing::default();
-        let routing = ask.routing.as_ref().unwrap_or(&unsaid);
+        let routing = ask.routing.as_deref().unwrap_or(&unsaid);
         let objection = routing::check(ask.version, routing, head, &params).err()?;
         Some(Reply::objection(head.id.as_ref().map(|id| id.raw()), &objection))
     }

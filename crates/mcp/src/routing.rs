@@ -8,7 +8,7 @@ use wire::{Head, Version, meta};
 
 /// The headers as sent, by lower-case name; one that was sent twice holds both values.
 #[derive(Debug, Default)]
-pub struct Routing<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub struct Routing(Vec<(Cow<'static, str>, String)>);
 
 /// Why a modern request is refused before it is handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub enum Objection {
     UnsupportedVersion(String),
 }
 
-impl<'a> Routing<'a> {
+impl Routing {
     /// Adds a header if it is a routing header. A value that is not text matches nothing in the body.
-    pub fn add(&mut self, name: &str, value: &'a [u8]) {
+    pub fn add(&mut self, name: &str, value: &[u8]) {
         let name = match [METHOD, NAME].into_iter().find(|known| name.eq_ignore_ascii_case(known)) {
             Some(known) => Cow::Borrowed(known),
             None => match name.get(..PARAM_PREFIX.len()) {
@@ -31,15 +31,9 @@ impl<'a> Routing<'a> {
         };
         let value = str::from_utf8(value).ok().filter(|text| text.is_ascii()).unwrap_or("\u{fffd}");
         match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, values)) => values.to_mut().push_str(&format!(", {value}")),
-            None => self.0.push((name, Cow::Borrowed(value))),
+            Some((_, values)) => values.push_str(&format!(", {value}")),
+            None => self.0.push((name, value.to_owned())),
         }
-    }
-
-    /// A copy that outlives the request.
-    pub fn into_owned(self) -> Routing<'static> {
-        let owned = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
-        Routing(self.0.into_iter().map(|(name, value)| (owned(name), owned(value))).collect())
     }
 
     fn get(&self, name: &str) -> Option<&str> {
@@ -61,7 +55,7 @@ impl<'a> Routing<'a> {
 /// whether its version is supported. `params` are the arguments that its headers must repeat.
 pub fn check(
     version: Option<&str>,
-    routing: &Routing<'_>,
+    routing: &Routing,
     head: &Head<'_>,
     params: &[HeaderParam],
 ) -> Result<(), Objection> {
@@ -92,7 +86,7 @@ pub fn check(
 }
 
 /// Checks that an argument and its header are both present or both missing.
-fn check_params(routing: &Routing<'_>, head: &Head<'_>, params: &[HeaderParam]) -> Result<(), Objection> {
+fn check_params(routing: &Routing, head: &Head<'_>, params: &[HeaderParam]) -> Result<(), Objection> {
     let arguments = head.params.as_ref().and_then(|params| params.arguments.as_ref());
     for param in params {
         let value = headers::param_value(head.body, arguments, param);

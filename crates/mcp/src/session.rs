@@ -7,6 +7,7 @@ use std::sync::{Arc, RwLock};
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::prelude::Engine;
+use foldhash::fast::RandomState;
 
 use gateway::caller::{LinkScope, Owner, Profile, Scope, Viewer};
 use model::{Capabilities, PrincipalId, deep_json};
@@ -52,14 +53,14 @@ pub struct Sessions {
     random: RandomPool,
     ended: RwLock<EndedSessions>,
     /// A cache of sessions in use, by id: opening a seal costs more than a lookup.
-    recent: RwLock<HashMap<Box<str>, Arc<Session>>>,
+    recent: RwLock<HashMap<Box<str>, Arc<Session>, RandomState>>,
     /// Declarations of capabilities that are too long for an id, by their hash.
     declarations: RwLock<HashMap<u64, Capabilities>>,
 }
 
 #[derive(Default)]
 struct EndedSessions {
-    serials: HashSet<u64>,
+    serials: HashSet<u64, RandomState>,
     order: VecDeque<u64>,
 }
 

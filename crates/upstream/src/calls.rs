@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
 use super::error::CallError;
@@ -27,7 +28,7 @@ pub struct Calls {
 
 #[derive(Default)]
 struct PendingCalls {
-    calls: HashMap<u64, PendingCall>,
+    calls: HashMap<u64, PendingCall, RandomState>,
     /// Why the link was lost. Set once; from then on every call fails with this reason.
     lost: Option<String>,
     /// The calls that wait for the result of a task, with its id.

@@ -106,8 +106,7 @@ impl<'a> Envelope<'a> {
     fn take(&mut self, scan: &mut Scan<'a>, key: Option<&'static str>) -> Result<(), HeadError> {
         let next = scan.peek();
         if key == Some("params") && next == Some(b'{') {
-            self.params = Some(Box::new(Params::read(scan)?));
-            return Ok(());
+            return self.params.insert(Box::default()).read(scan);
         }
         if key == Some("result") && next == Some(b'{') {
             let (result, marks) = Marks::read(scan)?;

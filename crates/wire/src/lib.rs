@@ -4,7 +4,7 @@
 //! Reading order: [`scan`] with `token` and `word`, [`walk`] (JSON as spans), [`text`] and [`id`] with `ends` (the values
 //! of tokens), [`head`], [`params`] and [`keys`] (the contents of a message), [`response`] with `marks` (a server's
 //! response), [`patch`] (changes), [`authored`] and [`error`] (messages that we write), [`sse`] (event streams),
-//! [`method`], [`era`], [`meta`] and [`headers`] with `annotation` (differences between protocol revisions).
+//! [`same_head`] (heads of HTTP that come again), [`method`], [`era`], [`meta`] and [`headers`] with `annotation` (differences between protocol revisions).
 
 mod annotation;
 pub mod authored;
@@ -22,6 +22,7 @@ pub mod method;
 pub mod params;
 pub mod patch;
 pub mod response;
+pub mod same_head;
 pub mod scan;
 pub mod sse;
 pub mod text;

@@ -8,11 +8,13 @@ use super::meta;
 use super::scan::{Scan, Span};
 use super::text::{self, Text};
 
+/// Those of calls first, since they are searched in this order.
 const KEYS: &[&str] = &[
     "name",
+    "arguments",
+    "_meta",
     "uri",
     "ref",
-    "arguments",
     "cursor",
     "level",
     "requestId",
@@ -21,7 +23,6 @@ const KEYS: &[&str] = &[
     "inputResponses",
     "task",
     "taskId",
-    "_meta",
 ];
 const META_KEYS: &[&str] = &[
     meta::PROTOCOL_VERSION,
@@ -89,24 +90,25 @@ pub struct Meta<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Reads the object that comes next in `scan`.
-    pub(super) fn read(scan: &mut Scan<'a>) -> Result<Self, HeadError> {
-        let mut params = Self::default();
+    /// Reads the object that comes next in `scan`. It is read in place, since it is large.
+    pub(super) fn read(&mut self, scan: &mut Scan<'a>) -> Result<(), HeadError> {
         let mut mistyped = Vec::new();
-        params.span = each(scan, KEYS, |scan, key| {
+        self.span = each(scan, KEYS, |scan, key| {
             let opens = scan.peek() == Some(b'{');
             match key {
-                "ref" if opens => params.reference = Some(Reference::read(scan, &mut mistyped)?),
-                "_meta" if opens => params.meta = Some(Meta::read(scan, &mut mistyped)?),
-                _ => params.take(Member::read(scan, key)?, &mut mistyped),
+                "ref" if opens => self.reference.insert(Reference::default()).read(scan, &mut mistyped),
+                "_meta" if opens => self.meta.insert(Meta::default()).read(scan, &mut mistyped),
+                _ => {
+                    self.take(&Member::read(scan, key)?, &mut mistyped);
+                    Ok(())
+                }
             }
-            Ok(())
         })?;
-        params.mistyped = mistyped;
-        Ok(params)
+        self.mistyped = mistyped;
+        Ok(())
     }
 
-    fn take(&mut self, member: Member<'a>, mistyped: &mut Vec<&'static str>) {
+    fn take(&mut self, member: &Member<'a>, mistyped: &mut Vec<&'static str>) {
         if ["requestState", "inputResponses"].contains(&member.key) {
             self.round_key.get_or_insert(member.key);
         }
@@ -128,43 +130,41 @@ impl<'a> Params<'a> {
 }
 
 impl<'a> Reference<'a> {
-    fn read(scan: &mut Scan<'a>, mistyped: &mut Vec<&'static str>) -> Result<Self, HeadError> {
-        let mut reference = Self::default();
-        reference.span = each(scan, REFERENCE_KEYS, |scan, key| {
+    fn read(&mut self, scan: &mut Scan<'a>, mistyped: &mut Vec<&'static str>) -> Result<(), HeadError> {
+        self.span = each(scan, REFERENCE_KEYS, |scan, key| {
             let text = Member::read(scan, key)?.text(mistyped);
             match key {
-                "type" => reference.kind = text,
-                "name" => reference.name = text,
-                _ => reference.uri = text,
+                "type" => self.kind = text,
+                "name" => self.name = text,
+                _ => self.uri = text,
             }
             Ok(())
         })?;
-        Ok(reference)
+        Ok(())
     }
 }
 
 impl<'a> Meta<'a> {
-    fn read(scan: &mut Scan<'a>, mistyped: &mut Vec<&'static str>) -> Result<Self, HeadError> {
-        let mut read = Self::default();
-        read.span = each(scan, META_KEYS, |scan, key| {
+    fn read(&mut self, scan: &mut Scan<'a>, mistyped: &mut Vec<&'static str>) -> Result<(), HeadError> {
+        self.span = each(scan, META_KEYS, |scan, key| {
             let member = Member::read(scan, key)?;
             match key {
                 meta::PROTOCOL_VERSION => {
-                    read.declares_version = true;
-                    read.protocol_version = member.text(mistyped);
+                    self.declares_version = true;
+                    self.protocol_version = member.text(mistyped);
                 }
-                meta::CLIENT_CAPABILITIES => read.client_capabilities = member.object(mistyped),
-                meta::CLIENT_INFO => read.client_info = member.object(mistyped),
-                meta::LOG_LEVEL => read.log_level = member.text(mistyped),
-                meta::SUBSCRIPTION_ID => read.subscription_id = member.id(mistyped),
-                meta::RELATED_TASK => read.related_task = member.object(mistyped),
+                meta::CLIENT_CAPABILITIES => self.client_capabilities = member.object(mistyped),
+                meta::CLIENT_INFO => self.client_info = member.object(mistyped),
+                meta::LOG_LEVEL => self.log_level = member.text(mistyped),
+                meta::SUBSCRIPTION_ID => self.subscription_id = member.id(mistyped),
+                meta::RELATED_TASK => self.related_task = member.object(mistyped),
                 // Whatever it is, the request is served.
-                meta::TRACEPARENT => read.traceparent = member.text(&mut Vec::new()),
-                _ => read.progress_token = member.id(mistyped),
+                meta::TRACEPARENT => self.traceparent = member.text(&mut Vec::new()),
+                _ => self.progress_token = member.id(mistyped),
             }
             Ok(())
         })?;
-        Ok(read)
+        Ok(())
     }
 }
 

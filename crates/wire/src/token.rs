@@ -32,9 +32,19 @@ impl std::error::Error for SyntaxError {}
 
 /// The end of a string; `at` is the position of the opening quote. UTF-8 is checked here and nowhere else, since all
 /// other tokens are ASCII, and only in strings that have a byte beyond ASCII: most have none.
+#[inline]
 pub(super) fn string_end(body: &[u8], at: usize) -> Result<usize, SyntaxError> {
-    let start = at + 1;
-    let (mut at, mut is_ascii) = (start, true);
+    // Nearly all strings are ASCII without escapes.
+    match word::ascii_string_stop(body, at + 1) {
+        Some(end) if body[end] == b'"' => Ok(end + 1),
+        stop => unusual_string_end(body, at + 1, stop.unwrap_or(body.len())),
+    }
+}
+
+/// The end of a string that starts at `start` and has something unusual at `at`.
+#[inline(never)]
+fn unusual_string_end(body: &[u8], start: usize, at: usize) -> Result<usize, SyntaxError> {
+    let (mut at, mut is_ascii) = (at, true);
     loop {
         let stop = if is_ascii { word::ascii_string_stop } else { word::string_stop };
         at = stop(body, at).unwrap_or(body.len());

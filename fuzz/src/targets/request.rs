@@ -1,5 +1,6 @@
 //! Reads any bytes as a request of an agent. Promise: what is taken for a plain request, which the gateway reads itself,
-//! hyper's server reads in the same way. The reverse is not promised: everything unusual is left to hyper.
+//! hyper's server reads in the same way. The reverse is not promised: everything unusual is left to hyper. And a request is
+//! read in the same way whatever came before it on the connection.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -56,9 +57,33 @@ pub const DICTIONARY: &[&str] = &[
 ];
 
 pub fn run(input: &[u8]) {
-    if let Some(plain) = read_plain(input) {
-        assert_eq!(hypers(input).as_ref(), Some(&plain));
+    let plain = read_plain(&[], input);
+    if let Some(plain) = &plain {
+        assert_eq!(hypers(input).as_ref(), Some(plain));
     }
+    let others = neighbours(input);
+    for other in others.iter().map(Vec::as_slice).chain([input]) {
+        assert_eq!(read_plain(&[other], input), plain);
+        assert_eq!(read_plain(&[input], other), read_plain(&[], other));
+    }
+}
+
+/// Requests that are nearly the same: with other digits, with more of them, with fewer, and without some line.
+fn neighbours(input: &[u8]) -> Vec<Vec<u8>> {
+    let at = input.iter().rposition(u8::is_ascii_digit).unwrap_or(0);
+    let (before, after) = input.split_at(at);
+    let with = |digits: &[u8], after: &[u8]| [before, digits, after].concat();
+    let rest = after.get(1..).unwrap_or_default();
+    let line = input.windows(2).position(|pair| pair == b"\r\n").map_or(0, |at| at + 2);
+    let next = input[line..].windows(2).position(|pair| pair == b"\r\n").map_or(0, |at| at + 2);
+    vec![
+        with(b"7", rest),
+        with(b"42", rest),
+        with(b"", rest),
+        with(b"+", after),
+        [&input[..line], &input[line + next..]].concat(),
+        [&input[..line + next], &input[line..]].concat(),
+    ]
 }
 
 /// The first request, as hyper's server reads it.

@@ -4,9 +4,11 @@
 
 use std::mem::MaybeUninit;
 use std::str;
+use std::sync::Arc;
 
 use httparse::{Header, Request, Status};
 
+use super::head_memory::HeadMemory;
 use crate::http::access::{AccessLevel, MIN_EPOCH};
 use crate::routes;
 use mcp::{EndpointPath, Routing};
@@ -17,18 +19,18 @@ const LONGEST_HEAD: usize = 8 * 1024;
 /// Requests with more headers are unusual.
 const MOST_HEADERS: usize = 32;
 /// Requests with larger bodies are unusual.
-const LARGEST_BODY: usize = 64 * 1024;
+pub const LARGEST_BODY: usize = 64 * 1024;
 
-/// The head of a plain request; it borrows from the bytes that were read.
+/// The head of a plain request.
 pub struct PlainHead<'a> {
     pub method: &'static str,
     pub path: &'a str,
     pub query: Option<&'a str>,
     pub place: EndpointPath,
     pub access: AccessLevel,
-    pub headers: PlainHeaders<'a>,
+    pub headers: PlainHeaders<&'a str>,
     /// The routing headers, which only modern clients send.
-    pub routing: Option<Routing<'a>>,
+    pub routing: Option<Arc<Routing>>,
     /// Length of the head, in bytes.
     pub length: usize,
     pub body_length: usize,
@@ -36,19 +38,19 @@ pub struct PlainHead<'a> {
 
 /// The headers that matter. Each is sent at most once, and its value is text.
 #[derive(Default)]
-pub struct PlainHeaders<'a> {
-    pub host: Option<&'a str>,
-    pub accept: Option<&'a str>,
-    pub authorization: Option<&'a str>,
-    pub forwarded_for: Option<&'a str>,
-    pub session: Option<&'a str>,
-    pub version: Option<&'a str>,
-    pub traceparent: Option<&'a str>,
-    pub tracestate: Option<&'a str>,
-    connection: Option<&'a str>,
-    content_length: Option<&'a str>,
-    method: Option<&'a str>,
-    name: Option<&'a str>,
+pub struct PlainHeaders<T> {
+    pub host: Option<T>,
+    pub accept: Option<T>,
+    pub authorization: Option<T>,
+    pub forwarded_for: Option<T>,
+    pub session: Option<T>,
+    pub version: Option<T>,
+    pub traceparent: Option<T>,
+    pub tracestate: Option<T>,
+    connection: Option<T>,
+    pub content_length: Option<T>,
+    method: Option<T>,
+    name: Option<T>,
 }
 
 /// Headers that make a request unusual: they change how it is read, or come from a browser.
@@ -85,7 +87,11 @@ impl<'a> PlainHead<'a> {
         for header in request.headers.iter() {
             headers.add(header)?;
         }
-        let (body_length, routing) = (headers.body_length()?, headers.routing(request.headers));
+        let body_length = match headers.content_length {
+            Some(digits) => body_length(digits)?,
+            None => 0,
+        };
+        let routing = headers.routing(request.headers);
         let is_plain = headers.host.is_some()
             && headers.connection.is_none_or(|value| value.eq_ignore_ascii_case("keep-alive"))
             && (body_length == 0 || method == "POST");
@@ -93,7 +99,7 @@ impl<'a> PlainHead<'a> {
     }
 }
 
-impl<'a> PlainHeaders<'a> {
+impl<'a> PlainHeaders<&'a str> {
     /// Notes a header. Returns `None` if the request is not plain because of it.
     fn add(&mut self, header: &Header<'a>) -> Option<()> {
         let slot = match header.name.len() {
@@ -117,19 +123,32 @@ impl<'a> PlainHeaders<'a> {
         is_first.then_some(())
     }
 
-    /// Returns `None` if the length is not a plain number, or too large.
-    fn body_length(&self) -> Option<usize> {
-        let Some(digits) = self.content_length else { return Some(0) };
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let length: usize = digits.parse().ok().filter(|_| is_number)?;
-        (length <= LARGEST_BODY).then_some(length)
-    }
-
-    fn routing(&self, all: &[Header<'a>]) -> Option<Routing<'a>> {
+    fn routing(&self, all: &[Header<'a>]) -> Option<Arc<Routing>> {
         self.method?;
         let mut routing = Routing::default();
         all.iter().for_each(|header| routing.add(header.name, header.value));
-        Some(routing)
+        Some(Arc::new(routing))
+    }
+}
+
+impl<T> PlainHeaders<T> {
+    /// The same headers with other values.
+    pub fn map<U>(&self, change: impl Fn(&T) -> U) -> PlainHeaders<U> {
+        let change = |value: &Option<T>| value.as_ref().map(&change);
+        PlainHeaders {
+            host: change(&self.host),
+            accept: change(&self.accept),
+            authorization: change(&self.authorization),
+            forwarded_for: change(&self.forwarded_for),
+            session: change(&self.session),
+            version: change(&self.version),
+            traceparent: change(&self.traceparent),
+            tracestate: change(&self.tracestate),
+            connection: change(&self.connection),
+            content_length: change(&self.content_length),
+            method: change(&self.method),
+            name: change(&self.name),
+        }
     }
 }
 
@@ -148,9 +167,14 @@ impl PlainRequest {
         ["host", "accept", "authorization", "x-forwarded-for", SESSION_ID, PROTOCOL_VERSION, METHOD, NAME];
 }
 
-/// Reads a plain request. Returns `None` for everything else, and if it is not complete.
-pub fn read_plain(bytes: &[u8]) -> Option<PlainRequest> {
-    let PlainHead { method, path, query, headers, length, body_length, .. } = PlainHead::parse(bytes)?;
+/// Reads a plain request that follows others on the same connection. Returns `None` for everything else, and if it is not
+/// complete.
+pub fn read_plain(earlier: &[&[u8]], bytes: &[u8]) -> Option<PlainRequest> {
+    let mut memory = HeadMemory::default();
+    for request in earlier {
+        memory.read(request);
+    }
+    let PlainHead { method, path, query, headers, length, body_length, .. } = memory.read(bytes)?;
     let PlainHeaders { host, accept, authorization, forwarded_for, session, version, .. } = headers;
     let values = [host, accept, authorization, forwarded_for, session, version, headers.method, headers.name];
     Some(PlainRequest {
@@ -160,6 +184,13 @@ pub fn read_plain(bytes: &[u8]) -> Option<PlainRequest> {
         headers: values.map(|value| value.map(str::to_owned)),
         body: bytes.get(length..length + body_length)?.to_vec(),
     })
+}
+
+/// Returns `None` if the length is not a plain number, or too large.
+fn body_length(digits: &str) -> Option<usize> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let length: usize = digits.parse().ok().filter(|_| is_number)?;
+    (length <= LARGEST_BODY).then_some(length)
 }
 
 fn is(header: &Header<'_>, name: &str) -> bool {

@@ -25,6 +25,7 @@ pub struct Connection<S = ServerStream> {
     security: Security,
     /// Bytes that were received and not used yet. While there are none, requests are put together here.
     buffer: BytesMut,
+    heads: HeadReader,
     /// Whether the buffer is too large to be kept while the connection is idle.
     is_grown: bool,
     /// The address of the other side.
@@ -56,7 +57,14 @@ impl Connection<ServerStream> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub fn new(stream: S, security: Security, peer: Option<IpAddr>) -> Self {
-        Self { stream, security, buffer: BytesMut::new(), is_grown: false, peer }
+        Self {
+            stream,
+            security,
+            buffer: BytesMut::new(),
+            heads: HeadReader::default(),
+            is_grown: false,
+            peer,
+        }
     }
 
     /// Sends a request and reads the head of the response.
@@ -96,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut head = self.buffer.split();
         let mut body = body;
         skip(&mut head, &mut body, written);
-        let mut reader = HeadReader::default();
+        self.heads.begin();
         let early = poll_fn(|context| {
             loop {
                 let blocked = match head.is_empty() && body.is_empty() {
@@ -121,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         Ok(_) => {}
                         Err(error) => return Poll::Ready(Err(Early::Unwritten(error))),
                     }
-                    match reader.take(&mut self.buffer) {
+                    match self.heads.take(&mut self.buffer) {
                         Ok(None) => {}
                         answered => return Poll::Ready(answered.map_err(Early::Invalid)),
                     }
@@ -146,9 +154,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn read_head(&mut self) -> Result<ResponseHead, String> {
-        let mut reader = HeadReader::default();
+        self.heads.begin();
         loop {
-            if let Some(head) = reader.take(&mut self.buffer)? {
+            if let Some(head) = self.heads.take(&mut self.buffer)? {
                 return Ok(head);
             }
             let ahead = READ.saturating_sub(self.buffer.len()).max(READ / 8);

@@ -9,9 +9,12 @@ use httparse::{Header, ParserConfig, Response, Status};
 
 use super::framing::Framing;
 use wire::headers::SESSION_ID;
+use wire::same_head;
 
 const HEAD_LIMIT: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
+/// Longer heads are not remembered.
+const REMEMBERED: usize = 2 * 1024;
 /// The length of a version and a status.
 const BEGINNING: usize = "HTTP/1.1 200".len();
 
@@ -51,12 +54,33 @@ pub struct HeadReader {
     seen: usize,
     /// How many bytes of empty lines came before the head; they count towards its limit.
     skipped: usize,
+    last: Option<Remembered>,
+}
+
+/// A head of success that a server probably sends again, with another Content-Length.
+struct Remembered {
+    bytes: Vec<u8>,
+    /// The value of its Content-Length.
+    digits: Range<usize>,
+    content: MediaType,
+    session: Option<Bytes>,
+    keeps_open: bool,
 }
 
 impl HeadReader {
+    /// Forgets a head that has not arrived completely.
+    pub fn begin(&mut self) {
+        (self.seen, self.skipped) = (0, 0);
+    }
+
     /// Takes the head of the final response out of the buffer; `None` if it is not complete. Informational ones before it
     /// are skipped.
     pub fn take(&mut self, buffer: &mut BytesMut) -> Result<Option<ResponseHead>, String> {
+        if self.seen + self.skipped == 0
+            && let Some(head) = self.last.as_ref().and_then(|last| last.take(buffer))
+        {
+            return Ok(Some(head));
+        }
         loop {
             // Each empty line before a head would look like the end of one.
             let empty = empty_lines(buffer);
@@ -67,27 +91,54 @@ impl HeadReader {
             // when it is complete: one that comes in many small pieces would be parsed as often.
             let is_due = self.seen < BEGINNING || has_end(&buffer[self.seen.saturating_sub(2)..]);
             let parsed = if is_due && !buffer.is_empty() { parse(buffer)? } else { None };
-            let Some(Parsed { length, mut head, session }) = parsed else {
+            let Some(Parsed { length, mut head, session, digits }) = parsed else {
                 self.seen = buffer.len();
                 return if self.skipped + self.seen <= HEAD_LIMIT { Ok(None) } else { Err(too_long()) };
             };
             if self.skipped + length > HEAD_LIMIT {
                 return Err(too_long());
             }
-            *self = Self::default();
-            match (head.status, session) {
-                (101, _) => return Err("switches to another protocol without being asked".into()),
-                (100..200, _) => buffer.advance(length),
-                (_, None) => {
+            self.begin();
+            match head.status {
+                101 => return Err("switches to another protocol without being asked".into()),
+                100..200 => buffer.advance(length),
+                _ => {
+                    head.session = session.map(|place| Bytes::copy_from_slice(&buffer[place]));
+                    self.last = digits.and_then(|digits| Remembered::of(&head, &buffer[..length], digits));
                     buffer.advance(length);
-                    return Ok(Some(head));
-                }
-                (_, Some(session)) => {
-                    head.session = Some(buffer.split_to(length).freeze().slice(session));
                     return Ok(Some(head));
                 }
             }
         }
+    }
+}
+
+impl Remembered {
+    /// Returns `None` for a head that is unlikely to come again.
+    fn of(head: &ResponseHead, bytes: &[u8], digits: Range<usize>) -> Option<Self> {
+        let ResponseHead { content, ref session, keeps_open, .. } = *head;
+        let is_usual = head.status == 200 && head.location.is_none() && head.challenges.is_empty();
+        (is_usual && bytes.len() <= REMEMBERED).then(|| Self {
+            bytes: bytes.to_vec(),
+            digits,
+            content,
+            session: session.clone(),
+            keeps_open,
+        })
+    }
+
+    fn take(&self, buffer: &mut BytesMut) -> Option<ResponseHead> {
+        let repeated = same_head::find(&self.bytes, &self.digits, buffer)?;
+        buffer.advance(repeated.length);
+        Some(ResponseHead {
+            status: 200,
+            content: self.content,
+            session: self.session.clone(),
+            location: None,
+            challenges: Vec::new(),
+            framing: Framing::Length(repeated.content_length),
+            keeps_open: self.keeps_open,
+        })
     }
 }
 
@@ -111,6 +162,8 @@ struct Parsed {
     head: ResponseHead,
     /// Where the session's id stands.
     session: Option<Range<usize>>,
+    /// Where the value of Content-Length stands, if there is one.
+    digits: Option<Range<usize>>,
 }
 
 fn parse(buffer: &[u8]) -> Result<Option<Parsed>, String> {
@@ -135,6 +188,7 @@ fn parse(buffer: &[u8]) -> Result<Option<Parsed>, String> {
     let mut session = None;
     let mut location = None;
     let mut challenges = Vec::new();
+    let mut digits = None;
     let mut ends = BodyEnds::default();
     let mut closes = !is_current;
     for Header { name, value } in response.headers.iter() {
@@ -148,7 +202,10 @@ fn parse(buffer: &[u8]) -> Result<Option<Parsed>, String> {
                     .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
             }
             12 if is("content-type") => content = content.or(Some(MediaType::of(value))),
-            14 if is("content-length") => ends.add_length(value)?,
+            14 if is("content-length") => {
+                digits = ends.length.is_none().then(|| place(buffer, value));
+                ends.add_length(value)?;
+            }
             14 if is(SESSION_ID) && session.is_none() => session = Some(place(buffer, value)),
             16 if is("www-authenticate") => challenges.extend(text(value)),
             17 if is("transfer-encoding") => ends.add_coding(value)?,
@@ -162,7 +219,7 @@ fn parse(buffer: &[u8]) -> Result<Option<Parsed>, String> {
     let content = content.unwrap_or(MediaType::Other);
     let head =
         ResponseHead { status, content, session: None, location, challenges, framing, keeps_open: !closes };
-    Ok(Some(Parsed { length, head, session }))
+    Ok(Some(Parsed { length, head, session, digits }))
 }
 
 impl MediaType {
@@ -304,6 +361,48 @@ mod tests {
         let bare = taken("HTTP/1.1 200\n\n");
         assert_eq!((bare.content, bare.framing), (MediaType::Other, Framing::UntilClose));
         assert!(bare.session.is_none() && bare.location.is_none() && bare.challenges.is_empty());
+    }
+
+    #[test]
+    fn a_repeated_head_is_taken_as_if_it_were_the_first() {
+        let head = |length: &str| {
+            format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nmcp-session-id: a\r\n\r\n"
+            )
+        };
+        let mut reader = HeadReader::default();
+        let mut again = |head: &str| {
+            let mut buffer = BytesMut::from(head);
+            let taken = reader.take(&mut buffer).map(|head| format!("{head:?} {buffer:?}"));
+            reader.begin();
+            taken
+        };
+        let conflict = "5\r\ncontent-length: 6";
+        for length in [
+            "12",
+            "7",
+            "0",
+            "007",
+            "18446744073709551615",
+            "5\r\ncontent-length: 5",
+            "9",
+            "1",
+            conflict,
+            "+1",
+            "3",
+        ] {
+            let text = head(length) + "rest";
+            let alone = take(text.as_bytes(), text.len()).map(|taken| {
+                let (head, left) = taken.unwrap();
+                format!("{:?} {left:?}", Some(head))
+            });
+            assert_eq!(again(&text), alone, "{length}");
+        }
+        for other in
+            ["HTTP/1.1 204 x\r\ncontent-length: 5\r\n\r\n", "HTTP/1.1 204 x\r\ncontent-length: 6\r\n\r\n"]
+        {
+            assert!(again(other).unwrap().contains("Length(0)"));
+        }
     }
 
     #[test]
