@@ -128,13 +128,13 @@ pub struct Call {
 
 impl Gateway {
     /// Sends a request, and returns when it is sent. `tool` is the tool under which the call is counted, if it is;
-    /// `head` is the head of a message that is passed on.
+    /// `head` is the head of a message that is passed on. The call is boxed, since it is large and moved often.
     pub async fn begin_call(
         &self,
         request: CallRequest,
         tool: Option<CalledTool>,
         head: Option<&Head<'_>>,
-    ) -> Result<Call, Failure> {
+    ) -> Result<Box<Call>, Failure> {
         let mut ending = Ending::new(self, Some(request.entry.clone()), tool, request.trail.clone());
         let Some(upstream) = request.entry.upstream.clone() else {
             ending.denied();
@@ -154,7 +154,7 @@ impl Gateway {
         };
         let limit = request.entry.registration.config.timeout();
         let begun = Instant::from_std(ending.watch.begun());
-        let mut call = Call {
+        let mut call = Box::new(Call {
             request,
             upstream,
             attempt: None,
@@ -167,7 +167,7 @@ impl Gateway {
             ending,
             permit: None,
             in_flight,
-        };
+        });
         let (deadline, revoked) = (call.deadline, call.request.revoked.clone());
         let begun = {
             // Pinned here, since moving a large future is expensive.

@@ -50,7 +50,7 @@ pub enum Outbound {
 
 /// An agent's request in flight.
 pub struct Forward {
-    call: Call,
+    call: Box<Call>,
     /// What came while nobody waited for it, in order; the last may be the response or the failure.
     backlog: VecDeque<Result<Inbound, Failure>>,
     era: Era,

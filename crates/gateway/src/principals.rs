@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use tokio_util::sync::CancellationToken;
 
 use model::{
@@ -17,8 +18,8 @@ pub struct Principals {
     pub is_initialized: bool,
     users: BTreeMap<HolderName, Arc<TokenHolder<User>>>,
     clients: BTreeMap<HolderName, Arc<TokenHolder<Client>>>,
-    by_token: HashMap<TokenHash, Principal>,
-    by_id: HashMap<PrincipalId, Principal>,
+    by_token: HashMap<TokenHash, Principal, RandomState>,
+    by_id: HashMap<PrincipalId, Principal, RandomState>,
     /// The people of the identity provider, by their account there.
     by_account: HashMap<(String, String), PrincipalId>,
     /// What groups of the identity provider give to their members; the group of everybody is always there.
@@ -409,8 +410,8 @@ impl Default for Principals {
             is_initialized: false,
             users: BTreeMap::new(),
             clients: BTreeMap::new(),
-            by_token: HashMap::new(),
-            by_id: HashMap::new(),
+            by_token: HashMap::default(),
+            by_id: HashMap::default(),
             by_account: HashMap::new(),
             idp_groups: BTreeMap::from([(everybody.name.clone(), everybody)]),
             admin_groups: Arc::default(),

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
+
 use super::Gateway;
 use super::catalog::Entry;
 use super::engine::{Payer, Throttled};
@@ -57,7 +59,7 @@ impl Charge<'_> {
 #[derive(Debug, Default)]
 pub struct ServerQuota {
     calls: Limiter,
-    by_tool: RwLock<HashMap<Box<str>, Arc<Limiter>>>,
+    by_tool: RwLock<HashMap<Box<str>, Arc<Limiter>, RandomState>>,
 }
 
 impl ServerQuota {

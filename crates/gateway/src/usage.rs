@@ -4,6 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
+use foldhash::fast::RandomState;
+
 use super::Gateway;
 use super::limiter::Limiter;
 use super::tasks::OwnTasks;
@@ -44,7 +46,7 @@ impl Usage {
 /// The budgets of all principals that used one since they exist.
 pub struct Usages {
     everybody: Arc<Usage>,
-    by_principal: RwLock<HashMap<PrincipalId, Arc<Usage>>>,
+    by_principal: RwLock<HashMap<PrincipalId, Arc<Usage>, RandomState>>,
 }
 
 impl Usages {

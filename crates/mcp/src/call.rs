@@ -72,9 +72,10 @@ pub struct ClientCall {
 }
 
 impl ClientCall {
-    /// A call that has not begun.
-    pub fn new(caller: Arc<Caller>, id: OwnedId, round: Option<Round>, trail: Trail) -> Self {
-        Self { caller, id, round, in_flight: None, open: OpenQuestions::default(), asking: None, trail }
+    /// A call that has not begun. It is boxed, since it is large and moved often.
+    pub fn new(caller: Arc<Caller>, id: OwnedId, round: Option<Round>, trail: Trail) -> Box<Self> {
+        let open = OpenQuestions::default();
+        Box::new(Self { caller, id, round, in_flight: None, open, asking: None, trail })
     }
 }
 
@@ -92,7 +93,7 @@ impl Mcp {
     /// Runs one request until its answer. `None` when the client cancelled it: it then gets no answer.
     pub(super) async fn run_call(
         self: &Arc<Self>,
-        mut call: ClientCall,
+        mut call: Box<ClientCall>,
         head: &Head<'_>,
         message: &Bytes,
         beside: &Beside,
@@ -114,7 +115,7 @@ impl Mcp {
 
     async fn begin(
         self: &Arc<Self>,
-        mut call: ClientCall,
+        mut call: Box<ClientCall>,
         head: &Head<'_>,
         message: &Bytes,
         beside: &Beside,
@@ -143,7 +144,7 @@ impl Mcp {
     /// Carries a call until its answer, or until its response becomes a stream.
     pub(super) async fn answer(
         self: &Arc<Self>,
-        mut call: ClientCall,
+        mut call: Box<ClientCall>,
         mut forward: Forward,
         beside: &Beside,
     ) -> Reply {
@@ -183,7 +184,7 @@ impl Mcp {
     }
 
     /// Carries the rest of a call whose response has become a stream.
-    async fn go_on(self: &Arc<Self>, mut call: ClientCall, mut forward: Forward, outlet: Outlet) {
+    async fn go_on(self: &Arc<Self>, mut call: Box<ClientCall>, mut forward: Forward, outlet: Outlet) {
         let cancelled = call.in_flight.as_ref().map(|call| call.cancelled.clone()).unwrap_or_default();
         let gone = outlet.gone.clone();
         let (era, trail) = (call.caller.profile.era, call.trail.clone());

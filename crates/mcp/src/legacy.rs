@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::batch::BatchAnswer;
-use super::call::{Beside, ClientCall, runs_on};
+use super::call::{Beside, ClientCall, RunsOn, runs_on};
 use super::reply::{Message, Reply};
 use super::routing::{self, Routing};
 use super::session::Session;
@@ -52,7 +52,8 @@ struct Post {
 }
 
 impl Mcp {
-    pub(super) async fn post(self: &Arc<Self>, ask: Ask<'_>) -> Reply {
+    /// Not async itself, so that the request is not kept in another future.
+    pub(super) fn post(self: &Arc<Self>, ask: Ask<'_>) -> RunsOn<impl Future<Output = Reply> + use<>> {
         let post = Post {
             session: ask.session.map(|id| self.sessions.find(id, &ask.viewer)),
             version: ask.version.map(str::to_owned),
@@ -64,7 +65,7 @@ impl Mcp {
             arrival: self.in_session(ask.arrival, ask.session),
         };
         // Disconnecting is not cancelling: the request runs on, and its answer is dropped.
-        runs_on(self.clone(), || self.clone().answer_post(post)).await
+        runs_on(self.clone(), || self.clone().answer_post(post))
     }
 
     async fn answer_post(self: Arc<Self>, post: Post) -> Reply {

@@ -31,7 +31,7 @@ pub struct Resumption<'a> {
 
 impl Mcp {
     /// Parks a call until its client has answered the open questions; returns the response that asks for it.
-    pub(super) fn park(self: &Arc<Self>, call: ClientCall, forward: Forward) -> Message {
+    pub(super) fn park(self: &Arc<Self>, call: Box<ClientCall>, forward: Forward) -> Message {
         let server = forward.server().to_owned();
         self.park_call(call, &server, Waits::Call(Box::new(forward)))
     }
@@ -39,15 +39,15 @@ impl Mcp {
     /// Parks a call that the server refused until pages are visited.
     pub(super) fn park_for_pages(
         self: &Arc<Self>,
-        call: ClientCall,
+        call: Box<ClientCall>,
         server: &str,
         refused: Answer,
     ) -> Message {
         self.park_call(call, server, Waits::Pages(refused))
     }
 
-    fn park_call(self: &Arc<Self>, call: ClientCall, server: &str, waits: Waits) -> Message {
-        let ClientCall { caller, id, round, open, trail, .. } = call;
+    fn park_call(self: &Arc<Self>, call: Box<ClientCall>, server: &str, waits: Waits) -> Message {
+        let ClientCall { caller, id, round, open, trail, .. } = *call;
         let Some(round) = round else {
             let refusal = Refusal::Upstream("only a modern client comes back to its call".into());
             return Message::refusal(caller.profile.era, &id, &refusal);
@@ -130,7 +130,8 @@ impl Mcp {
                     parked.open.gather();
                 }
                 let open = parked.open;
-                let call = ClientCall { caller, id, round, in_flight: None, open, asking: None, trail };
+                let call =
+                    Box::new(ClientCall { caller, id, round, in_flight: None, open, asking: None, trail });
                 self.answer(call, *forward, &beside).await
             }
             Waits::Pages(refused) if !agreed => Reply::answer(with_id(refused, &id)).to_call(&trail),
@@ -141,7 +142,8 @@ impl Mcp {
             }
             Waits::Pages(refused) => {
                 let (open, until_sent) = (parked.open, trail.clone());
-                let call = ClientCall { caller, id, round, in_flight: None, open, asking: None, trail };
+                let call =
+                    Box::new(ClientCall { caller, id, round, in_flight: None, open, asking: None, trail });
                 Reply::message(self.park_for_pages(call, &server, refused)).to_call(&until_sent)
             }
         }

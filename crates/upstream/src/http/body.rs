@@ -22,7 +22,7 @@ const LARGEST_READ: usize = 256 * 1024;
 /// A response body that is being read. At its end the connection returns to the pool; dropped earlier, it is closed.
 pub struct IncomingBody {
     /// `None` after the end.
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     framing: Framing,
     keeps_open: bool,
     pool: Arc<ConnectionPool>,
@@ -49,7 +49,7 @@ impl From<String> for BodyError {
 }
 
 impl IncomingBody {
-    pub fn new(connection: Connection, head: &ResponseHead, pool: Arc<ConnectionPool>) -> Self {
+    pub fn new(connection: Box<Connection>, head: &ResponseHead, pool: Arc<ConnectionPool>) -> Self {
         let ResponseHead { framing, keeps_open, .. } = *head;
         Self { connection: Some(connection), framing, keeps_open, pool }
     }
@@ -213,7 +213,7 @@ mod tests {
     use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    async fn pair() -> (Connection, TcpStream) {
+    async fn pair() -> (Box<Connection>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (client, server) =
             tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
@@ -221,7 +221,7 @@ mod tests {
         (Connection::new(stream, Security::Plain, None), server.unwrap().0)
     }
 
-    async fn pair_with_tls() -> (Connection, tokio_rustls::server::TlsStream<TcpStream>) {
+    async fn pair_with_tls() -> (Box<Connection>, tokio_rustls::server::TlsStream<TcpStream>) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/it/support/tls");
         let certificate = CertificateDer::from_pem_file(format!("{folder}/first.cert.pem")).unwrap();
         let key = PrivateKeyDer::from_pem_file(format!("{folder}/first.key.pem")).unwrap();
@@ -249,7 +249,7 @@ mod tests {
 
     /// The body of a response to a request on this connection.
     async fn answered(
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         server: &mut (impl AsyncRead + AsyncWrite + Unpin),
         response: &[u8],
         pool: &Arc<ConnectionPool>,

@@ -197,7 +197,7 @@ impl HttpClient {
         }
     }
 
-    async fn dial(&self, target: &Target) -> Result<Connection, CallError> {
+    async fn dial(&self, target: &Target) -> Result<Box<Connection>, CallError> {
         let tls = match &self.route {
             Route::Socket(tls) => tls,
             Route::Gateway(dialer, to) => {

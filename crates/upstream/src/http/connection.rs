@@ -56,15 +56,16 @@ impl Connection<ServerStream> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub fn new(stream: S, security: Security, peer: Option<IpAddr>) -> Self {
-        Self {
+    /// Boxed, since a connection moves with the call that uses it.
+    pub fn new(stream: S, security: Security, peer: Option<IpAddr>) -> Box<Self> {
+        Box::new(Self {
             stream,
             security,
             buffer: BytesMut::new(),
             heads: HeadReader::default(),
             is_grown: false,
             peer,
-        }
+        })
     }
 
     /// Sends a request and reads the head of the response.
@@ -423,11 +424,11 @@ mod tests {
         connection.send(&request).await
     }
 
-    fn with(script: Script) -> Connection<Script> {
+    fn with(script: Script) -> Box<Connection<Script>> {
         Connection::new(script, Security::Plain, None)
     }
 
-    fn sending(pieces: &[&[u8]]) -> Connection<Script> {
+    fn sending(pieces: &[&[u8]]) -> Box<Connection<Script>> {
         with(Script { sends: pieces.iter().map(|piece| piece.to_vec()).collect(), ..Script::default() })
     }
 

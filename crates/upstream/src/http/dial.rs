@@ -46,7 +46,7 @@ impl Tls {
 }
 
 /// Opens a connection. The error does not contain the URL: the caller adds it without secrets.
-pub async fn dial(url: &Url, tls: &Tls) -> Result<Connection, String> {
+pub async fn dial(url: &Url, tls: &Tls) -> Result<Box<Connection>, String> {
     let host = url.host_str().unwrap_or_default();
     let bare_host = host.trim_start_matches('[').trim_end_matches(']');
     let port = url.port_or_known_default().unwrap_or(80);

@@ -13,12 +13,12 @@ const MAX_IDLE: usize = 64;
 #[derive(Default)]
 pub struct ConnectionPool {
     /// Longest idle first.
-    idle: Mutex<VecDeque<(Connection, Instant)>>,
+    idle: Mutex<VecDeque<(Box<Connection>, Instant)>>,
 }
 
 impl ConnectionPool {
     /// Takes the most recently used connection, so that the surplus of a burst stays idle and is dropped.
-    pub fn take(&self) -> Option<Connection> {
+    pub fn take(&self) -> Option<Box<Connection>> {
         let now = Instant::now();
         let is_over = |since: &Instant| now.saturating_duration_since(*since) >= IDLE_LIMIT;
         loop {
@@ -39,7 +39,7 @@ impl ConnectionPool {
         }
     }
 
-    pub fn put(&self, connection: Connection) {
+    pub fn put(&self, connection: Box<Connection>) {
         let now = Instant::now();
         let mut idle = self.lock();
         if idle.len() < MAX_IDLE {
@@ -47,7 +47,7 @@ impl ConnectionPool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Connection, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Box<Connection>, Instant)>> {
         self.idle.lock().expect("no code panics while it holds the pool")
     }
 }
