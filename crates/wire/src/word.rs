@@ -1,10 +1,14 @@
-//! Byte search eight bytes at a time, and in long texts a block at a time, without unsafe code: the inner loop of
+//! Byte search eight bytes at a time, and in long texts with vector instructions, without unsafe code: the inner loop of
 //! [`super::scan`] and [`super::sse`], which process messages of many megabytes.
+
+use memchr::memchr2;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
-/// The size of a block.
-const BLOCK: usize = 64;
+/// Most strings are shorter, and for them vectors do not pay.
+const SHORT: usize = 64;
+/// A part of a long text that stays in the processor's cache while it is looked at twice.
+const PART: usize = 4 * 1024;
 
 /// The first quote, backslash or control character at or after `from`: where plain string content ends.
 pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
@@ -13,12 +17,13 @@ pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
         from,
         |word| equals(word, b'"') | equals(word, b'\\') | below(word, 0x20),
         |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20),
+        |rest| plain_length(rest, |least, _| least >= 0x20),
     )
 }
 
 /// The first byte that stops [`string_stop`] or is not ASCII. As a signed number, such a byte is smaller than 0x20 like
 /// a control character, so this search costs less than the other.
-#[inline]
+#[inline(never)]
 pub(super) fn ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
     let is = |word: u64, byte: u8| (word ^ (ONES * u64::from(byte))).wrapping_sub(ONES);
     find(
@@ -26,6 +31,7 @@ pub(super) fn ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
         from,
         |word| is(word, b'"') | is(word, b'\\') | word.wrapping_sub(ONES * 0x20) | word,
         |byte| (byte == b'"') | (byte == b'\\') | (byte.cast_signed() < 0x20),
+        |rest| plain_length(rest, |least, all| least >= 0x20 && all.is_ascii()),
     )
 }
 
@@ -36,45 +42,56 @@ pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
         from,
         |word| equals(word, b'\n') | equals(word, b'\r'),
         |byte| (byte == b'\n') | (byte == b'\r'),
+        |rest| memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()),
     )
 }
 
 /// Finds the first hit. The lowest mark of a word is exact: a borrow spreads only upwards, from a byte that is a hit
-/// itself.
+/// itself. In a long text, `skip` returns how many bytes from its beginning are no hits.
 fn find(
     bytes: &[u8],
     from: usize,
     in_word: impl Fn(u64) -> u64,
     is_hit: impl Fn(u8) -> bool,
+    skip: impl Fn(&[u8]) -> usize,
 ) -> Option<usize> {
     let mut at = from;
-    // Most strings are short, so blocks are used only after the first few words. After the blocks, the hit is near.
-    let mut blocks_from = from.saturating_add(BLOCK);
+    let mut long_from = from.saturating_add(SHORT);
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let marks = in_word(u64::from_le_bytes(*chunk)) & HIGHS;
         if marks != 0 {
             return Some(at + marks.trailing_zeros() as usize / 8);
         }
         at += 8;
-        if at >= blocks_from {
-            at = skip_blocks(bytes, at, &is_hit);
-            blocks_from = usize::MAX;
+        if at >= long_from {
+            // After that, the hit is near.
+            at += skip(&bytes[at..]);
+            long_from = usize::MAX;
         }
     }
     bytes.get(at..)?.iter().position(|&byte| is_hit(byte)).map(|offset| at + offset)
 }
 
-/// The start of the first block that has a hit or is incomplete. The loop over a block has no early exit, so that the
-/// compiler turns it into a few vector instructions.
-fn skip_blocks(bytes: &[u8], from: usize, is_hit: &impl Fn(u8) -> bool) -> usize {
-    let mut at = from;
-    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
-        if block.iter().fold(false, |found, &byte| found | is_hit(byte)) {
-            break;
+/// How many bytes of a string are before its first quote or backslash, if `is_plain` holds for all of them; otherwise before
+/// the part of them for which it does not. It is given the least byte, and the bits that occur in any byte.
+#[inline(never)]
+fn plain_length(text: &[u8], is_plain: impl Fn(u8, u8) -> bool) -> usize {
+    let mut length = 0;
+    for part in text.chunks(PART) {
+        let end = memchr2(b'"', b'\\', part);
+        // The loop has no early exit, so that the compiler uses vectors.
+        let before = &part[..end.unwrap_or(part.len())];
+        let (least, all) =
+            before.iter().fold((u8::MAX, 0), |(least, all), &byte| (byte.min(least), byte | all));
+        if !is_plain(least, all) {
+            return length;
         }
-        at += BLOCK;
+        match end {
+            Some(end) => return length + end,
+            None => length += part.len(),
+        }
     }
-    at
+    length
 }
 
 fn equals(word: u64, byte: u8) -> u64 {
