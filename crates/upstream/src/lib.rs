@@ -58,7 +58,7 @@ pub use error::{CallError, ConnectError, Denial};
 pub use exchange::{Exchange, RelatedTask, Replier};
 pub use failures::FailureNote;
 pub use handle::{LinkState, ServerEvent, Upstream};
-pub use http::{Tls, read_response};
+pub use http::{Tls, read_response, read_second_response};
 pub use inbound::Inbound;
 pub use journal::{Journal, JournalLine, JournalLines, JournalReader, KEPT_LINES};
 pub use kind::kind_of;

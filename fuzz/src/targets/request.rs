@@ -61,29 +61,11 @@ pub fn run(input: &[u8]) {
     if let Some(plain) = &plain {
         assert_eq!(hypers(input).as_ref(), Some(plain));
     }
-    let others = neighbours(input);
+    let others = super::neighbours(input);
     for other in others.iter().map(Vec::as_slice).chain([input]) {
         assert_eq!(read_plain(&[other], input), plain);
         assert_eq!(read_plain(&[input], other), read_plain(&[], other));
     }
-}
-
-/// Requests that are nearly the same: with other digits, with more of them, with fewer, and without some line.
-fn neighbours(input: &[u8]) -> Vec<Vec<u8>> {
-    let at = input.iter().rposition(u8::is_ascii_digit).unwrap_or(0);
-    let (before, after) = input.split_at(at);
-    let with = |digits: &[u8], after: &[u8]| [before, digits, after].concat();
-    let rest = after.get(1..).unwrap_or_default();
-    let line = input.windows(2).position(|pair| pair == b"\r\n").map_or(0, |at| at + 2);
-    let next = input[line..].windows(2).position(|pair| pair == b"\r\n").map_or(0, |at| at + 2);
-    vec![
-        with(b"7", rest),
-        with(b"42", rest),
-        with(b"", rest),
-        with(b"+", after),
-        [&input[..line], &input[line + next..]].concat(),
-        [&input[..line + next], &input[line..]].concat(),
-    ]
 }
 
 /// The first request, as hyper's server reads it.

@@ -271,20 +271,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// The status and the body of the response to one request over this stream. Fuzzing compares it with another client.
-pub async fn read_response<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> Result<(u16, Vec<u8>), String> {
+/// A status and a body.
+type Seen = (u16, Vec<u8>);
+
+/// The response to one request over this stream. Fuzzing compares it with another client.
+pub async fn read_response<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> Result<Seen, String> {
     let mut connection = Connection::new(stream, Security::Plain, None);
-    let target = Target::new(Url::parse("http://localhost/").map_err(|error| error.to_string())?);
-    let body = Bytes::new();
-    let request =
-        Request { method: Method::Get, target: &target, fields: b"", authorization: None, body: &body };
-    let head = connection.send(&request).await.map_err(|error| format!("{error:?}"))?;
-    let mut framing = head.framing;
-    let mut body = Vec::new();
-    while let Some(piece) = connection.piece(&mut framing).await? {
-        body.extend_from_slice(&piece);
+    connection.get().await.map(|(seen, _)| seen)
+}
+
+/// The response to a second request over this stream; `None` if there cannot be one after the first response.
+pub async fn read_second_response<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+) -> Option<Result<Seen, String>> {
+    let mut connection = Connection::new(stream, Security::Plain, None);
+    let (_, is_usable) = connection.get().await.ok()?;
+    match is_usable && connection.rest() {
+        true => Some(connection.get().await.map(|(seen, _)| seen)),
+        false => None,
     }
-    Ok((head.status, body))
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Sends a request and reads its response. Also tells whether the connection stays open after that.
+    async fn get(&mut self) -> Result<(Seen, bool), String> {
+        let target = Target::new(Url::parse("http://localhost/").map_err(|error| error.to_string())?);
+        let body = Bytes::new();
+        let request =
+            Request { method: Method::Get, target: &target, fields: b"", authorization: None, body: &body };
+        let head = self.send(&request).await.map_err(|error| format!("{error:?}"))?;
+        let mut framing = head.framing;
+        let stays_open = head.keeps_open && !framing.ends_with_connection();
+        let mut body = Vec::new();
+        while let Some(piece) = self.piece(&mut framing).await? {
+            body.extend_from_slice(&piece);
+        }
+        Ok(((head.status, body), stays_open))
+    }
 }
 
 /// Why a request was not written as a whole.

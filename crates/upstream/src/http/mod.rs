@@ -16,7 +16,7 @@ mod streamable;
 
 pub use answer::{AnswerStream, EventReader, Received};
 pub use client::HttpClient;
-pub use connection::read_response;
+pub use connection::{read_response, read_second_response};
 pub use dial::Tls;
 pub use fields::{Method, Target, render};
 pub use streamable::{Streamable, start_listening};
