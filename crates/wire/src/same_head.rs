@@ -17,16 +17,24 @@ pub struct Repeated {
 /// Compares the beginning of `bytes` with a head that was parsed. `digits` are the value of its only Content-Length. Returns
 /// `None` if it is another head, or not complete.
 pub fn find(head: &[u8], digits: &Range<usize>, bytes: &[u8]) -> Option<Repeated> {
-    let rest = bytes.strip_prefix(head.get(..digits.start)?)?;
+    let (before, after) = (head.get(..digits.start)?, head.get(digits.end..)?);
+    let (beginning, rest) = bytes.split_at_checked(before.len())?;
     let mut content_length: u64 = 0;
     let mut count = 0;
     while let Some(digit @ b'0'..=b'9') = rest.get(count).filter(|_| count < MOST_DIGITS) {
         content_length = content_length * 10 + u64::from(digit - b'0');
         count += 1;
     }
-    let is_same = count > 0 && rest[count..].starts_with(head.get(digits.end..)?);
+    let end = rest.get(count..count + after.len())?;
+    let is_repeated = count > 0 && is_same(before, beginning) && is_same(after, end);
     let length = head.len() - digits.len() + count;
-    is_same.then_some(Repeated { length, content_length })
+    is_repeated.then_some(Repeated { length, content_length })
+}
+
+/// Compares parts of the same length, in a time that does not depend on where the two differ: there may be a token in them, and
+/// a proxy may send requests of several clients on one connection.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The gateway at rest and at its start, with a stored catalog of 500 tools.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use toolgate_bench::client::{Client, Script, Work};
@@ -11,6 +11,9 @@ use crate::Plan;
 use crate::hold::{self, Holding};
 use crate::peers::{ALL_TOOLS, Stage};
 use crate::table::{Table, figure};
+
+/// After this time the gateway has let go of what only starting needs.
+const STARTED: Duration = Duration::from_secs(2);
 
 pub async fn measure(plan: &Plan) -> Result<Table> {
     let stage = Stage::prepare(plan).await?;
@@ -25,6 +28,7 @@ pub async fn measure(plan: &Plan) -> Result<Table> {
             Script { target: target.clone(), is_modern: true, work: Work::List { tools: ALL_TOOLS } };
         Client::connect(&script, 0).await?.operate().await?;
         start = start.min(begun.elapsed().as_secs_f64() * 1000.0);
+        tokio::time::sleep(STARTED).await;
         gateway.settle().await?;
         at_rest = at_rest.min(memory(gateway.process()?)?.1);
         stream = stream.min(hold::measure(&target, gateway.process()?, Holding::Stream).await?);
