@@ -9,6 +9,9 @@ use crate::http::access::AccessLevel;
 use mcp::{EndpointPath, Routing};
 use wire::same_head::{self, Repeated};
 
+/// Longer heads are not remembered, since the budget of a connection counts only its read buffer.
+const LONGEST: usize = 2 * 1024;
+
 #[derive(Default)]
 pub struct HeadMemory {
     last: Option<Box<Remembered>>,
@@ -46,7 +49,7 @@ impl HeadMemory {
 impl Remembered {
     /// Returns `None` if the head cannot come again: only messages are sent often, and traced ones differ.
     fn of(head: &PlainHead<'_>, bytes: &[u8]) -> Option<Self> {
-        if head.method != "POST" || head.headers.traceparent.is_some() {
+        if head.method != "POST" || head.headers.traceparent.is_some() || head.length > LONGEST {
             return None;
         }
         let text = str::from_utf8(&bytes[..head.length]).ok()?;
@@ -136,9 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn traced_requests_are_not_remembered() {
+    fn traced_requests_and_long_ones_are_not_remembered() {
         let mut memory = HeadMemory::default();
-        let traced = post("12\r\nTraceparent: x");
-        assert!(memory.read(traced.as_bytes()).is_some() && memory.last.is_none());
+        for header in ["Traceparent: x".to_owned(), format!("X: {}", "y".repeat(LONGEST))] {
+            let request = post(&format!("12\r\n{header}"));
+            assert!(memory.read(request.as_bytes()).is_some() && memory.last.is_none(), "{header}");
+        }
     }
 }
